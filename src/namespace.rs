@@ -1,0 +1,66 @@
+//! Lock namespaces and their key templates: key -> namespace, log fields -> key.
+//!
+//! A template such as `cordum:wf:run:lock:{run_id}` has a literal head (what a scan would look for) and named fields that
+//! log lines carry too, so that a line leads to the very key it speaks of. Nothing here does I/O.
+
+use std::time::Duration;
+
+/// Name of the namespace that takes every lock event no configured namespace claims.
+pub const OTHER: &str = "other";
+
+/// `item` locks are acquired and released explicitly; `loop` locks are held until their TTL runs out on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Style {
+    #[default]
+    Item,
+    Loop,
+}
+
+/// What the program does when it cannot renew: stop its own writes, or carry on without the lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnRenewalFailure {
+    #[default]
+    Fence,
+    Continue,
+}
+
+/// Whether trouble in this namespace should wake somebody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    #[default]
+    Page,
+    Ticket,
+}
+
+/// Per-namespace limits that the bundled alert rules read from the `redis_lock_config_*` metrics.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Thresholds {
+    pub not_owned_ratio: Option<f64>,
+    pub renewal_failure_ratio: Option<f64>,
+    pub busy_ratio: Option<f64>,
+    pub min_failures: Option<u64>,
+    pub max_hold: Option<Duration>,
+    pub leader_absent: Option<Duration>,
+    /// Page on the first abandonment.
+    pub strict: bool,
+}
+
+/// A family of locks with one purpose.
+#[derive(Clone, Debug)]
+pub struct Namespace {
+    pub name: String,
+    pub keys: Vec<String>,
+    /// Where several namespaces share a key template: the components (the `component` field of a line) whose lines are
+    /// about this one. Empty: any.
+    pub components: Vec<String>,
+    pub style: Style,
+    pub on_renewal_failure: OnRenewalFailure,
+    pub severity: Severity,
+    pub ttl: Option<Duration>,
+    pub renew_every: Option<Duration>,
+    pub takeover_slo: Option<Duration>,
+    pub thresholds: Thresholds,
+}

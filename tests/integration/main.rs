@@ -1,0 +1,1 @@
+//! The one integration binary: every test goes through the CLI, HTTP, files or Redis.
