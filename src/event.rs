@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+use crate::snapshot::SourceTotals;
+use crate::sources::cursor::{Cursor, FileId};
+
 /// Milliseconds since the Unix epoch: the time of a log line, or of its arrival.
 pub type TimeMs = i64;
 
@@ -118,4 +121,25 @@ pub struct LogEvent {
     pub lock: Option<String>,
     pub happening: Happening,
     pub rule: RuleId,
+}
+
+/// What the pipeline is told.
+#[derive(Debug)]
+pub enum Input {
+    Logs(Batch),
+    /// All log files that exist have their place to start from: once that is saved, nothing written later can be missed.
+    LogsReady,
+}
+
+/// What one source has to report: events, how far it got, and what it saw on the way. Applied as a whole or not at all.
+#[derive(Debug)]
+pub struct Batch {
+    /// Index of the configured log source.
+    pub source: usize,
+    /// Each event with the time to judge it by: that of the line, or the best guess where the line has none.
+    pub events: Vec<(TimeMs, LogEvent)>,
+    /// Positions that have changed; `None` forgets one.
+    pub cursors: Vec<(FileId, Option<Cursor>)>,
+    /// To be added to the source's totals.
+    pub seen: SourceTotals,
 }

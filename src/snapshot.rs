@@ -47,6 +47,19 @@ pub struct SourceTotals {
     pub read_errors: u64,
 }
 
+impl SourceTotals {
+    pub fn add(&mut self, more: &Self) {
+        let Self { bytes, lines, events, oversized_lines, rotations, truncations, read_errors } = more;
+        self.bytes += bytes;
+        self.lines += lines;
+        self.events += events;
+        self.oversized_lines += oversized_lines;
+        self.rotations += rotations;
+        self.truncations += truncations;
+        self.read_errors += read_errors;
+    }
+}
+
 /// How one configured log source is doing right now; not saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceNow {
@@ -70,8 +83,8 @@ pub struct ExporterView {
     pub state_last_save: Option<TimeMs>,
     /// State files that could not be used and were set aside.
     pub state_set_aside: u64,
-    /// Entries that left a full table early (windows that join lines, final states of jobs).
-    pub evictions: u64,
+    /// Entries that left a full table, by table.
+    pub evictions: Vec<(&'static str, u64)>,
     pub config_reload_ok: bool,
     pub config_reloaded: TimeMs,
 }

@@ -1,3 +1,243 @@
 //! THE state, pure: no I/O, no clock, cannot fail. Time and events come in as arguments.
+//!
+//! [`Ledger::apply`] is the only way in. It decides what an event adds to the counters: one failure is one count, however
+//! many lines a program prints about it ([`joined`]), and a second final state of one piece of work is a conflict
+//! ([`finals`]). The pipeline is the only caller in the daemon, `replay` the other one.
 
 pub mod counters;
+mod finals;
+mod joined;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{ConflictKind, Happening, LogEvent, NamespaceId, Operation, Reason, TimeMs};
+use crate::namespace::Namespace;
+use counters::LogCounters;
+use finals::Finals;
+use joined::{Aspect, Joined, LockHash};
+
+/// A lost lock is noticed by each renewal that follows. They are one loss while they keep coming at about the pace of
+/// renewals.
+const RENEWALS_OF_ONE_LOSS: f64 = 1.5;
+
+pub struct Ledger {
+    namespaces: Vec<Arc<Namespace>>,
+    join_window: TimeMs,
+    saved: Saved,
+}
+
+/// All that must survive a restart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Saved {
+    /// By name: also those that the configuration no longer has, for it may get them back.
+    namespaces: BTreeMap<String, LogCounters>,
+    joined: Joined,
+    finals: Finals,
+}
+
+/// What an event was counted as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    pub event: &'static str,
+    pub operation: Option<&'static str>,
+    pub reason: Option<Reason>,
+}
+
+impl Ledger {
+    /// `namespaces` ends with `other`.
+    pub fn new(namespaces: Vec<Arc<Namespace>>, join_window: Duration, saved: Saved) -> Self {
+        Self { namespaces, join_window: join_window.as_millis() as TimeMs, saved }
+    }
+
+    pub fn saved(&self) -> &Saved {
+        &self.saved
+    }
+
+    pub fn into_saved(self) -> Saved {
+        self.saved
+    }
+
+    pub fn namespaces(&self) -> &[Arc<Namespace>] {
+        &self.namespaces
+    }
+
+    pub fn counters(&self, namespace: &Namespace) -> LogCounters {
+        self.saved.namespaces.get(&namespace.name).cloned().unwrap_or_default()
+    }
+
+    /// Entries that left a full table, for each table.
+    pub fn evictions(&self) -> [(&'static str, u64); 2] {
+        [("joined_lines", self.saved.joined.evictions()), ("final_states", self.saved.finals.evictions())]
+    }
+
+    /// Forgets what no later line can be joined with. `now` is the time of arrival, not of lines.
+    pub fn tidy(&mut self, now: TimeMs) {
+        self.saved.joined.tidy(now);
+    }
+
+    /// Counts an event. `at` is the time to judge it by, `now` the time of its arrival. None: it is part of a failure
+    /// that was counted already.
+    pub fn apply(&mut self, at: TimeMs, now: TimeMs, event: &LogEvent) -> Option<Counted> {
+        let moment = Moment { at, now, lock: event.lock.as_deref(), namespace: self.namespace(event.namespace) };
+        match &event.happening {
+            Happening::ReleaseFailed(reason) => self.release_failed(&moment, *reason),
+            Happening::RenewalFailed(reason) => self.renewal_failed(&moment, *reason),
+            Happening::AcquireFailed(reason) => self.acquire_failed(&moment, *reason),
+            Happening::NotOwned => self.not_owned(&moment),
+            Happening::Abandoned(reason) => self.abandoned(&moment, *reason),
+            Happening::UnlockedWork(reason) => self.unlocked_work(&moment, *reason),
+            Happening::TerminalState { state, may_follow } => {
+                self.terminal_state(&moment, state, may_follow.as_deref())
+            }
+            Happening::ConflictingWrite(kind) => self.conflicting_write(&moment, *kind),
+        }
+    }
+
+    fn release_failed(&mut self, moment: &Moment, reason: Reason) -> Option<Counted> {
+        let failed = self.is_new(moment, Aspect::Release, self.join_window);
+        let lost = reason == Reason::NotOwned && self.is_new_loss(moment, Aspect::ReleaseLoss, self.join_window);
+        let counters = self.counters_of(moment);
+        if failed {
+            counters.release_failures.increment(reason);
+        }
+        if lost {
+            counters.not_owned.increment(Operation::Release);
+        }
+        counted(lost, "not_owned", "release", reason).or_else(|| counted(failed, "release_failed", "release", reason))
+    }
+
+    fn renewal_failed(&mut self, moment: &Moment, reason: Reason) -> Option<Counted> {
+        if reason == Reason::Canceled {
+            return None;
+        }
+        let loss_window = self.loss_window(moment);
+        let failed = self.is_new(moment, Aspect::Renewal, self.join_window);
+        let lost = reason == Reason::NotOwned && self.is_new_loss(moment, Aspect::RenewalLoss, loss_window);
+        let counters = self.counters_of(moment);
+        if failed {
+            counters.renewal_failures.increment(reason);
+        }
+        if lost {
+            counters.not_owned.increment(Operation::Renew);
+        }
+        counted(lost, "not_owned", "renew", reason).or_else(|| counted(failed, "renewal_failed", "renew", reason))
+    }
+
+    fn acquire_failed(&mut self, moment: &Moment, reason: Reason) -> Option<Counted> {
+        let failed = self.is_new(moment, Aspect::Acquire, self.join_window);
+        if failed {
+            self.counters_of(moment).acquire_failures.increment(reason);
+        }
+        counted(failed, "acquire_failed", "acquire", reason)
+    }
+
+    /// The operation is not known, so the line may be another one about a release or renewal that was counted.
+    fn not_owned(&mut self, moment: &Moment) -> Option<Counted> {
+        let part_of_known = [Aspect::ReleaseLoss, Aspect::RenewalLoss]
+            .into_iter()
+            .any(|aspect| self.saved.joined.is_open(moment.hash(aspect), moment.at, self.join_window));
+        let lost = !part_of_known && self.is_new(moment, Aspect::UnknownLoss, self.join_window);
+        if lost {
+            self.counters_of(moment).not_owned.increment(Operation::Unknown);
+        }
+        counted(lost, "not_owned", "unknown", Reason::NotOwned)
+    }
+
+    fn abandoned(&mut self, moment: &Moment, reason: Option<Reason>) -> Option<Counted> {
+        let loss_window = self.loss_window(moment);
+        let abandoned = self.is_new(moment, Aspect::Abandonment, loss_window);
+        if abandoned {
+            self.counters_of(moment).abandonments += 1;
+        }
+        // The line that gives up stands for one more failed renewal.
+        let renewal = reason.and_then(|reason| self.renewal_failed(moment, reason));
+        match abandoned {
+            true => Some(Counted { event: "abandoned", operation: Some("renew"), reason }),
+            false => renewal,
+        }
+    }
+
+    fn unlocked_work(&mut self, moment: &Moment, reason: Reason) -> Option<Counted> {
+        let unlocked = self.is_new(moment, Aspect::UnlockedWork, self.join_window);
+        if unlocked {
+            self.counters_of(moment).unlocked_work += 1;
+        }
+        let acquire = self.acquire_failed(moment, reason);
+        counted(unlocked, "unlocked_work", "acquire", reason).or(acquire)
+    }
+
+    fn terminal_state(&mut self, moment: &Moment, state: &str, may_follow: Option<&str>) -> Option<Counted> {
+        let lock = moment.hash(Aspect::FinalState)?;
+        let conflict = self.saved.finals.reached(lock, state, may_follow);
+        if conflict {
+            self.counters_of(moment).conflicting_writes.increment(ConflictKind::DuplicateTerminalState);
+        }
+        conflict.then_some(Counted { event: "duplicate_terminal_state", operation: None, reason: None })
+    }
+
+    fn conflicting_write(&mut self, moment: &Moment, kind: ConflictKind) -> Option<Counted> {
+        let new = self.is_new(moment, Aspect::Conflict(kind), self.join_window);
+        if new {
+            self.counters_of(moment).conflicting_writes.increment(kind);
+        }
+        let event = match kind {
+            ConflictKind::DuplicateTerminalState => "duplicate_terminal_state",
+            ConflictKind::StaleWriteRejected => "stale_write_rejected",
+            ConflictKind::StateConflict => "state_conflict",
+        };
+        new.then_some(Counted { event, operation: None, reason: None })
+    }
+
+    /// Whether this begins a new failure of that kind rather than being one more line about the last one. Without a known
+    /// lock nothing can be joined: two such lines may speak of two locks.
+    fn is_new(&mut self, moment: &Moment, aspect: Aspect, window: TimeMs) -> bool {
+        match moment.hash(aspect) {
+            Some(lock) => self.saved.joined.begins(lock, moment.at, moment.now, window),
+            None => true,
+        }
+    }
+
+    /// As `is_new`, for a lost lock: a line that did not tell the operation may have counted it already.
+    fn is_new_loss(&mut self, moment: &Moment, aspect: Aspect, window: TimeMs) -> bool {
+        let counted_as_unknown = self.saved.joined.is_open(moment.hash(Aspect::UnknownLoss), moment.at, self.join_window);
+        self.is_new(moment, aspect, window) && !counted_as_unknown
+    }
+
+    fn loss_window(&self, moment: &Moment) -> TimeMs {
+        let renewal = moment.namespace.renew_every.unwrap_or_default().mul_f64(RENEWALS_OF_ONE_LOSS);
+        self.join_window.max(renewal.as_millis() as TimeMs)
+    }
+
+    fn namespace(&self, id: NamespaceId) -> Arc<Namespace> {
+        // `other` is the last one and takes what a rule made for another configuration could not place.
+        let index = (id.0 as usize).min(self.namespaces.len() - 1);
+        Arc::clone(&self.namespaces[index])
+    }
+
+    fn counters_of(&mut self, moment: &Moment) -> &mut LogCounters {
+        self.saved.namespaces.entry(moment.namespace.name.clone()).or_default()
+    }
+}
+
+/// One event's circumstances.
+struct Moment<'a> {
+    at: TimeMs,
+    now: TimeMs,
+    lock: Option<&'a str>,
+    namespace: Arc<Namespace>,
+}
+
+impl Moment<'_> {
+    fn hash(&self, aspect: Aspect) -> Option<LockHash> {
+        self.lock.map(|lock| LockHash::new(&self.namespace.name, lock, aspect))
+    }
+}
+
+fn counted(happened: bool, event: &'static str, operation: &'static str, reason: Reason) -> Option<Counted> {
+    happened.then_some(Counted { event, operation: Some(operation), reason: Some(reason) })
+}

@@ -1,0 +1,10 @@
+//! Where events come from. Each source turns something outside (log files, standard input) into batches for the pipeline.
+
+pub mod blocks;
+pub mod cursor;
+pub mod discovery;
+pub mod extractor;
+pub mod live;
+pub mod search;
+pub mod stdin;
+pub mod tailer;

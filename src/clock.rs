@@ -1,0 +1,9 @@
+//! The wall clock, in the one unit the program uses.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::event::TimeMs;
+
+pub fn now() -> TimeMs {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis() as TimeMs)
+}

@@ -1,0 +1,262 @@
+//! `replay`: reads whole log files once, with the rules and the ledger of the daemon, and shows what happened.
+//!
+//! Events go to standard output as they are found, one JSON object a line; metrics and the table come at the end. Progress is
+//! shown on standard error when that is a terminal.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use flate2::read::MultiGzDecoder;
+use serde::Serialize;
+use tracing::error;
+
+use crate::cli::{EXIT_FAILED, EXIT_USAGE, ReplayArgs, ReplayOutput};
+use crate::clock;
+use crate::commands::table;
+use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
+use crate::event::{LogEvent, TimeMs};
+use crate::exposition::{Build, Format, Process, Scrape};
+use crate::ledger::{Counted, Ledger};
+use crate::snapshot::{NamespaceView, Snapshot, SourceTotals};
+use crate::sources::blocks::{Blocks, Cut};
+use crate::sources::extractor::{Extractor, Joiner};
+use crate::sources::live::ASSUMED_BYTES_PER_MS;
+
+pub fn run(args: &ReplayArgs) -> ExitCode {
+    let config = match Config::load_without_logs(args.config_file.as_deref(), &args.overrides()) {
+        Ok(config) => config,
+        Err(problems) => {
+            error!("cannot replay with this configuration:\n{problems}");
+            return EXIT_USAGE.into();
+        }
+    };
+    let mut replay = Replay::new(args, config);
+    let mut failed = false;
+    for path in &args.files {
+        if let Err(failure) = replay.file(path) {
+            replay.progress.clear();
+            if is_closed_pipe(&failure) {
+                return ExitCode::SUCCESS;
+            }
+            error!("{failure:#}");
+            failed = true;
+        }
+    }
+    match replay.finish() {
+        Ok(()) if !failed => ExitCode::SUCCESS,
+        Err(failure) if !is_closed_pipe(&failure) => {
+            error!("{failure:#}");
+            EXIT_FAILED.into()
+        }
+        _ if failed => EXIT_FAILED.into(),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// `replay ... | head` is no failure.
+fn is_closed_pipe(failure: &anyhow::Error) -> bool {
+    failure.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+struct Replay<'a> {
+    args: &'a ReplayArgs,
+    config: Config,
+    extractor: Extractor,
+    ledger: Ledger,
+    out: BufWriter<io::Stdout>,
+    seen: SourceTotals,
+    started: Instant,
+    now: TimeMs,
+    progress: Progress,
+}
+
+/// One line of `--output events`.
+#[derive(Serialize)]
+struct EventLine<'a> {
+    file: &'a str,
+    offset: u64,
+    time: Option<String>,
+    event: &'static str,
+    lock_namespace: &'a str,
+    operation: Option<&'static str>,
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lock_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lock_key: Option<&'a str>,
+    rule: &'a str,
+}
+
+impl<'a> Replay<'a> {
+    fn new(args: &'a ReplayArgs, config: Config) -> Self {
+        let extractor = Extractor::new(Arc::clone(&config.rules), DEFAULT_MAX_LINE_BYTES);
+        let ledger = Ledger::new(config.namespaces.clone(), config.join_window, Default::default());
+        Self {
+            args,
+            config,
+            extractor,
+            ledger,
+            out: BufWriter::new(io::stdout()),
+            seen: SourceTotals::default(),
+            started: Instant::now(),
+            now: clock::now(),
+            progress: Progress::new(),
+        }
+    }
+
+    fn file(&mut self, path: &Path) -> anyhow::Result<()> {
+        let name = path.display().to_string();
+        if name == "-" {
+            return self.text(io::stdin().lock(), "-");
+        }
+        let mut file = File::open(path).with_context(|| format!("cannot open {name:?}"))?;
+        let metadata = file.metadata().with_context(|| format!("cannot look at {name:?}"))?;
+        if metadata.is_dir() {
+            anyhow::bail!("{name:?} is a directory; name the files in it");
+        }
+        let mut magic = [0; 2];
+        let is_gzip = metadata.is_file() && {
+            let length = file.read(&mut magic).with_context(|| format!("cannot read {name:?}"))?;
+            io::Seek::rewind(&mut file).with_context(|| format!("cannot read {name:?}"))?;
+            length == 2 && magic == [0x1f, 0x8b]
+        };
+        match is_gzip {
+            true => self.text(MultiGzDecoder::new(file), &name),
+            false => {
+                self.progress.expect(&name, metadata.len());
+                self.text(file, &name)
+            }
+        }
+    }
+
+    fn text(&mut self, reader: impl Read, name: &str) -> anyhow::Result<()> {
+        let mut blocks = Blocks::new(reader, DEFAULT_MAX_LINE_BYTES);
+        let mut joiner = Joiner::default();
+        let mut skipping = false;
+        let mut offset = 0;
+        let mut events = Vec::new();
+        loop {
+            let (cut, text) = blocks.next(skipping).with_context(|| format!("cannot read {name:?}"))?;
+            match cut {
+                Cut::Unfinished | Cut::NeedMore => break,
+                Cut::Skipped { ends, .. } => skipping = !ends,
+                Cut::Lines(_) | Cut::TooLong(_) => {
+                    skipping = matches!(cut, Cut::TooLong(_));
+                    self.seen.oversized_lines += u64::from(skipping);
+                    self.seen.lines += memchr::memchr_iter(b'\n', text).count() as u64 + u64::from(!text.ends_with(b"\n"));
+                    self.extractor.extract(text, offset, &mut joiner, &mut events);
+                }
+            }
+            offset += text.len() as u64;
+            self.seen.bytes += text.len() as u64;
+            self.progress.show(name, offset, self.seen.bytes, self.started);
+            self.count(name, &mut events)?;
+        }
+        self.extractor.flush(&mut joiner, &mut events);
+        self.count(name, &mut events)
+    }
+
+    fn count(&mut self, file: &str, events: &mut Vec<LogEvent>) -> anyhow::Result<()> {
+        for event in events.drain(..) {
+            self.seen.events += 1;
+            // Where lines carry no time, their distance stands for it, as when the daemon reads a backlog.
+            let at = event.time.unwrap_or_else(|| self.now + (event.offset / ASSUMED_BYTES_PER_MS) as TimeMs);
+            let counted = self.ledger.apply(at, self.now, &event);
+            if let (ReplayOutput::Events, Some(counted)) = (self.args.output, counted) {
+                self.progress.clear();
+                self.print(file, &event, counted)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, file: &str, event: &LogEvent, counted: Counted) -> anyhow::Result<()> {
+        let namespace = &self.config.namespaces[event.namespace.0 as usize];
+        let key = event.lock.as_deref().filter(|_| !self.args.redact);
+        let template = key.and_then(|key| namespace.keys.iter().find(|template| template.matches(key)));
+        let line = EventLine {
+            file,
+            offset: event.offset,
+            time: event.time.and_then(|time| jiff::Timestamp::from_millisecond(time).ok()).map(|time| time.to_string()),
+            event: counted.event,
+            lock_namespace: &namespace.name,
+            operation: counted.operation,
+            reason: counted.reason.map(crate::event::Label::as_str),
+            lock_id: key.map(|key| template.and_then(|template| template.id_of(key)).unwrap_or(key)),
+            lock_key: template.and(key),
+            rule: self.config.rules.name(event.rule),
+        };
+        serde_json::to_writer(&mut self.out, &line).map_err(io::Error::from)?;
+        Ok(self.out.write_all(b"\n")?)
+    }
+
+    fn finish(mut self) -> anyhow::Result<()> {
+        self.progress.clear();
+        let namespaces: Vec<NamespaceView> = self
+            .ledger
+            .namespaces()
+            .iter()
+            .map(|namespace| NamespaceView { namespace: Arc::clone(namespace), logs: self.ledger.counters(namespace) })
+            .collect();
+        match self.args.output {
+            ReplayOutput::Events => {}
+            ReplayOutput::Metrics => {
+                let snapshot = Arc::new(Snapshot { namespaces, ..Snapshot::default() });
+                let scrape = Scrape { snapshot, process: Process::default(), build: Build::CURRENT };
+                self.out.write_all(scrape.render(Format::Classic).as_bytes())?;
+            }
+            ReplayOutput::Table => table::write(&mut self.out, &namespaces, &self.seen, self.started.elapsed())?,
+        }
+        Ok(self.out.flush()?)
+    }
+}
+
+/// A line on the terminal that says how far a long replay is.
+struct Progress {
+    is_terminal: bool,
+    expected: Option<u64>,
+    next: Instant,
+    shown: bool,
+}
+
+impl Progress {
+    /// Short replays show nothing.
+    const FIRST_AFTER: Duration = Duration::from_millis(500);
+    const EVERY: Duration = Duration::from_millis(100);
+
+    fn new() -> Self {
+        let is_terminal = io::stderr().is_terminal();
+        Self { is_terminal, expected: None, next: Instant::now() + Self::FIRST_AFTER, shown: false }
+    }
+
+    /// The size of the file that comes next.
+    fn expect(&mut self, _name: &str, bytes: u64) {
+        self.expected = Some(bytes).filter(|bytes| *bytes > 0);
+    }
+
+    fn show(&mut self, name: &str, offset: u64, total: u64, started: Instant) {
+        if !self.is_terminal || Instant::now() < self.next {
+            return;
+        }
+        self.next = Instant::now() + Self::EVERY;
+        self.shown = true;
+        let speed = total as f64 / 1e6 / started.elapsed().as_secs_f64().max(0.001);
+        let share = self.expected.map(|bytes| 100.0 * offset as f64 / bytes as f64);
+        let bar = share.map_or(String::new(), |share| {
+            let filled = (share / 5.0).clamp(0.0, 20.0) as usize;
+            format!("[{}{}] {share:3.0} % ", "#".repeat(filled), ".".repeat(20 - filled))
+        });
+        eprint!("\r\x1b[K{bar}{:.0} MB read, {speed:.0} MB/s  {name}", total as f64 / 1e6);
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! `run`: the daemon. Wires sources, pipeline and HTTP, and handles signals and reloads.
+//!
+//! A *generation* is one configuration at work: sources and pipeline. A reload loads the new configuration first, and only
+//! if it is good stops the generation (sources end, the queue empties, a last save) and starts the next from its state; HTTP
+//! goes on meanwhile. Stopping the daemon is the same without a successor.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use crate::cli::{EXIT_FAILED, EXIT_USAGE, ListenAddress, RunArgs};
+use crate::clock;
+use crate::config::{Config, LogSource, STDIN};
+use crate::event::{Input, TimeMs};
+use crate::pipeline::{Pipeline, ReloadStatus, Setup};
+use crate::server::{self, App, ReloadRequest};
+use crate::snapshot::Snapshot;
+use crate::sources::extractor::Extractor;
+use crate::sources::stdin::{self, Follower};
+use crate::sources::tailer::{Start, Tailer};
+use crate::state::{State, StateDirectory};
+
+/// Batches that may wait for the pipeline. A full queue makes the tailer wait, and the files are its buffer.
+const QUEUE: usize = 64;
+/// How long stopping may take before the process gives up and says what was still busy.
+const GRACE: Duration = Duration::from_secs(20);
+
+pub fn run(args: &RunArgs) -> ExitCode {
+    let config = match Config::load(args.config_file.as_deref(), &args.overrides()) {
+        Ok(config) => config,
+        Err(problems) => {
+            error!("cannot start with this configuration:\n{problems}");
+            return EXIT_USAGE.into();
+        }
+    };
+    let result = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")
+        .and_then(|runtime| runtime.block_on(serve(args, config)));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            error!("{failure:#}");
+            EXIT_FAILED.into()
+        }
+    }
+}
+
+async fn serve(args: &RunArgs, config: Config) -> anyhow::Result<()> {
+    // Signals first: from here on, being told to stop means stopping in order.
+    let mut signals = Signals::new()?;
+    let directory = config.state_dir.as_deref().map(StateDirectory::open).transpose()?.map(Arc::new);
+    let state = match &directory {
+        Some(directory) => directory.load(clock::now())?,
+        None => {
+            warn!("no state directory: counts are kept in memory and start at 0 with every start (see --state.dir)");
+            State::default()
+        }
+    };
+    let mut listeners = Vec::new();
+    for address in &args.listen_addresses {
+        listeners.push(bind(address).await.with_context(|| format!("cannot listen on {address}"))?);
+    }
+
+    let (publish, snapshots) = watch::channel(Arc::new(Snapshot::default()));
+    let (ready, is_ready) = watch::channel(false);
+    let (reload, mut reloads) = mpsc::channel(1);
+    let mut daemon = Daemon {
+        args: args.clone(),
+        stdin: None,
+        directory,
+        publish,
+        ready,
+        started: clock::now(),
+        reloads: watch::Sender::new(ReloadStatus { ok: true, last_success: clock::now() }),
+    };
+    let mut generation = daemon.start(Arc::new(config), state)?;
+
+    let http = CancellationToken::new();
+    let mut servers = JoinSet::new();
+    for listener in listeners {
+        let is_ready = is_ready.clone();
+        let app = App {
+            snapshot: snapshots.clone(),
+            readiness: Box::new(move || match *is_ready.borrow() {
+                true => Ok(()),
+                false => Err("log files are being looked for and their positions saved".to_owned()),
+            }),
+            reload: args.enable_lifecycle.then(|| reload.clone()),
+        };
+        servers.spawn(server::serve(listener, app, http.clone()));
+    }
+
+    loop {
+        let requested: Option<ReloadRequest> = tokio::select! {
+            _ = signals.terminate.recv() => break,
+            _ = signals.interrupt.recv() => break,
+            _ = signals.hang_up.recv() => None,
+            Some(request) = reloads.recv() => Some(request),
+            Some(ended) = servers.join_next() => {
+                ended.context("the http server panicked")??;
+                anyhow::bail!("the http server ended by itself");
+            }
+        };
+        let outcome = daemon.reload(&mut generation).await?;
+        if let Some(request) = requested {
+            let _ = request.answer.send(outcome);
+        }
+    }
+
+    info!("stopping");
+    daemon.ready.send_replace(false);
+    generation.stop().await?;
+    http.cancel();
+    timeout(GRACE, servers.join_all()).await.context("http connections did not end in time")?;
+    info!("stopped");
+    Ok(())
+}
+
+/// What outlives a generation.
+struct Daemon {
+    args: RunArgs,
+    stdin: Option<stdin::Lines>,
+    directory: Option<Arc<StateDirectory>>,
+    publish: watch::Sender<Arc<Snapshot>>,
+    ready: watch::Sender<bool>,
+    started: TimeMs,
+    reloads: watch::Sender<ReloadStatus>,
+}
+
+/// One configuration at work.
+struct Generation {
+    config: Arc<Config>,
+    stop: CancellationToken,
+    sources: JoinSet<()>,
+    pipeline: JoinHandle<State>,
+}
+
+impl Daemon {
+    fn start(&mut self, config: Arc<Config>, state: State) -> anyhow::Result<Generation> {
+        info!(
+            sources = config.logs.len(), namespaces = config.namespaces.len(), rules = config.n_rules,
+            presets = ?config.presets, "watching"
+        );
+        let stop = CancellationToken::new();
+        let (out, input) = mpsc::channel::<Input>(QUEUE);
+        let sources_now = Arc::new(Mutex::new(vec![Default::default(); config.logs.len()]));
+        let mut sources = JoinSet::new();
+        let extractor = |source: &LogSource| Extractor::new(Arc::clone(&config.rules), source.max_line_bytes);
+
+        let start = Start {
+            cursors: state.cursors.clone(),
+            next_id: state.next_file_id,
+            known_sources: state.sources.keys().cloned().collect(),
+        };
+        let extractors = config.logs.iter().map(extractor).collect();
+        let tailer = Tailer::new(config.logs.clone(), extractors, start, out.clone(), Arc::clone(&sources_now));
+        let stop_tailer = stop.clone();
+        sources.spawn_blocking(move || tailer.run(&stop_tailer));
+
+        for (index, source) in config.logs.iter().enumerate().filter(|(_, source)| source.path == STDIN) {
+            let lines = match &self.stdin {
+                Some(lines) => lines.clone(),
+                None => stdin::read(source.max_line_bytes).context("cannot read standard input")?,
+            };
+            self.stdin = Some(lines.clone());
+            let now = Arc::clone(&sources_now);
+            let follower = Follower { lines, source: index, extractor: extractor(source), out: out.clone(), now };
+            let stop = stop.clone();
+            sources.spawn_blocking(move || follower.run(&stop));
+        }
+
+        let pipeline = Pipeline::new(Setup {
+            config: Arc::clone(&config),
+            state,
+            directory: self.directory.clone(),
+            sources_now,
+            publish: self.publish.clone(),
+            ready: self.ready.clone(),
+            started: self.started,
+            reloads: self.reloads.subscribe(),
+        });
+        let pipeline = tokio::spawn(pipeline.run(input));
+        Ok(Generation { config, stop, sources, pipeline })
+    }
+
+    /// Ok(Err) when the new configuration is refused and the old one goes on.
+    async fn reload(&mut self, generation: &mut Generation) -> anyhow::Result<Result<(), String>> {
+        let args = self.args.clone();
+        let loaded = spawn_blocking(move || Config::load(args.config_file.as_deref(), &args.overrides())).await?;
+        let old_directory: Option<PathBuf> = generation.config.state_dir.clone();
+        let refusal = match loaded {
+            Ok(config) if config.state_dir == old_directory => {
+                self.reloads.send_replace(ReloadStatus { ok: true, last_success: clock::now() });
+                info!("configuration loaded, starting with it");
+                let state = generation.stop().await?;
+                *generation = self.start(Arc::new(config), state)?;
+                return Ok(Ok(()));
+            }
+            Ok(_) => "the state directory cannot change while running; restart instead".to_owned(),
+            Err(problems) => problems.to_string(),
+        };
+        error!("configuration refused, the old one stays in effect:\n{refusal}");
+        self.reloads.send_modify(|status| status.ok = false);
+        Ok(Err(refusal))
+    }
+}
+
+impl Generation {
+    /// Sources finish their batch, the pipeline takes what is left and saves.
+    async fn stop(&mut self) -> anyhow::Result<State> {
+        self.stop.cancel();
+        let sources = async { while self.sources.join_next().await.is_some() {} };
+        timeout(GRACE, sources).await.context("the log sources did not stop in time")?;
+        let state = timeout(GRACE, &mut self.pipeline).await.context("the last save did not end in time")?;
+        state.context("the pipeline panicked")
+    }
+}
+
+/// SIGTERM and SIGINT stop, SIGHUP reloads.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hang_up: listen(SignalKind::hangup())?,
+        })
+    }
+}
+
+async fn bind(address: &ListenAddress) -> std::io::Result<TcpListener> {
+    let mut failure = std::io::Error::other("the name has no address");
+    for candidate in address.candidates()? {
+        match TcpListener::bind(candidate).await {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}

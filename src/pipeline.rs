@@ -1,0 +1,205 @@
+//! The only writer of the ledger: takes batches, applies them, saves, and only then publishes.
+//!
+//! What is shown has been saved, so a crash can never make a counter step back. The one exception: while saving keeps
+//! failing (disk full, read-only) the numbers are shown after a while all the same, for being blind during an incident is
+//! worse than a possible step back; `state_durable` says so.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+use tracing::{error, info};
+
+use crate::config::Config;
+use crate::event::{Batch, Input, TimeMs};
+use crate::ledger::Ledger;
+use crate::snapshot::{ExporterView, NamespaceView, Snapshot, SourceNow, SourceView};
+use crate::state::{State, StateDirectory, encode};
+
+/// Shortest time between two saves, and the time between attempts while they fail.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long saving may fail before unsaved numbers are shown.
+const SHOW_UNSAVED_AFTER: Duration = Duration::from_secs(5);
+
+pub struct Pipeline {
+    config: Arc<Config>,
+    ledger: Ledger,
+    /// All that is saved but the ledger's part.
+    state: State,
+    directory: Option<Arc<StateDirectory>>,
+    sources_now: Arc<Mutex<Vec<SourceNow>>>,
+    publish: watch::Sender<Arc<Snapshot>>,
+    exporter: ExporterView,
+    reloads: watch::Receiver<ReloadStatus>,
+    ready: watch::Sender<bool>,
+    /// There is something that has not been saved.
+    changed: bool,
+    /// The log files have their place to start from.
+    started: bool,
+    failing_since: Option<Instant>,
+}
+
+/// What the pipeline is built from.
+pub struct Setup {
+    pub config: Arc<Config>,
+    pub state: State,
+    pub directory: Option<Arc<StateDirectory>>,
+    pub sources_now: Arc<Mutex<Vec<SourceNow>>>,
+    pub publish: watch::Sender<Arc<Snapshot>>,
+    pub ready: watch::Sender<bool>,
+    pub started: TimeMs,
+    pub reloads: watch::Receiver<ReloadStatus>,
+}
+
+/// How the last attempt to load the configuration went.
+#[derive(Clone, Copy, Debug)]
+pub struct ReloadStatus {
+    pub ok: bool,
+    pub last_success: TimeMs,
+}
+
+impl Pipeline {
+    pub fn new(setup: Setup) -> Self {
+        let Setup { config, mut state, directory, sources_now, publish, ready, started, reloads } = setup;
+        let saved = std::mem::take(&mut state.ledger);
+        let ledger = Ledger::new(config.namespaces.clone(), config.join_window, saved);
+        let pipeline = Self {
+            config,
+            ledger,
+            state,
+            directory,
+            sources_now,
+            publish,
+            exporter: ExporterView { started, ..ExporterView::default() },
+            reloads,
+            ready,
+            changed: true,
+            started: false,
+            failing_since: None,
+        };
+        // What was loaded is what was saved: it can be shown at once.
+        pipeline.publish.send_replace(Arc::new(pipeline.snapshot()));
+        pipeline
+    }
+
+    /// Runs until every sender is gone, saves a last time and gives the state back.
+    pub async fn run(mut self, mut input: mpsc::Receiver<Input>) -> State {
+        let mut next_save = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                () = sleep_until(next_save) => {
+                    self.save_and_publish().await;
+                    next_save = Instant::now() + SAVE_INTERVAL;
+                }
+                received = input.recv() => match received {
+                    Some(Input::Logs(batch)) => self.apply(batch),
+                    Some(Input::LogsReady) => {
+                        self.started = true;
+                        // Where the files begin must be on disk before anything else happens to them.
+                        next_save = Instant::now();
+                    }
+                    None => break,
+                }
+            }
+        }
+        self.save_and_publish().await;
+        self.state.ledger = self.ledger.into_saved();
+        self.state
+    }
+
+    fn apply(&mut self, batch: Batch) {
+        let Some(source) = self.config.logs.get(batch.source) else { return };
+        self.changed = true;
+        self.state.sources.entry(source.path.clone()).or_default().add(&batch.seen);
+        let now = crate::clock::now();
+        for (at, event) in &batch.events {
+            self.ledger.apply(*at, now, event);
+        }
+        for (id, cursor) in batch.cursors {
+            self.state.next_file_id = self.state.next_file_id.max(id.0 + 1);
+            match cursor {
+                Some(cursor) => self.state.cursors.insert(id, cursor),
+                None => self.state.cursors.remove(&id),
+            };
+        }
+    }
+
+    async fn save_and_publish(&mut self) {
+        if self.changed {
+            self.ledger.tidy(crate::clock::now());
+            match self.save().await {
+                Ok(()) => {
+                    if self.failing_since.take().is_some() {
+                        info!("state is saved again");
+                    }
+                    self.changed = false;
+                }
+                Err(error) => {
+                    self.state.save_errors += 1;
+                    if self.failing_since.is_none() {
+                        error!(%error, "cannot save state, trying again every second; counting goes on");
+                        self.failing_since = Some(Instant::now());
+                    }
+                    let overdue = self.failing_since.is_some_and(|since| since.elapsed() >= SHOW_UNSAVED_AFTER);
+                    if !overdue {
+                        self.publish_health();
+                        return;
+                    }
+                }
+            }
+        }
+        self.publish.send_replace(Arc::new(self.snapshot()));
+        if self.started {
+            self.ready.send_replace(true);
+        }
+    }
+
+    async fn save(&mut self) -> std::io::Result<()> {
+        let Some(directory) = self.directory.clone() else { return Ok(()) };
+        let state = State { ledger: self.ledger.saved().clone(), saves: self.state.saves + 1, ..self.state.clone() };
+        let encoded = encode(&state);
+        let saved = tokio::task::spawn_blocking(move || directory.save(&encoded)).await;
+        saved.unwrap_or_else(|error| Err(std::io::Error::other(error)))?;
+        self.state.saves += 1;
+        self.exporter.state_last_save = Some(crate::clock::now());
+        Ok(())
+    }
+
+    /// The last published numbers stay; only how the exporter is doing is brought up to date.
+    fn publish_health(&self) {
+        let mut snapshot = Snapshot::clone(&self.publish.borrow());
+        snapshot.exporter = self.exporter_view();
+        self.publish.send_replace(Arc::new(snapshot));
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let namespaces = self.ledger.namespaces().iter().map(|namespace| NamespaceView {
+            namespace: Arc::clone(namespace),
+            logs: self.ledger.counters(namespace),
+        });
+        let now = self.sources_now.lock().map(|now| now.clone()).unwrap_or_default();
+        let sources = self.config.logs.iter().enumerate().map(|(index, source)| SourceView {
+            name: source.path.clone(),
+            totals: self.state.sources.get(&source.path).cloned().unwrap_or_default(),
+            now: now.get(index).cloned().unwrap_or_default(),
+        });
+        Snapshot { namespaces: namespaces.collect(), sources: sources.collect(), exporter: self.exporter_view() }
+    }
+
+    fn exporter_view(&self) -> ExporterView {
+        let reloads = *self.reloads.borrow();
+        ExporterView {
+            state_enabled: self.directory.is_some(),
+            state_durable: self.directory.is_some() && self.failing_since.is_none(),
+            state_saves: self.state.saves,
+            state_save_errors: self.state.save_errors,
+            state_set_aside: self.state.set_aside,
+            evictions: self.ledger.evictions().to_vec(),
+            config_reload_ok: reloads.ok,
+            config_reloaded: reloads.last_success,
+            ..self.exporter.clone()
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Cuts a stream (standard input, a `.gz`, a file given to `replay`) into blocks of whole lines, in bounded memory.
+
+use std::io::{self, Read};
+use std::ops::Range;
+
+use memchr::{memchr, memrchr};
+
+/// How much is read and searched at once: large enough to pay for the system call, small enough to stay in the cache.
+pub const BLOCK_BYTES: usize = 256 * 1024;
+
+/// What the next bytes of a log turned out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Whole lines; the range is what to search and what to move past.
+    Lines(Range<usize>),
+    /// The first part of a line that is too long: search the range, move past it, then skip to the newline.
+    TooLong(Range<usize>),
+    /// The rest of such a line: nothing to search. `ends` tells whether its newline was found.
+    Skipped { length: usize, ends: bool },
+    /// A line without its newline yet.
+    Unfinished,
+    /// Not one whole line in the bytes at hand although it may become one: look at more bytes.
+    NeedMore,
+}
+
+/// Decides what `bytes`, which begin at a line (or inside a too long one when `skipping`), hold.
+/// `more` tells whether bytes beyond these are already there.
+pub fn cut(bytes: &[u8], skipping: bool, max_line_bytes: usize, more: bool) -> Cut {
+    if skipping {
+        return match memchr(b'\n', bytes) {
+            Some(at) => Cut::Skipped { length: at + 1, ends: true },
+            None if bytes.is_empty() => Cut::Unfinished,
+            None => Cut::Skipped { length: bytes.len(), ends: false },
+        };
+    }
+    match memrchr(b'\n', bytes) {
+        Some(at) => Cut::Lines(0..at + 1),
+        None if bytes.len() > max_line_bytes => Cut::TooLong(0..max_line_bytes),
+        None if more => Cut::NeedMore,
+        None => Cut::Unfinished,
+    }
+}
+
+/// Bytes to look at so that a line of `max_line_bytes` can be told from a longer one, but never two such lines at once.
+pub fn block_bytes(max_line_bytes: usize) -> usize {
+    BLOCK_BYTES.min(max_line_bytes + 1)
+}
+
+/// A reader with one buffer that grows to the longest allowed line and no further.
+pub struct Blocks<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    /// The part of the buffer that holds unread text.
+    filled: Range<usize>,
+    max_line_bytes: usize,
+    at_end: bool,
+}
+
+impl<R: Read> Blocks<R> {
+    pub fn new(reader: R, max_line_bytes: usize) -> Self {
+        let buffer = vec![0; block_bytes(max_line_bytes)];
+        Self { reader, buffer, filled: 0..0, max_line_bytes, at_end: false }
+    }
+
+    /// The next piece and its text. At the end of the stream a last line without newline comes as [`Cut::Lines`]; after
+    /// that, [`Cut::Unfinished`] with no text.
+    pub fn next(&mut self, skipping: bool) -> io::Result<(Cut, &[u8])> {
+        loop {
+            let bytes = &self.buffer[self.filled.clone()];
+            let found = match bytes.is_empty() {
+                true => Cut::NeedMore,
+                false => cut(bytes, skipping, self.max_line_bytes, true),
+            };
+            let length = match &found {
+                Cut::Lines(range) | Cut::TooLong(range) => range.end,
+                Cut::Skipped { length, .. } => *length,
+                Cut::Unfinished | Cut::NeedMore if !self.at_end => {
+                    self.fill()?;
+                    continue;
+                }
+                Cut::Unfinished | Cut::NeedMore => bytes.len(),
+            };
+            let start = self.filled.start;
+            self.filled.start += length;
+            let found = match found {
+                Cut::Unfinished | Cut::NeedMore if length > 0 => Cut::Lines(0..length),
+                Cut::NeedMore => Cut::Unfinished,
+                other => other,
+            };
+            return Ok((found, &self.buffer[start..start + length]));
+        }
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        self.buffer.copy_within(self.filled.clone(), 0);
+        self.filled = 0..self.filled.len();
+        if self.filled.end == self.buffer.len() {
+            // `cut` takes anything longer than the longest line, so the buffer stays bounded by it.
+            let larger = (self.buffer.len() * 4).min(self.max_line_bytes + 1);
+            self.buffer.resize(larger.max(self.filled.end + 1), 0);
+        }
+        loop {
+            match self.reader.read(&mut self.buffer[self.filled.end..]) {
+                Ok(0) => self.at_end = true,
+                Ok(length) => self.filled.end += length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads `input` a few bytes at a time and returns what was searched, cut marks included.
+    fn check(input: &str, max_line_bytes: usize, step: usize, expected: &[&str]) {
+        struct Slow<'a>(&'a [u8], usize);
+        impl Read for Slow<'_> {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                let length = self.1.min(self.0.len()).min(buffer.len());
+                buffer[..length].copy_from_slice(&self.0[..length]);
+                self.0 = &self.0[length..];
+                Ok(length)
+            }
+        }
+        let mut blocks = Blocks::new(Slow(input.as_bytes(), step), max_line_bytes);
+        let mut seen = Vec::new();
+        let mut skipping = false;
+        loop {
+            let (cut, text) = blocks.next(skipping).unwrap();
+            let text = String::from_utf8_lossy(text).into_owned();
+            match cut {
+                Cut::Lines(_) => seen.extend(text.split_inclusive('\n').map(str::to_owned)),
+                Cut::TooLong(_) => {
+                    seen.push(format!("{text}..."));
+                    skipping = true;
+                }
+                Cut::Skipped { ends, .. } => skipping = !ends,
+                Cut::Unfinished => break,
+                Cut::NeedMore => unreachable!("the caller never sees it"),
+            }
+        }
+        assert_eq!(seen, expected, "step {step}");
+    }
+
+    #[test]
+    fn lines_come_whole_however_they_are_read() {
+        for step in [1, 2, 3, 7, 100] {
+            check("one\ntwo\n\nthree", 10, step, &["one\n", "two\n", "\n", "three"]);
+        }
+    }
+
+    #[test]
+    fn a_line_as_long_as_allowed_is_whole_and_a_longer_one_is_cut() {
+        for step in [1, 4, 100] {
+            check("12345\n123456789\nab\n", 5, step, &["12345\n", "12345...", "ab\n"]);
+            check("123456", 5, step, &["12345..."]);
+        }
+    }
+
+    #[test]
+    fn nothing_gives_nothing() {
+        check("", 5, 1, &[]);
+    }
+}

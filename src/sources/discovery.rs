@@ -1,0 +1,176 @@
+//! Which log files there are: those that match the configured patterns, and their rotated siblings.
+//!
+//! A rotated sibling keeps the name of the file it was and adds a number, a date or `.gz` (`app.log.1`, `app.log-20260625.gz`).
+//! Siblings are listed even where the pattern does not match them: what was rotated while nobody looked must still be read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::SystemTime;
+
+use regex::Regex;
+
+use crate::config::LogSource;
+use crate::sources::cursor::Inode;
+
+/// What rotation adds to a file's name.
+static ROTATION_SUFFIX: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r"(?:[._-](?:[0-9][0-9._T:-]*|old|bak)(?:\.gz)?|\.gz)$";
+    Regex::new(pattern).expect("the pattern is a constant that the tests compile")
+});
+
+/// Compressed in a way this program does not read; a wide pattern must not make it search them.
+const UNREADABLE_SUFFIXES: [&str; 6] = [".zst", ".xz", ".bz2", ".lz4", ".zip", ".Z"];
+
+/// A file as it is on disk now.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Index of the configured source.
+    pub source: usize,
+    pub path: PathBuf,
+    /// The name under which the program writes: `path` itself, or what `path` was before it was rotated.
+    pub base: PathBuf,
+    pub inode: Inode,
+    pub size: u64,
+    pub modified: SystemTime,
+    /// Rotated away: nobody starts a new line in it.
+    pub rotated: bool,
+}
+
+impl Found {
+    pub fn is_gzip(&self) -> bool {
+        self.path.as_os_str().as_encoded_bytes().ends_with(b".gz")
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// For each base the oldest first, so that a rotated file is read before the one that follows it.
+    pub files: Vec<Found>,
+    /// What could not be looked at: source, path and why.
+    pub problems: Vec<(usize, String, std::io::Error)>,
+}
+
+/// Lists the files of all sources. `known_bases` are the bases of files that were seen before, with their source: their
+/// siblings are looked for even while nothing stands under the base name itself.
+pub fn list(sources: &[LogSource], known_bases: &BTreeMap<PathBuf, usize>) -> Listing {
+    let mut listing = Listing::default();
+    let mut bases = known_bases.clone();
+    let mut matched: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for (source, log) in sources.iter().enumerate().filter(|(_, log)| log.path != "-") {
+        for path in expand(&log.path, source, &mut listing.problems) {
+            matched.entry(path).or_insert(source);
+        }
+    }
+    for (path, source) in &matched {
+        let base = base_of(path).filter(|base| matched.contains_key(base) || bases.contains_key(base));
+        bases.entry(base.unwrap_or_else(|| path.clone())).or_insert(*source);
+    }
+    let mut paths = matched.clone();
+    let directories: BTreeSet<&Path> = bases.keys().filter_map(|base| base.parent()).collect();
+    for directory in directories {
+        // A missing directory is the glob's to report; here it only means that there are no siblings.
+        let Ok(entries) = fs::read_dir(directory) else { continue };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let source = base_of(&path).and_then(|base| bases.get(&base).copied());
+            if let Some(source) = source {
+                paths.entry(path).or_insert(source);
+            }
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for (path, source) in &paths {
+        if is_unreadable(path) || has_plain_twin(path) {
+            continue;
+        }
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) if metadata.is_file() => metadata,
+            Ok(_) => continue,
+            // Rotated or deleted since it was listed.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => {
+                listing.problems.push((*source, path.display().to_string(), error));
+                continue;
+            }
+        };
+        let inode = Inode { device: metadata.dev(), number: metadata.ino() };
+        if !seen.insert(inode) {
+            continue;
+        }
+        let base = base_of(path).filter(|base| bases.contains_key(base)).unwrap_or_else(|| path.clone());
+        let rotated = base != *path && (!matched.contains_key(path) || matched.contains_key(&base));
+        let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        listing.files.push(Found { source: *source, path: path.clone(), base, inode, size: metadata.len(), modified, rotated });
+    }
+    listing.files.sort_by(|a, b| {
+        let key = |found: &Found| (found.base.clone(), found.base == found.path, found.modified);
+        // Files of the same moment: the higher number is the older file.
+        key(a).cmp(&key(b)).then_with(|| rotation_number(b).cmp(&rotation_number(a)))
+    });
+    listing
+}
+
+/// The real paths of the files that a pattern matches. A pattern without wildcards names one file, there or not.
+fn expand(pattern: &str, source: usize, problems: &mut Vec<(usize, String, std::io::Error)>) -> Vec<PathBuf> {
+    // The configuration was checked: the pattern is valid.
+    let Ok(entries) = glob::glob(pattern) else { return Vec::new() };
+    let mut paths = Vec::new();
+    for entry in entries {
+        match entry {
+            // The siblings of a file behind a link (Kubernetes' /var/log/containers) lie beside the file, not the link.
+            Ok(path) if path.is_symlink() => paths.extend(fs::canonicalize(path)),
+            Ok(path) => paths.push(path),
+            Err(error) => problems.push((source, error.path().display().to_string(), error.into_error())),
+        }
+    }
+    paths
+}
+
+/// `app.log` for `app.log.2.gz`; nothing for a name that rotation did not make.
+pub fn base_of(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let suffix = ROTATION_SUFFIX.find(name).filter(|suffix| suffix.start() > 0)?;
+    Some(path.with_file_name(&name[..suffix.start()]))
+}
+
+fn rotation_number(found: &Found) -> u64 {
+    let name = found.path.to_string_lossy();
+    let digits = name.trim_end_matches(".gz").rsplit(['.', '-', '_']).next().unwrap_or_default();
+    digits.parse().unwrap_or_default()
+}
+
+fn is_unreadable(path: &Path) -> bool {
+    let name = path.to_string_lossy();
+    UNREADABLE_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+}
+
+/// gzip writes `x.gz` beside `x` and removes `x` when it is done: until then the `.gz` is not whole.
+fn has_plain_twin(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gz") && path.with_extension("").exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rotation_suffixes_are_recognised() {
+        let check = |name: &str, base: Option<&str>| {
+            assert_eq!(base_of(Path::new(name)), base.map(PathBuf::from), "{name}");
+        };
+        check("/l/app.log.1", Some("/l/app.log"));
+        check("/l/app.log.12.gz", Some("/l/app.log"));
+        check("/l/app.log-20260625", Some("/l/app.log"));
+        check("/l/app.log-20260625-1782394624.gz", Some("/l/app.log"));
+        check("/l/app.log.2026-06-25T13:37:04", Some("/l/app.log"));
+        check("/l/0.log.20260625-133704.gz", Some("/l/0.log"));
+        check("/l/app.log.gz", Some("/l/app.log"));
+        check("/l/app.log.old", Some("/l/app.log"));
+        check("/l/app.log", None);
+        check("/l/app-worker.log", None);
+        check("/l/1.log", None);
+        check("/l/.1", None);
+    }
+}
