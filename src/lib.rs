@@ -4,3 +4,4 @@ pub mod event;
 pub mod ledger;
 pub mod namespace;
 pub mod snapshot;
+pub mod sources;

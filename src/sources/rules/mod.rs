@@ -1,0 +1,3 @@
+//! stub
+mod draft;
+pub use draft::*;
