@@ -1,0 +1,4 @@
+//! Where events come from.
+
+pub mod lines;
+pub mod rules;
