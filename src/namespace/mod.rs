@@ -5,6 +5,10 @@
 
 use std::time::Duration;
 
+mod template;
+
+pub use template::KeyTemplate;
+
 /// Name of the namespace that takes every lock event no configured namespace claims.
 pub const OTHER: &str = "other";
 
@@ -52,7 +56,7 @@ pub struct Thresholds {
 #[derive(Clone, Debug)]
 pub struct Namespace {
     pub name: String,
-    pub keys: Vec<String>,
+    pub keys: Vec<KeyTemplate>,
     /// Where several namespaces share a key template: the components (the `component` field of a line) whose lines are
     /// about this one. Empty: any.
     pub components: Vec<String>,
