@@ -4,5 +4,5 @@ pub mod event;
 pub mod exposition;
 pub mod ledger;
 pub mod namespace;
-// pub mod server;
+pub mod server;
 pub mod snapshot;

@@ -114,7 +114,7 @@ fn the_documentation_lists_the_metrics_of_the_table_and_no_other() {
     let page = fs::read_to_string(&path).unwrap();
     let mut documented = BTreeMap::new();
     for row in page.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
         let [name, kind, labels, meaning] = cells[..] else { panic!("not four columns: {row}") };
         assert!(meaning.len() > 20, "says nothing: {row}");
         let twice = documented.insert(name.replace('`', ""), (kind.to_owned(), labels.replace('`', "")));

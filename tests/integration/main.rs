@@ -1,4 +1,7 @@
 //! The one integration binary: every test goes through the CLI, HTTP, files or Redis.
 
+#![allow(clippy::unwrap_used)] // clippy.toml's allowance does not reach the helpers of tests
+
 mod exposition;
 mod sample;
+mod server;
