@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
@@ -33,6 +33,7 @@ use crate::snapshot::Snapshot;
 
 const FIRST_ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+const ACCEPT_WARNINGS_APART: Duration = Duration::from_secs(60);
 
 /// What the server needs from the rest of the program.
 pub struct App {
@@ -97,6 +98,7 @@ pub async fn serve_with_limits(
     let context = Arc::new(Context { app, limits, stop: stop.clone() });
     let connections = TaskTracker::new();
     let mut accept_pause = FIRST_ACCEPT_PAUSE;
+    let mut last_warning: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
             biased;
@@ -114,7 +116,8 @@ pub async fn serve_with_limits(
             }
             Err(error) if concerns_one_client(&error) => debug!(%error, "client went away before it was accepted"),
             Err(error) => {
-                if accept_pause == FIRST_ACCEPT_PAUSE {
+                if last_warning.is_none_or(|warned| warned.elapsed() >= ACCEPT_WARNINGS_APART) {
+                    last_warning = Some(Instant::now());
                     warn!(%address, %error, "cannot accept connections, trying again");
                 }
                 tokio::select! {

@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used)] // clippy.toml's allowance does not reach the helpers of tests
 
 mod exposition;
+mod http;
 mod sample;
 mod server;

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::http::{Answer, ask, connect, drain};
 use crate::sample::{full_snapshot, namespace, view};
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -332,57 +333,6 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.cancel();
-    }
-}
-
-struct Answer {
-    status: u16,
-    headers: Vec<(String, String)>,
-    body: Vec<u8>,
-}
-
-impl Answer {
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8(self.body.clone()).unwrap()
-    }
-}
-
-fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream
-}
-
-/// Sends one request as it is, says that no more will come, and reads to the end.
-fn ask(address: SocketAddr, request: &str) -> Answer {
-    let mut stream = connect(address);
-    let request = request.replacen("\r\n", "\r\nConnection: close\r\n", 1);
-    stream.write_all(request.as_bytes()).unwrap();
-    let bytes = drain(&mut stream);
-    let head_end =
-        bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or_else(|| panic!("no head: {bytes:?}"));
-    let head = String::from_utf8(bytes[..head_end].to_vec()).unwrap();
-    let mut lines = head.split("\r\n");
-    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-    let headers = lines.map(|line| line.split_once(": ").unwrap());
-    let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
-    let answer = Answer { status, headers, body: bytes[head_end + 4..].to_vec() };
-    if !answer.body.is_empty() {
-        assert_eq!(answer.header("content-length"), Some(answer.body.len().to_string().as_str()));
-    }
-    answer
-}
-
-/// Everything until the server closes, which it may do the hard way when it refuses a request.
-fn drain(stream: &mut TcpStream) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    match stream.read_to_end(&mut bytes) {
-        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => panic!("{error} after {bytes:?}"),
-        _ => bytes,
     }
 }
 
