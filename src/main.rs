@@ -1,15 +1,44 @@
+//! Parses the arguments, starts logging, dispatches to a command. No logic.
+
 use std::process::ExitCode;
 
-use redis_lock_exporter::cli::{Cli, Command};
+use redis_lock_exporter::cli::{Cli, Command, LogFormat, LogLevel};
 use redis_lock_exporter::commands;
+use tracing_subscriber::filter::LevelFilter;
 
 fn main() -> ExitCode {
-    match Cli::parse_from(std::env::args_os()) {
-        Ok(Command::Check(args)) => commands::check::run(&args).into(),
-        Ok(_) => ExitCode::SUCCESS,
+    let command = match Cli::parse_from(std::env::args_os()) {
+        Ok(command) => command,
         Err(refused) => {
+            // Where the error cannot be printed there is nobody to tell.
             let _ = refused.error.print();
-            refused.exit_code.into()
+            return refused.exit_code.into();
         }
+    };
+    match command {
+        Command::Run(args) => {
+            start_logging(args.log_level, args.log_format);
+            commands::run::run(&args)
+        }
+        Command::Check(args) => commands::check::run(&args).into(),
+        Command::Replay(args) => {
+            start_logging(LogLevel::Warn, LogFormat::Text);
+            commands::replay::run(&args)
+        }
+    }
+}
+
+fn start_logging(level: LogLevel, format: LogFormat) {
+    let level = match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    match format {
+        LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
+        LogFormat::Json => builder.json().init(),
     }
 }

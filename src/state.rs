@@ -149,6 +149,9 @@ pub fn decode(bytes: &[u8]) -> Result<State, Unusable> {
     if header.version > VERSION {
         return Err(Unusable::Newer { found: header.version });
     }
+    if header.version == 0 {
+        return Err(damaged("format 0 never existed"));
+    }
     let body = bytes.get(end + 1..).unwrap_or_default();
     if header.checksum != checksum(body) {
         return Err(damaged("the checksum does not match"));

@@ -1,3 +1,8 @@
 //! The subcommands, one file each. They talk to people: text and JSON on standard output, complaints on standard error.
 
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod check;
+pub mod replay;
+pub mod run;
+mod table;

@@ -112,7 +112,9 @@ impl Joined {
         if self.entries.len() == before || self.entries.is_empty() {
             // All arrived at the same moment: any eighth will do.
             let dropped: Vec<LockHash> = self.entries.keys().take(CAPACITY / 8).copied().collect();
-            dropped.iter().for_each(|lock| drop(self.entries.remove(lock)));
+            for lock in dropped {
+                self.entries.remove(&lock);
+            }
         }
         self.evictions += (before - self.entries.len()) as u64;
     }

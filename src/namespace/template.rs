@@ -94,6 +94,16 @@ impl KeyTemplate {
         literals.sum()
     }
 
+    /// The part of a key that tells one lock from another: all but the literal head and end. Nothing for a fixed key.
+    pub fn id_of<'a>(&self, key: &'a str) -> Option<&'a str> {
+        let end = match self.parts.last() {
+            Some(Part::Literal(literal)) if self.parts.len() > 1 => literal.as_str(),
+            _ => "",
+        };
+        let is_match = !self.is_fixed() && self.matches(key);
+        is_match.then(|| &key[self.prefix().len()..key.len() - end.len()])
+    }
+
     pub fn matches(&self, key: &str) -> bool {
         let Some((last, head)) = self.parts.split_last() else { return false };
         let mut rest = key;

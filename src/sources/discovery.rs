@@ -122,7 +122,7 @@ fn expand(pattern: &str, source: usize, problems: &mut Vec<(usize, String, std::
             // The siblings of a file behind a link (Kubernetes' /var/log/containers) lie beside the file, not the link.
             Ok(path) if path.is_symlink() => paths.extend(fs::canonicalize(path)),
             Ok(path) => paths.push(path),
-            Err(error) => problems.push((source, error.path().display().to_string(), error.into_error())),
+            Err(error) => problems.push((source, error.path().display().to_string(), error.into())),
         }
     }
     paths

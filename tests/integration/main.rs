@@ -1,5 +1,9 @@
 //! The one integration binary: every test goes through the CLI, HTTP, files or Redis.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are not inside a #[test] function
+#![allow(clippy::unwrap_used)] // clippy.toml's allowance does not reach the helpers of tests
 
 mod configuration;
+mod exposition;
+mod http;
+mod sample;
+mod server;

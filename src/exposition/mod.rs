@@ -1,0 +1,118 @@
+//! The text that Prometheus reads: every metric's name, type, HELP and where its numbers come from.
+//!
+//! [`METRICS`] is the one table of all metrics, in the order in which they are written. The server renders a [`Scrape`] for
+//! each request and `replay` renders one at its end; nothing here does I/O, and nothing can fail. Numbers come from a
+//! published snapshot only, never from shared gauges, so the text is the same for the same snapshot, byte for byte.
+
+mod classic;
+mod collector;
+mod metric;
+mod names;
+
+use std::sync::Arc;
+
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
+
+pub use metric::{Kind, Metric};
+pub use names::METRICS;
+
+use crate::snapshot::Snapshot;
+use collector::SnapshotCollector;
+
+/// The two text formats that scrapers ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+    /// The Prometheus text format 0.0.4.
+    Classic,
+}
+
+impl Format {
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Classic => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// Which program this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Build {
+    pub version: &'static str,
+    /// The commit it was built from, where the build said so.
+    pub revision: &'static str,
+}
+
+impl Build {
+    pub const CURRENT: Self = Self {
+        version: env!("CARGO_PKG_VERSION"),
+        revision: match option_env!("REDIS_LOCK_EXPORTER_REVISION") {
+            Some(revision) => revision,
+            None => "unknown",
+        },
+    };
+}
+
+/// What the operating system says about this process. What cannot be read is absent, not 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Process {
+    pub resident_memory_bytes: Option<u64>,
+    pub cpu_seconds: Option<f64>,
+    pub open_fds: Option<u64>,
+    pub max_fds: Option<u64>,
+    /// Seconds since the Unix epoch.
+    pub start_time_seconds: Option<f64>,
+}
+
+/// Everything one answer to a scrape is made of.
+#[derive(Clone, Debug)]
+pub struct Scrape {
+    pub snapshot: Arc<Snapshot>,
+    pub process: Process,
+    pub build: Build,
+}
+
+impl Scrape {
+    pub fn render(self, format: Format) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(SnapshotCollector(self)));
+        let mut openmetrics = String::with_capacity(64 * 1024);
+        text::encode(&mut openmetrics, &registry)
+            .expect("a String takes every write, and no metric is a native histogram");
+        match format {
+            Format::OpenMetrics => openmetrics,
+            Format::Classic => classic::from_openmetrics(&openmetrics),
+        }
+    }
+}
+
+/// Renders a snapshot on its own, without the metrics of a running process.
+pub fn render(snapshot: &Snapshot, format: Format) -> String {
+    let snapshot = Arc::new(snapshot.clone());
+    Scrape { snapshot, process: Process::default(), build: Build::CURRENT }.render(format)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_snapshot_renders_in_both_formats() {
+        let openmetrics = render(&Snapshot::default(), Format::OpenMetrics);
+        assert!(openmetrics.ends_with("\n# EOF\n"), "{openmetrics}");
+        assert!(openmetrics.contains(concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"")), "{openmetrics}");
+        let classic = render(&Snapshot::default(), Format::Classic);
+        assert!(!classic.contains("# EOF") && !classic.contains("# UNIT"), "{classic}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_absent_and_has_no_help_either() {
+        let text = render(&Snapshot::default(), Format::OpenMetrics);
+        for name in ["process_open_fds", "redis_lock_exporter_start_time_seconds", "redis_lock_not_owned"] {
+            assert!(!text.contains(name), "{name} in {text}");
+        }
+    }
+}

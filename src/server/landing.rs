@@ -1,0 +1,116 @@
+//! The page at `/`: which program this is, where its answers are, and the main counters, for people with a browser.
+//!
+//! One self-contained document without script. Every word that comes from the configuration is escaped, and the policy
+//! sent with it forbids everything but the one style sheet inside it, by its hash.
+
+use std::fmt::Write;
+
+use crate::event::Label;
+use crate::exposition::Build;
+use crate::ledger::counters::Tally;
+use crate::snapshot::Snapshot;
+
+/// The hash is that of [`STYLE`]; a test compares them.
+pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'sha256-mDqisd/CQetTJ3mYs49/0tmI3i3LIpubuRrIgD7qOTQ='; base-uri 'none'; \
+     form-action 'none'; frame-ancestors 'none'";
+
+const STYLE: &str = "\
+:root{color-scheme:light dark}\
+body{font:1rem/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}\
+h1{font-size:1.5rem}small{font-weight:normal;opacity:.7}\
+.scroll{overflow-x:auto}table{border-collapse:collapse}\
+th,td{padding:.3rem .8rem;border-bottom:1px solid #8886;text-align:right}\
+th:first-child,td:first-child{text-align:left}td{font-variant-numeric:tabular-nums}\
+.zero{opacity:.4}";
+
+const COLUMNS: [&str; 8] = [
+    "lock namespace",
+    "not owned",
+    "renewal failures",
+    "abandonments",
+    "release failures",
+    "acquire failures",
+    "unlocked work",
+    "conflicting writes",
+];
+
+pub(super) fn page(snapshot: &Snapshot, build: Build) -> String {
+    let head: String = COLUMNS.iter().map(|column| format!("<th scope=\"col\">{column}</th>")).collect();
+    let rows = rows(snapshot);
+    let (version, revision) = (Escaped(build.version), Escaped(build.revision));
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
+         <title>redis_lock_exporter</title>\n<style>{STYLE}</style></head>\n<body>\n\
+         <h1>redis_lock_exporter <small>{version} ({revision})</small></h1>\n\
+         <p>Prometheus exporter for distributed locks in Redis.\n\
+         <a href=\"/metrics\">Metrics</a> · <a href=\"/-/healthy\">Healthy</a> · <a href=\"/-/ready\">Ready</a></p>\n\
+         <p>Failures read from the logs since counting began:</p>\n\
+         <div class=\"scroll\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n\
+         </body></html>\n"
+    )
+}
+
+fn rows(snapshot: &Snapshot) -> String {
+    let mut rows = String::new();
+    for view in &snapshot.namespaces {
+        let logs = &view.logs;
+        let counts = [
+            sum(&logs.not_owned),
+            sum(&logs.renewal_failures),
+            logs.abandonments,
+            sum(&logs.release_failures),
+            sum(&logs.acquire_failures),
+            logs.unlocked_work,
+            sum(&logs.conflicting_writes),
+        ];
+        let cells: String = counts.iter().map(|count| cell(*count)).collect();
+        rows.push_str(&format!("<tr><td>{}</td>{cells}</tr>\n", Escaped(&view.namespace.name)));
+    }
+    rows
+}
+
+fn cell(count: u64) -> String {
+    let class = if count == 0 { " class=\"zero\"" } else { "" };
+    format!("<td{class}>{count}</td>")
+}
+
+fn sum<L: Label>(tally: &Tally<L>) -> u64 {
+    tally.iter().fold(0, |sum, (_, count)| count.saturating_add(sum))
+}
+
+/// Text that is safe between tags and inside quoted attributes.
+struct Escaped<'a>(&'a str);
+
+impl std::fmt::Display for Escaped<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for character in self.0.chars() {
+            match character {
+                '&' => formatter.write_str("&amp;")?,
+                '<' => formatter.write_str("&lt;")?,
+                '>' => formatter.write_str("&gt;")?,
+                '"' => formatter.write_str("&quot;")?,
+                '\'' => formatter.write_str("&#39;")?,
+                other => formatter.write_char(other)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_escaped() {
+        assert_eq!(Escaped("<b a='1' c=\"2\">&ü").to_string(), "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp;ü");
+    }
+
+    #[test]
+    fn an_empty_snapshot_still_makes_a_page() {
+        let page = page(&Snapshot::default(), Build { version: "1.2.3", revision: "<abc>" });
+        assert!(page.contains("1.2.3 (&lt;abc&gt;)"), "{page}");
+        assert!(page.ends_with("</html>\n"));
+    }
+}

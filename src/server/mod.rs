@@ -1,0 +1,156 @@
+//! The HTTP side: accepts connections and answers from the published snapshot. It never waits for the pipeline.
+//!
+//! | route | answer |
+//! |---|---|
+//! | `GET /metrics` | the metrics, OpenMetrics or classic text by `Accept`, gzip by `Accept-Encoding` |
+//! | `GET /-/healthy` | 200 as long as the process answers |
+//! | `GET /-/ready` | 200, or 503 with the reasons, one a line |
+//! | `POST /-/reload` | loads the configuration again; 403 unless enabled, 500 with the reasons when refused |
+//! | `GET /` | a page for people |
+//!
+//! `HEAD` works wherever `GET` does, `PUT` wherever `POST` does. Each connection is a task of its own with limits on time and
+//! size, so a slow client holds up nobody but itself. When file descriptors run out, accepting backs off and goes on.
+
+mod connection;
+mod landing;
+mod negotiate;
+mod process;
+mod routes;
+mod stall;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info, warn};
+
+use crate::snapshot::Snapshot;
+
+const FIRST_ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+const ACCEPT_WARNINGS_APART: Duration = Duration::from_secs(60);
+
+/// What the server needs from the rest of the program.
+pub struct App {
+    pub snapshot: watch::Receiver<Arc<Snapshot>>,
+    /// Whether the program does its work by now; otherwise the reasons why not, one a line. Called for each request.
+    pub readiness: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// Where to ask for the configuration to be loaded again; `None` unless that is enabled.
+    pub reload: Option<mpsc::Sender<ReloadRequest>>,
+}
+
+/// Somebody asked for the configuration to be loaded again and waits for the outcome.
+#[derive(Debug)]
+pub struct ReloadRequest {
+    /// The error is shown to the client as it is.
+    pub answer: oneshot::Sender<Result<(), String>>,
+}
+
+/// What a client may take from us.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// At the same time; more wait in the kernel's queue until one ends.
+    pub connections: usize,
+    /// For a whole request head, and for the next one on an idle connection.
+    pub header_read: Duration,
+    /// Without the client taking a single byte of an answer.
+    pub write_stall: Duration,
+    /// After this the connection is closed at the next chance; Prometheus just opens another one.
+    pub connection_life: Duration,
+    /// For what is still being answered when a connection has to close.
+    pub drain: Duration,
+    /// For a reload to be finished.
+    pub reload: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 512,
+            header_read: Duration::from_secs(10),
+            write_stall: Duration::from_secs(10),
+            connection_life: Duration::from_secs(300),
+            drain: Duration::from_secs(5),
+            reload: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Serves until `stop`, then lets running answers finish for a few seconds.
+pub async fn serve(listener: TcpListener, app: App, stop: CancellationToken) -> anyhow::Result<()> {
+    serve_with_limits(listener, app, Limits::default(), stop).await
+}
+
+pub async fn serve_with_limits(
+    listener: TcpListener,
+    app: App,
+    limits: Limits,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let address = listener.local_addr()?;
+    info!(%address, "serving http");
+    let slots = Arc::new(Semaphore::new(limits.connections));
+    let context = Arc::new(Context { app, limits, stop: stop.clone() });
+    let connections = TaskTracker::new();
+    let mut accept_pause = FIRST_ACCEPT_PAUSE;
+    let mut last_warning: Option<Instant> = None;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = accept(&listener, &slots) => accepted,
+        };
+        match accepted {
+            Ok((stream, slot)) => {
+                accept_pause = FIRST_ACCEPT_PAUSE;
+                let context = Arc::clone(&context);
+                connections.spawn(async move {
+                    connection::serve(stream, context).await;
+                    drop(slot);
+                });
+            }
+            Err(error) if concerns_one_client(&error) => debug!(%error, "client went away before it was accepted"),
+            Err(error) => {
+                if last_warning.is_none_or(|warned| warned.elapsed() >= ACCEPT_WARNINGS_APART) {
+                    last_warning = Some(Instant::now());
+                    warn!(%address, %error, "cannot accept connections, trying again");
+                }
+                tokio::select! {
+                    () = stop.cancelled() => break,
+                    () = sleep(accept_pause) => {}
+                }
+                accept_pause = LONGEST_ACCEPT_PAUSE.min(accept_pause * 2);
+            }
+        }
+    }
+    // New clients are refused from here on; each connection ends by itself within the drain limit.
+    drop(listener);
+    connections.close();
+    connections.wait().await;
+    Ok(())
+}
+
+/// What every connection shares.
+struct Context {
+    app: App,
+    limits: Limits,
+    stop: CancellationToken,
+}
+
+/// Waits for a free slot first: a connection that cannot be served stays in the kernel's queue.
+async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, slot))
+}
+
+/// Errors of `accept` that say nothing about the next client.
+fn concerns_one_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}

@@ -1,0 +1,124 @@
+//! From a request to its answer. See the table of routes in the parent module.
+//!
+//! Request bodies are never read. hyper leaves the body out of answers to `HEAD` and keeps its length.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, VARY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::{Method, Request, Response, StatusCode};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use super::process::read_process;
+use super::{Context, ReloadRequest, landing, negotiate};
+use crate::exposition::{Build, Scrape};
+
+type Answer = Response<Full<Bytes>>;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+
+pub(super) async fn answer<B>(context: &Context, request: &Request<B>) -> Answer {
+    let (reading, writing): (&[Method], &[Method]) = (&[Method::GET, Method::HEAD], &[Method::POST, Method::PUT]);
+    let methods = match request.uri().path() {
+        "/metrics" | "/-/healthy" | "/-/ready" | "/" => reading,
+        "/-/reload" => writing,
+        _ => return text(StatusCode::NOT_FOUND, "not found\n"),
+    };
+    if !methods.contains(request.method()) {
+        let allowed = if methods == reading { "GET, HEAD" } else { "POST, PUT" };
+        let refusal = text(StatusCode::METHOD_NOT_ALLOWED, format!("method not allowed, only {allowed}\n"));
+        return with(refusal, ALLOW, allowed);
+    }
+    match request.uri().path() {
+        "/metrics" => metrics(context, request),
+        "/-/healthy" => text(StatusCode::OK, "healthy\n"),
+        "/-/ready" => ready(context),
+        "/-/reload" => reload(context).await,
+        _ => landing_page(context),
+    }
+}
+
+/// Rendering and packing take about a millisecond, and no lock is held meanwhile.
+fn metrics<B>(context: &Context, request: &Request<B>) -> Answer {
+    let snapshot = Arc::clone(&context.app.snapshot.borrow());
+    let format = negotiate::format(request.headers());
+    let text = Scrape { snapshot, process: read_process(), build: Build::CURRENT }.render(format);
+    let packed = if negotiate::gzip(request.headers()) { gzip(&text) } else { None };
+    let is_packed = packed.is_some();
+    let body = packed.unwrap_or_else(|| text.into_bytes());
+    let answer = with(plain(StatusCode::OK, body, format.content_type()), VARY, "Accept, Accept-Encoding");
+    if is_packed { with(answer, CONTENT_ENCODING, "gzip") } else { answer }
+}
+
+fn gzip(text: &str) -> Option<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 8), Compression::fast());
+    encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()).ok()
+}
+
+fn ready(context: &Context) -> Answer {
+    if context.stop.is_cancelled() {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
+    }
+    match (context.app.readiness)() {
+        Ok(()) => text(StatusCode::OK, "ready\n"),
+        Err(reasons) => text(StatusCode::SERVICE_UNAVAILABLE, format!("not ready\n{}\n", reasons.trim_end())),
+    }
+}
+
+async fn reload(context: &Context) -> Answer {
+    let Some(requests) = &context.app.reload else {
+        return text(
+            StatusCode::FORBIDDEN,
+            "reloading over http is off, start with --web.enable-lifecycle to allow it\n",
+        );
+    };
+    let (answer, outcome) = oneshot::channel();
+    let asked = async {
+        requests.send(ReloadRequest { answer }).await.map_err(|_| "the exporter is shutting down".to_owned())?;
+        outcome.await.map_err(|_| "the exporter is shutting down".to_owned())?
+    };
+    let outcome = timeout(context.limits.reload, asked).await;
+    match outcome.unwrap_or_else(|_| Err("it takes too long, its outcome will be in the log".to_owned())) {
+        Ok(()) => {
+            info!("configuration reloaded over http");
+            text(StatusCode::OK, "configuration reloaded\n")
+        }
+        Err(error) => {
+            warn!(%error, "configuration not reloaded over http");
+            text(StatusCode::INTERNAL_SERVER_ERROR, format!("configuration not reloaded: {}\n", error.trim_end()))
+        }
+    }
+}
+
+fn landing_page(context: &Context) -> Answer {
+    let page = landing::page(&context.app.snapshot.borrow(), Build::CURRENT);
+    let page = with(plain(StatusCode::OK, page, HTML), CONTENT_SECURITY_POLICY, landing::CONTENT_SECURITY_POLICY);
+    with(page, CACHE_CONTROL, "no-store")
+}
+
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+    with(plain(status, body, TEXT), CACHE_CONTROL, "no-store")
+}
+
+fn plain(status: StatusCode, body: impl Into<Bytes>, content_type: &'static str) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    let answer = with(answer, CONTENT_TYPE, content_type);
+    // Texts with words from logs or configuration must not be taken for a page.
+    with(answer, X_CONTENT_TYPE_OPTIONS, "nosniff")
+}
+
+fn with(mut answer: Answer, name: HeaderName, value: &'static str) -> Answer {
+    answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    answer
+}

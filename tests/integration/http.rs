@@ -1,0 +1,57 @@
+//! A client for tests: sends bytes as they are and shows everything that came back.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Names in lower case.
+    headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).unwrap()
+    }
+}
+
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+/// Sends one request as it is, says that no more will come, and reads to the end.
+pub(crate) fn ask(address: SocketAddr, request: &str) -> Answer {
+    let mut stream = connect(address);
+    let request = request.replacen("\r\n", "\r\nConnection: close\r\n", 1);
+    stream.write_all(request.as_bytes()).unwrap();
+    let bytes = drain(&mut stream);
+    let head_end =
+        bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or_else(|| panic!("no head: {bytes:?}"));
+    let head = String::from_utf8(bytes[..head_end].to_vec()).unwrap();
+    let mut lines = head.split("\r\n");
+    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let headers = lines.map(|line| line.split_once(": ").unwrap());
+    let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
+    let answer = Answer { status, headers, body: bytes[head_end + 4..].to_vec() };
+    if !answer.body.is_empty() {
+        assert_eq!(answer.header("content-length"), Some(answer.body.len().to_string().as_str()));
+    }
+    answer
+}
+
+/// Everything until the server closes, which it may do the hard way when it refuses a request.
+pub(crate) fn drain(stream: &mut TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match stream.read_to_end(&mut bytes) {
+        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => panic!("{error} after {bytes:?}"),
+        _ => bytes,
+    }
+}
