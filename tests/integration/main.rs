@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used)] // clippy.toml's allowance does not reach the helpers of tests
 
 mod configuration;
+mod daemon;
 mod exposition;
 mod http;
+mod model;
 mod sample;
 mod server;

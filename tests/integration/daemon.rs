@@ -1,0 +1,149 @@
+//! The real binary as a child process: start it, scrape it, kill it.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::http::{Answer, ask};
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_redis_lock_exporter");
+/// Long enough for a busy machine with two cores. Waiting ends as soon as the condition holds.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Every sample of a scrape: the series as written, and its value.
+pub(crate) type Samples = BTreeMap<String, f64>;
+
+pub(crate) struct Daemon {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    log: Arc<Mutex<String>>,
+}
+
+impl Daemon {
+    /// Starts the daemon on a free port and waits until it listens.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::try_start(arguments, |command| command).unwrap_or_else(|log| panic!("did not start:\n{log}"))
+    }
+
+    pub(crate) fn start_with(arguments: &[&str], prepare: impl FnOnce(&mut Command) -> &mut Command) -> Self {
+        Self::try_start(arguments, prepare).unwrap_or_else(|log| panic!("did not start:\n{log}"))
+    }
+
+    /// The log where it ends before it listens.
+    pub(crate) fn try_start(arguments: &[&str], prepare: impl FnOnce(&mut Command) -> &mut Command) -> Result<Self, String> {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).args(["--web.listen-address", "127.0.0.1:0"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = prepare(&mut command).spawn().unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut address = None;
+        for line in lines.by_ref().map_while(Result::ok) {
+            log.lock().unwrap().push_str(&format!("{line}\n"));
+            if let Some((_, rest)) = line.split_once("serving http address=") {
+                address = rest.split_whitespace().next().and_then(|text| text.parse().ok());
+                break;
+            }
+        }
+        let Some(address) = address else {
+            let status = child.wait().unwrap();
+            let log = log.lock().unwrap().clone();
+            return Err(format!("{log}{status}"));
+        };
+        let shared = Arc::clone(&log);
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                shared.lock().unwrap().push_str(&format!("{line}\n"));
+            }
+        });
+        Ok(Self { child, address, log })
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        ask(self.address, &format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"))
+    }
+
+    pub(crate) fn post(&self, path: &str) -> Answer {
+        ask(self.address, &format!("POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n"))
+    }
+
+    pub(crate) fn scrape(&self) -> Samples {
+        let answer = self.get("/metrics");
+        assert_eq!(answer.status, 200);
+        parse(&answer.text())
+    }
+
+    /// Until everything that exists has its place to start from.
+    pub(crate) fn wait_ready(&self) {
+        self.wait("ready", |daemon| daemon.get("/-/ready").status == 200);
+    }
+
+    pub(crate) fn wait_for(&self, series: &str, value: f64) {
+        self.wait(&format!("{series} = {value}"), |daemon| daemon.scrape().get(series) == Some(&value));
+    }
+
+    pub(crate) fn wait(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let deadline = Instant::now() + DEADLINE;
+        while !condition(self) {
+            if Instant::now() > deadline {
+                panic!("still not {what}\n{}\n{}", self.get("/metrics").text(), self.log());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// SIGTERM, and how it ended.
+    pub(crate) fn stop(mut self) -> ExitStatus {
+        self.signal("TERM");
+        self.child.wait().unwrap()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn parse(text: &str) -> Samples {
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    lines.filter_map(|line| line.rsplit_once(' ')).map(|(series, value)| (series.to_owned(), value.parse().unwrap())).collect()
+}
+
+pub(crate) fn not_owned(namespace: &str, operation: &str) -> String {
+    format!("redis_lock_not_owned_total{{lock_namespace=\"{namespace}\",operation=\"{operation}\"}}")
+}
+
+/// Runs a command of the binary to its end.
+pub(crate) fn command(arguments: &[&str]) -> std::process::Output {
+    Command::new(BINARY).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}

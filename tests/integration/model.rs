@@ -1,0 +1,356 @@
+//! The promise "exactly once", tested against a model: random writes, rotations, copies, deletions and kills on real files
+//! with the real binary. At the end the counters equal what was written, and no scrape ever went down.
+//!
+//! What no reader can see is excluded by construction, not by tolerance: nothing is written between the copy and the
+//! truncation of copytruncate, and a file is deleted only when everything in it was shown as counted.
+//!
+//! `MODEL_KILLS=5000 cargo nextest run model` runs it for longer; `MODEL_SEED=n` repeats one run.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::daemon::{Daemon, Samples, not_owned, text};
+
+/// Four runs of this many kills each are part of every test run.
+const KILLS: usize = 60;
+const STREAMS: usize = 3;
+const MOST_ROTATED: usize = 6;
+
+#[test]
+fn counters_equal_the_truth_after_anything_1() {
+    run(1);
+}
+
+#[test]
+fn counters_equal_the_truth_after_anything_2() {
+    run(2);
+}
+
+#[test]
+fn counters_equal_the_truth_after_anything_3() {
+    run(3);
+}
+
+#[test]
+fn counters_equal_the_truth_after_anything_4() {
+    run(4);
+}
+
+fn run(seed: u64) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let kills = number("MODEL_KILLS").map_or(KILLS, |kills| kills as usize / 4);
+    Model::new(number("MODEL_SEED").unwrap_or(seed)).run(kills);
+}
+
+struct Model {
+    random: Random,
+    directory: tempfile::TempDir,
+    streams: Vec<Stream>,
+    daemon: Option<Daemon>,
+    last: Samples,
+    /// Lines written, by namespace.
+    truth: BTreeMap<&'static str, u64>,
+    next_job: u64,
+    /// The last actions, shown when something is wrong.
+    history: Vec<String>,
+    kills: usize,
+}
+
+/// A program that writes a log.
+struct Stream {
+    path: PathBuf,
+    file: File,
+    /// The rest of a line of which only the beginning was written.
+    rest: Option<Vec<u8>>,
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("logs")).unwrap();
+        let streams = (0..STREAMS).map(|index| {
+            let path = directory.path().join(format!("logs/app{index}.log"));
+            Stream { file: open(&path), path, rest: None }
+        });
+        Self {
+            random: Random(seed),
+            streams: streams.collect(),
+            directory,
+            daemon: None,
+            last: Samples::new(),
+            truth: BTreeMap::new(),
+            next_job: 0,
+            history: vec![format!("seed {seed}")],
+            kills: 0,
+        }
+    }
+
+    fn run(mut self, kills: usize) {
+        self.start();
+        self.daemon.as_ref().unwrap().wait_ready();
+        while self.kills < kills {
+            self.step();
+        }
+        self.finish();
+    }
+
+    fn step(&mut self) {
+        let stream = self.random.below(STREAMS);
+        match self.random.below(100) {
+            0..40 => self.write(stream),
+            40..46 => self.write_half(stream),
+            46..50 => self.write_without_newline(stream),
+            50..58 => self.rotate(stream),
+            58..63 => self.copytruncate(stream),
+            63..68 => self.gzip(stream),
+            68..70 => self.delete(stream),
+            70..74 => self.pause(),
+            74..86 => self.scrape(),
+            86..90 => self.stop(),
+            90..95 => self.kill(),
+            _ => self.start(),
+        }
+    }
+
+    fn write(&mut self, stream: usize) {
+        self.complete(stream);
+        for _ in 0..=self.random.below(20) {
+            let mut line = self.line();
+            line.push(b'\n');
+            self.streams[stream].file.write_all(&line).unwrap();
+        }
+        self.note(format!("write to {stream}"));
+    }
+
+    fn write_half(&mut self, stream: usize) {
+        self.complete(stream);
+        let mut line = self.line();
+        line.push(b'\n');
+        let rest = line.split_off(1 + self.random.below(line.len() - 1));
+        self.streams[stream].file.write_all(&line).unwrap();
+        self.streams[stream].rest = Some(rest);
+        self.note(format!("write half a line to {stream}"));
+    }
+
+    /// A whole line but for its newline: it counts when the newline comes, or when the file is rotated away.
+    fn write_without_newline(&mut self, stream: usize) {
+        self.complete(stream);
+        let line = self.line();
+        self.streams[stream].file.write_all(&line).unwrap();
+        self.streams[stream].rest = Some(b"\n".to_vec());
+        self.note(format!("write a line without newline to {stream}"));
+    }
+
+    fn complete(&mut self, stream: usize) {
+        let stream = &mut self.streams[stream];
+        if let Some(rest) = stream.rest.take() {
+            stream.file.write_all(&rest).unwrap();
+        }
+    }
+
+    /// A program does not start a new file in the middle of a line; that the last newline is missing happens.
+    fn settle(&mut self, stream: usize) {
+        match self.streams[stream].rest.as_deref() {
+            Some(b"\n") => self.streams[stream].rest = None,
+            _ => self.complete(stream),
+        }
+    }
+
+    fn rotate(&mut self, stream: usize) {
+        self.settle(stream);
+        self.shift(stream);
+        let path = self.streams[stream].path.clone();
+        fs::rename(&path, rotated(&path, 1)).unwrap();
+        self.streams[stream].file = open(&path);
+        self.note(format!("rotate {stream}"));
+    }
+
+    fn copytruncate(&mut self, stream: usize) {
+        self.complete(stream);
+        self.shift(stream);
+        let path = self.streams[stream].path.clone();
+        fs::copy(&path, rotated(&path, 1)).unwrap();
+        self.streams[stream].file.set_len(0).unwrap();
+        self.note(format!("copytruncate {stream}"));
+    }
+
+    /// Makes room under the name that ends in 1. What would be the last one is deleted, when it has been read.
+    fn shift(&mut self, stream: usize) {
+        let path = self.streams[stream].path.clone();
+        if self.existing(&path, MOST_ROTATED).is_some() {
+            self.wait_until_counted();
+            fs::remove_file(self.existing(&path, MOST_ROTATED).unwrap()).unwrap();
+        }
+        for number in (1..MOST_ROTATED).rev() {
+            if let Some(old) = self.existing(&path, number) {
+                let new = rotated(&path, number + 1);
+                let new = if is_gzip(&old) { PathBuf::from(format!("{}.gz", new.display())) } else { new };
+                fs::rename(old, new).unwrap();
+            }
+        }
+    }
+
+    fn gzip(&mut self, stream: usize) {
+        let path = self.streams[stream].path.clone();
+        let plain = (1..=MOST_ROTATED).rev().map(|number| rotated(&path, number)).find(|path| path.exists());
+        let Some(plain) = plain else { return };
+        let packed = PathBuf::from(format!("{}.gz", plain.display()));
+        let mut encoder = GzEncoder::new(File::create(&packed).unwrap(), Compression::fast());
+        encoder.write_all(&fs::read(&plain).unwrap()).unwrap();
+        encoder.finish().unwrap();
+        fs::remove_file(&plain).unwrap();
+        self.note(format!("gzip {}", plain.display()));
+    }
+
+    /// The file that is written to, and a new one in its place.
+    fn delete(&mut self, stream: usize) {
+        self.complete(stream);
+        self.wait_until_counted();
+        let path = self.streams[stream].path.clone();
+        fs::remove_file(&path).unwrap();
+        self.streams[stream].file = open(&path);
+        self.note(format!("delete {stream}"));
+    }
+
+    fn pause(&mut self) {
+        let milliseconds = self.random.below(300) as u64;
+        thread::sleep(Duration::from_millis(milliseconds));
+    }
+
+    fn scrape(&mut self) {
+        let Some(daemon) = &self.daemon else { return };
+        let samples = daemon.scrape();
+        let context = || format!("{}\n{}", self.history.join("\n"), daemon.log());
+        for (series, before) in self.last.iter().filter(|(series, _)| series.starts_with("redis_lock_")) {
+            let is_counter = series.split('{').next().unwrap().ends_with("_total");
+            let now = samples.get(series).unwrap_or_else(|| panic!("{series} is gone\n{}", context()));
+            assert!(!is_counter || now >= before, "{series} fell from {before} to {now}\n{}", context());
+        }
+        for (namespace, written) in &self.truth {
+            let shown = samples[&not_owned(namespace, "release")];
+            assert!(shown <= *written as f64, "{namespace}: {shown} of {written}\n{}", context());
+        }
+        self.last = samples;
+    }
+
+    fn start(&mut self) {
+        if self.daemon.is_none() {
+            let logs = self.directory.path().join("logs/*.log");
+            let state = self.directory.path().join("state");
+            let arguments = ["--preset", "cordum", "--logs.path", text(&logs), "--state.dir", text(&state), "--log.level", "debug"];
+            self.daemon = Some(Daemon::start(&arguments));
+            self.note("start".to_owned());
+        }
+    }
+
+    fn kill(&mut self) {
+        if let Some(daemon) = self.daemon.take() {
+            self.note(format!("log:\n{}", daemon.log()));
+            daemon.kill();
+            self.note("kill".to_owned());
+            self.kills += 1;
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Some(daemon) = self.daemon.take() {
+            let log = daemon.log();
+            assert!(daemon.stop().success(), "{log}");
+            self.note(format!("log:\n{log}stop"));
+        }
+    }
+
+    fn wait_until_counted(&mut self) {
+        self.start();
+        // The last newline of a file that is still written to may be missing; its line cannot be waited for.
+        for stream in 0..STREAMS {
+            self.complete(stream);
+        }
+        let daemon = self.daemon.as_ref().unwrap();
+        let expected: Vec<(String, f64)> =
+            self.truth.iter().map(|(namespace, count)| (not_owned(namespace, "release"), *count as f64)).collect();
+        let deadline = std::time::Instant::now() + crate::daemon::DEADLINE;
+        loop {
+            let samples = daemon.scrape();
+            if expected.iter().all(|(series, value)| samples.get(series) == Some(value)) {
+                break;
+            }
+            if std::time::Instant::now() > deadline {
+                let shown: Vec<_> = expected.iter().map(|(series, _)| (series, samples.get(series))).collect();
+                panic!("shown {shown:?}\ntruth {expected:?}\n{}\n{}", self.history.join("\n"), daemon.log());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn finish(&mut self) {
+        self.wait_until_counted();
+        // Nothing more may come, either: not before, and not after another start.
+        self.stop();
+        self.start();
+        self.daemon.as_ref().unwrap().wait_ready();
+        self.scrape();
+        self.wait_until_counted();
+    }
+
+    /// A release that was refused: one failure of one lock, in one of two namespaces.
+    fn line(&mut self) -> Vec<u8> {
+        self.next_job += 1;
+        let job = self.next_job;
+        let (namespace, component, message) = match self.random.below(2) {
+            0 => ("approval", "gateway", "approval lock release failed"),
+            _ => ("scheduler", "scheduler", "job lock release failed, retrying"),
+        };
+        *self.truth.entry(namespace).or_default() += 1;
+        let padding = "x".repeat(self.random.below(300));
+        let line = format!(
+            r#"{{"time":"2026-06-25T13:37:04.123Z","level":"WARN","msg":"{message}","component":"{component}","padding":"{padding}","job_id":"job-{job}","error":"lock not owned"}}"#
+        );
+        line.into_bytes()
+    }
+
+    fn existing(&self, path: &Path, number: usize) -> Option<PathBuf> {
+        let plain = rotated(path, number);
+        let packed = PathBuf::from(format!("{}.gz", plain.display()));
+        [plain, packed].into_iter().find(|path| path.exists())
+    }
+
+    fn note(&mut self, action: String) {
+        self.history.push(action);
+        if self.history.len() > 60 {
+            self.history.remove(1);
+        }
+    }
+}
+
+fn open(path: &Path) -> File {
+    OpenOptions::new().create(true).append(true).open(path).unwrap()
+}
+
+fn rotated(path: &Path, number: usize) -> PathBuf {
+    PathBuf::from(format!("{}.{number}", path.display()))
+}
+
+fn is_gzip(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gz")
+}
+
+/// SplitMix64: small, and the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % limit as u64) as usize
+    }
+}
