@@ -1,5 +1,8 @@
 //! Prometheus exporter for distributed locks in Redis.
 
+pub mod cli;
+pub mod commands;
+pub mod config;
 pub mod event;
 pub mod ledger;
 pub mod namespace;

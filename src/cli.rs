@@ -1,0 +1,295 @@
+//! The command line: clap structs, the addresses they hold, and the exit codes of the program.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::Overrides;
+
+/// Exit code: all is well.
+pub const EXIT_OK: u8 = 0;
+/// Exit code: `check` or `replay` did its work and found something.
+pub const EXIT_FINDINGS: u8 = 1;
+/// Exit code: the work could not be done.
+pub const EXIT_FAILED: u8 = 2;
+/// Exit code: bad flags, or a bad configuration for `run` and `replay`.
+pub const EXIT_USAGE: u8 = 64;
+
+const EXAMPLES: &str = "\
+Examples:
+  Watch the logs of Cordum, keep counts in memory only:
+    redis_lock_exporter --logs.path '/var/log/cordum/*.log' --preset cordum
+  Run with a configuration file, keep counts across restarts:
+    redis_lock_exporter --config.file /etc/redis_lock_exporter.yaml --state.dir /var/lib/redis_lock_exporter
+  Check a configuration, and what it makes of a sample of lines:
+    redis_lock_exporter check --config.file redis_lock_exporter.yaml --logs sample.log
+  Count what happened last week:
+    redis_lock_exporter replay --preset cordum /var/log/cordum/scheduler.log.*.gz
+
+Exit codes: 0 fine, 1 findings (check), 2 failed, 64 bad usage or configuration.";
+
+/// Prometheus exporter for distributed locks in Redis: lost locks, failed renewals, and why.
+#[derive(Debug, Parser)]
+#[command(name = "redis_lock_exporter", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Watch logs and serve metrics (the default: its flags work without the word `run` too)
+    Run(RunArgs),
+    /// Check a configuration and show every problem with its line; exits with 1 if there are any
+    Check(CheckArgs),
+    /// Read whole log files once, with the same rules as the daemon, and show what happened
+    Replay(ReplayArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    /// What to watch, as YAML (see docs/configuration.md)
+    #[arg(long = "config.file", value_name = "FILE")]
+    pub config_file: Option<PathBuf>,
+    /// A log file, a pattern with * and **, or - for standard input; repeatable, added to those of the configuration
+    #[arg(long = "logs.path", value_name = "GLOB")]
+    pub logs_path: Vec<String>,
+    /// A set of namespaces and rules that is part of the program; repeatable, added to those of the configuration
+    #[arg(long = "preset", value_name = "NAME")]
+    pub presets: Vec<String>,
+    /// Directory for offsets and counts; without it they are kept in memory and lost at the end
+    #[arg(long = "state.dir", value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// Address to serve metrics on: :PORT (every interface), HOST:PORT or [IPV6]:PORT; repeatable
+    #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = ":9877")]
+    pub listen_addresses: Vec<ListenAddress>,
+    /// Allow reloading the configuration with POST /-/reload
+    #[arg(long = "web.enable-lifecycle")]
+    pub enable_lifecycle: bool,
+    /// How much to log
+    #[arg(long = "log.level", value_name = "LEVEL", default_value = "info")]
+    pub log_level: LogLevel,
+    /// How to log
+    #[arg(long = "log.format", value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Exit codes: 0 no problems, 1 problems, 64 bad usage.")]
+pub struct CheckArgs {
+    /// The configuration to check
+    #[arg(long = "config.file", value_name = "FILE")]
+    pub config_file: Option<PathBuf>,
+    /// A preset to use in addition to those of the configuration; repeatable
+    #[arg(long = "preset", value_name = "NAME")]
+    pub presets: Vec<String>,
+    /// A sample log, or - for standard input: show for each line what the rules make of it
+    #[arg(long = "logs", value_name = "FILE")]
+    pub logs: Option<PathBuf>,
+    /// Text for people or JSON for programs
+    #[arg(long = "output", value_name = "FORMAT", default_value = "text")]
+    pub output: CheckOutput,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Without --config.file and --preset only the generic rules are used.\n\n\
+                        Exit codes: 0 fine, 2 a file could not be read, 64 bad usage or configuration.")]
+pub struct ReplayArgs {
+    /// Log files to read from beginning to end: plain, .gz, or - for standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Namespaces and rules; its log sources and state directory are not used
+    #[arg(long = "config.file", value_name = "FILE")]
+    pub config_file: Option<PathBuf>,
+    /// A preset to use in addition to those of the configuration; repeatable
+    #[arg(long = "preset", value_name = "NAME")]
+    pub presets: Vec<String>,
+    /// A table for people, one JSON object for each event, or metrics in Prometheus text form
+    #[arg(long = "output", value_name = "FORMAT", default_value = "table")]
+    pub output: ReplayOutput,
+    /// Leave the ids of locks out of events
+    #[arg(long = "redact")]
+    pub redact: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CheckOutput {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReplayOutput {
+    Table,
+    Events,
+    Metrics,
+}
+
+/// A usage error or a request for help, to be printed; then exit with `exit_code`.
+#[derive(Debug)]
+pub struct NotParsed {
+    pub error: clap::Error,
+    pub exit_code: u8,
+}
+
+impl Cli {
+    /// Parses the arguments, the program's name first. Where clap would exit with 2, this says 64.
+    pub fn parse_from<I, T>(arguments: I) -> Result<Command, NotParsed>
+    where
+        I: IntoIterator<Item = T>,
+        T: Into<std::ffi::OsString> + Clone,
+    {
+        match Self::try_parse_from(arguments) {
+            Ok(cli) => Ok(cli.command.unwrap_or(Command::Run(cli.run))),
+            Err(error) => {
+                let exit_code = if error.use_stderr() { EXIT_USAGE } else { EXIT_OK };
+                Err(NotParsed { error, exit_code })
+            }
+        }
+    }
+}
+
+impl RunArgs {
+    pub fn overrides(&self) -> Overrides {
+        Overrides { logs: self.logs_path.clone(), presets: self.presets.clone(), state_dir: self.state_dir.clone() }
+    }
+}
+
+impl CheckArgs {
+    pub fn overrides(&self) -> Overrides {
+        Overrides { presets: self.presets.clone(), ..Overrides::default() }
+    }
+}
+
+impl ReplayArgs {
+    pub fn overrides(&self) -> Overrides {
+        Overrides { presets: self.presets.clone(), ..Overrides::default() }
+    }
+}
+
+/// Where to listen. The host is looked up when the address is bound, not when it is parsed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenAddress {
+    /// Empty: every interface. An IPv6 address is without its brackets.
+    pub host: String,
+    pub port: u16,
+}
+
+impl ListenAddress {
+    /// Addresses to try in turn until one can be bound.
+    pub fn candidates(&self) -> io::Result<Vec<SocketAddr>> {
+        if self.host.is_empty() {
+            // On most systems the first one takes IPv4 as well; the second is for machines without IPv6.
+            let everywhere = [(Ipv6Addr::UNSPECIFIED, self.port).into(), (Ipv4Addr::UNSPECIFIED, self.port).into()];
+            return Ok(everywhere.to_vec());
+        }
+        Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
+    }
+}
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = "expected :PORT, HOST:PORT or [IPV6]:PORT";
+        let (host, port) = text.rsplit_once(':').ok_or(expected)?;
+        let port = port.parse().map_err(|_| format!("{port:?} is not a port, {expected}"))?;
+        let bare_ipv6 = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let host = match bare_ipv6 {
+            Some(address) => address.parse::<Ipv6Addr>().map_err(|_| expected)?.to_string(),
+            None if host.contains([':', '[', ']', '/']) => return Err(expected.to_owned()),
+            None => host.to_owned(),
+        };
+        Ok(Self { host, port })
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(formatter, "[{}]:{}", self.host, self.port),
+            false => write!(formatter, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &str) -> Result<Command, NotParsed> {
+        Cli::parse_from(std::iter::once("redis_lock_exporter").chain(arguments.split_whitespace()))
+    }
+
+    #[test]
+    fn run_is_the_default() {
+        for arguments in
+            ["--logs.path a --logs.path b --preset cordum", "run --logs.path a --logs.path b --preset cordum"]
+        {
+            let Ok(Command::Run(args)) = parse(arguments) else { panic!("{arguments} is not run") };
+            assert_eq!(args.logs_path, ["a", "b"]);
+            assert_eq!(args.presets, ["cordum"]);
+            assert_eq!(args.listen_addresses, [ListenAddress { host: String::new(), port: 9877 }]);
+            assert_eq!((args.log_level, args.log_format), (LogLevel::Info, LogFormat::Text));
+        }
+    }
+
+    #[test]
+    fn subcommands() {
+        let Ok(Command::Check(args)) = parse("check --config.file a.yaml --logs - --output json") else {
+            panic!("check")
+        };
+        assert_eq!(args.output, CheckOutput::Json);
+        let Ok(Command::Replay(args)) = parse("replay --preset cordum --output events --redact a b.gz -") else {
+            panic!("replay")
+        };
+        assert_eq!(args.files.len(), 3);
+        assert!(args.redact);
+    }
+
+    #[test]
+    fn bad_usage_is_64_and_help_is_0() {
+        let check = |arguments, exit_code| {
+            assert_eq!(parse(arguments).map(drop).map_err(|refused| refused.exit_code), Err(exit_code), "{arguments}");
+        };
+        check("--no-such-flag", EXIT_USAGE);
+        check("--web.listen-address 9877", EXIT_USAGE);
+        check("--log.level loud", EXIT_USAGE);
+        check("replay", EXIT_USAGE);
+        check("--preset cordum check", EXIT_USAGE);
+        check("--help", EXIT_OK);
+        check("check --help", EXIT_OK);
+        check("--version", EXIT_OK);
+    }
+
+    #[test]
+    fn listen_addresses() {
+        for good in [":9877", "127.0.0.1:9877", "[::1]:9877", "localhost:0"] {
+            assert_eq!(good.parse::<ListenAddress>().unwrap().to_string(), good);
+        }
+        for bad in ["", "9877", "localhost", "::1:9877", "[::1]", "[x]:1", ":99999", "http://localhost:9877", "a:b"] {
+            assert!(bad.parse::<ListenAddress>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The configuration: YAML and flags in, a checked [`Config`] or all of its [`Problems`] out. Nothing downstream re-checks.
+//!
+//! Two stages. `document.rs` and `raw.rs` read the text into typed values with places; `logs.rs`, `namespaces.rs` and
+//! `rules.rs` compare them, fill in defaults and compile. A configuration has layers: the user's file, the presets it or the
+//! flags name, and the generic preset; earlier layers come first or win. Every stage goes on after a problem.
+
+mod document;
+mod fields;
+mod logs;
+mod namespaces;
+mod patterns;
+pub mod presets;
+mod problem;
+mod raw;
+mod raw_rule;
+mod reasons;
+mod rules;
+mod suggest;
+pub(crate) mod units;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::document::{Document, position_of, quote};
+use self::problem::Findings;
+use self::raw::RawConfig;
+use self::rules::RuleBuilder;
+use crate::namespace::Namespace;
+use crate::sources::rules::RuleSet;
+
+pub use self::logs::{DEFAULT_MAX_LINE_BYTES, STDIN};
+pub use self::problem::{Problem, Problems};
+
+const MAX_FILE_BYTES: u64 = 1 << 20;
+const DEFAULT_JOIN_WINDOW: Duration = Duration::from_secs(2);
+const MAX_JOIN_WINDOW: Duration = Duration::from_secs(600);
+
+/// What to watch, checked: every pattern compiles, every name resolves.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub logs: Vec<LogSource>,
+    /// In order; `other` is always there and always last.
+    pub namespaces: Vec<Arc<Namespace>>,
+    pub rules: Arc<RuleSet>,
+    /// How many rules there are, those of presets and the generic ones included.
+    pub n_rules: usize,
+    pub state_dir: Option<PathBuf>,
+    /// Lines about the same namespace, lock and operation within this time are one failure.
+    pub join_window: Duration,
+    /// In order, without the generic one.
+    pub presets: Vec<String>,
+}
+
+/// Files to read, or standard input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSource {
+    /// A pattern for the `glob` crate; [`STDIN`] is standard input.
+    pub path: String,
+    pub start_at: StartAt,
+    pub max_line_bytes: usize,
+}
+
+/// Where to begin in files that exist at the very first start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartAt {
+    End,
+    Beginning,
+}
+
+/// What flags say about the configuration. Log sources and presets are added to the file's, the state directory wins.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    pub logs: Vec<String>,
+    pub presets: Vec<String>,
+    pub state_dir: Option<PathBuf>,
+}
+
+/// Must there be something to watch? Not for commands that bring their own lines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Logs {
+    Required,
+    Optional,
+}
+
+impl Config {
+    /// The configuration of a daemon: without any log source it has nothing to do, which is a problem.
+    pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Config, Problems> {
+        assemble(read_file(path)?, overrides, Logs::Required)
+    }
+
+    /// The configuration of a command that brings its own lines, so that log sources are not needed.
+    pub fn load_without_logs(path: Option<&Path>, overrides: &Overrides) -> Result<Config, Problems> {
+        assemble(read_file(path)?, overrides, Logs::Optional)
+    }
+
+    /// Like [`Config::load`], from a text; `name` stands for the file in messages.
+    pub fn from_yaml(name: &str, text: &str, overrides: &Overrides) -> Result<Config, Problems> {
+        let document = Document { name: name.to_owned(), text: text.to_owned() };
+        assemble(Some(document), overrides, Logs::Required)
+    }
+}
+
+fn read_file(path: Option<&Path>) -> Result<Option<Document>, Problems> {
+    let Some(path) = path else { return Ok(None) };
+    let name = path.display().to_string();
+    let refuse = |problem| Err(Problems(vec![problem]));
+    let bytes = match read_bounded(path) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let help = "check the path given to --config.file and its permissions";
+            return refuse(Problem::without_line(&name, format!("cannot read the file: {error}"), help));
+        }
+    };
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        let help = "is it the right file? a configuration is a few KiB";
+        return refuse(Problem::without_line(&name, "the file is larger than 1MiB", help));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Some(Document { name, text })),
+        Err(error) => {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let (line, column) = position_of(&String::from_utf8_lossy(valid), valid.len());
+            let help = Some("save the file as UTF-8".to_owned());
+            refuse(Problem { file: name, line, column, message: "not UTF-8 text".to_owned(), help })
+        }
+    }
+}
+
+/// Reads a little more than is allowed, so that too much is noticed; never all of a huge or endless file.
+fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// One file or preset: what it says, and its name in the names of its rules.
+struct Layer {
+    name: String,
+    raw: RawConfig,
+}
+
+fn assemble(file: Option<Document>, overrides: &Overrides, logs: Logs) -> Result<Config, Problems> {
+    let mut findings = Findings::default();
+    let mut documents = Vec::new();
+    let file_name = file.as_ref().map(|document| document.name.clone());
+    let user = file.map_or_else(RawConfig::default, |document| read_layer(document, &mut documents, &mut findings));
+    // A broken file may well have had a log source in it.
+    let file_is_sound = findings.is_empty();
+    let presets = choose_presets(&user, overrides, &mut findings);
+    let mut layers = vec![Layer { name: "config".to_owned(), raw: user }];
+    for name in &presets {
+        if let Some(document) = presets::find(name) {
+            layers.push(Layer { name: name.clone(), raw: read_preset(document, &mut documents, &mut findings) });
+        }
+    }
+    let generic = read_preset(presets::generic(), &mut documents, &mut findings);
+    layers.push(Layer { name: "generic".to_owned(), raw: generic });
+
+    let user = &layers[0].raw;
+    let sources = logs::build(&user.logs, overrides, &mut findings);
+    let nothing_to_watch = user.logs.is_empty() && overrides.logs.is_empty();
+    if logs == Logs::Required && nothing_to_watch && file_is_sound {
+        findings.add_problem(nothing_to_watch_problem(file_name.as_deref()));
+    }
+    let state_dir = logs::state_dir(user.state_dir.as_ref(), overrides);
+    let join_window = join_window(user, &mut findings);
+    let namespace_layers = layers.iter_mut().map(|layer| std::mem::take(&mut layer.raw.namespaces)).collect();
+    let namespaces = namespaces::build(namespace_layers, &mut findings);
+
+    let mut rules = RuleBuilder::new(&namespaces);
+    let mut reasons = Vec::new();
+    let mut key_finders = Vec::new();
+    for layer in layers {
+        rules.add_layer(&layer.name, layer.raw.rules, &mut findings);
+        reasons.extend(reasons::build(layer.raw.reasons, &mut findings));
+        key_finders.extend(rules::key_finders(&layer.raw.keys_in_text, &mut findings));
+    }
+    let rules = rules.finish();
+    if !findings.is_empty() {
+        return Err(findings.into_problems(&documents));
+    }
+    let n_rules = rules.len();
+    let rules = Arc::new(RuleSet::new(rules, reasons, key_finders, &namespaces));
+    Ok(Config { logs: sources, namespaces, rules, n_rules, state_dir, join_window, presets })
+}
+
+/// Reads a document and keeps it for the positions of problems; what cannot be parsed says nothing.
+fn read_layer(document: Document, documents: &mut Vec<Document>, findings: &mut Findings) -> RawConfig {
+    let raw = match document.parse(documents.len()) {
+        Ok(root) => RawConfig::read(&root, findings),
+        Err(problem) => {
+            findings.add_problem(problem);
+            RawConfig::default()
+        }
+    };
+    documents.push(document);
+    raw
+}
+
+/// A preset says how to read lines, never which ones or where to keep state.
+fn read_preset(document: Document, documents: &mut Vec<Document>, findings: &mut Findings) -> RawConfig {
+    let raw = read_layer(document, documents, findings);
+    RawConfig { state_dir: None, join_window: None, logs: Vec::new(), presets: Vec::new(), ..raw }
+}
+
+/// The presets of the file, then those of the flags that the file does not have.
+fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut Findings) -> Vec<String> {
+    let mut chosen: Vec<String> = Vec::new();
+    let unknown = |name: &str| {
+        let help = suggest::help_with(name, &presets::names());
+        (format!("unknown preset {}", quote(name)), help)
+    };
+    for preset in &user.presets {
+        if presets::find(&preset.value).is_none() {
+            let (message, help) = unknown(&preset.value);
+            findings.add(preset.place, message, help);
+        } else if chosen.contains(&preset.value) {
+            findings.add(preset.place, format!("the preset `{}` is there twice", preset.value), "remove one of them");
+        } else {
+            chosen.push(preset.value.clone());
+        }
+    }
+    for name in &overrides.presets {
+        if presets::find(name).is_none() {
+            let (message, help) = unknown(name);
+            findings.add_problem(Problem::without_line("--preset", message, help));
+        } else if !chosen.contains(name) {
+            chosen.push(name.clone());
+        }
+    }
+    chosen
+}
+
+fn join_window(user: &RawConfig, findings: &mut Findings) -> Duration {
+    let Some(window) = &user.join_window else { return DEFAULT_JOIN_WINDOW };
+    if window.value > MAX_JOIN_WINDOW {
+        let message = format!("`join_window` is out of range: {}", units::format_duration(window.value));
+        findings.add(window.place, message, "give a duration from 0s, which joins nothing, to 10m");
+    }
+    window.value
+}
+
+fn nothing_to_watch_problem(file: Option<&str>) -> Problem {
+    let message = "nothing to watch: there is no log source";
+    let help = "add `logs: [{path: /var/log/app/*.log}]` to the file given by --config.file, or give --logs.path";
+    match file {
+        Some(file) => {
+            let (file, message) = (file.to_owned(), message.to_owned());
+            Problem { file, line: 1, column: 1, message, help: Some(help.to_owned()) }
+        }
+        None => Problem::without_line("command line", message, help),
+    }
+}

@@ -1,0 +1,237 @@
+//! Checked namespaces: the user's and the presets' merged field by field, then compared with each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::document::{Place, quote};
+use super::fields::At;
+use super::problem::Findings;
+use super::raw::{RawNamespace, RawThresholds};
+use super::units::format_duration;
+use crate::namespace::{KeyTemplate, Namespace, OTHER, OnRenewalFailure, Severity, Style, Thresholds};
+
+/// Each namespace has about forty series, whether or not anything happens in it.
+const MAX_NAMESPACES: usize = 200;
+const MAX_DURATION: Duration = Duration::from_secs(366 * 86_400);
+
+/// Namespaces in order: the user's, the presets', `other`. Earlier layers win field by field.
+pub(super) fn build(layers: Vec<Vec<RawNamespace>>, findings: &mut Findings) -> Vec<Arc<Namespace>> {
+    let merged = merge(layers, findings);
+    let mut namespaces = Vec::new();
+    let mut templates: Vec<PlacedTemplate> = Vec::new();
+    for (name, raw) in merged {
+        check_times(&name, &raw, findings);
+        let keys = parse_keys(&name, &raw, &mut templates, findings);
+        namespaces.push(Arc::new(checked(name, keys, &raw)));
+    }
+    check_overlaps(&namespaces, &templates, findings);
+    // Nobody said that an unknown lock is worth waking somebody.
+    namespaces.push(Arc::new(Namespace {
+        name: OTHER.to_owned(),
+        keys: Vec::new(),
+        components: Vec::new(),
+        style: Style::Item,
+        on_renewal_failure: OnRenewalFailure::Fence,
+        severity: Severity::Ticket,
+        ttl: None,
+        renew_every: None,
+        takeover_slo: None,
+        thresholds: Thresholds::default(),
+    }));
+    namespaces
+}
+
+fn merge(layers: Vec<Vec<RawNamespace>>, findings: &mut Findings) -> Vec<(String, RawNamespace)> {
+    let mut merged: Vec<(String, RawNamespace)> = Vec::new();
+    for layer in layers {
+        let mut in_this_layer: Vec<String> = Vec::new();
+        for raw in layer {
+            let Some(name) = raw.name.clone() else { continue };
+            check_name(&name, findings);
+            if in_this_layer.contains(&name.value) {
+                let message = format!("the namespace `{}` is there twice", name.value);
+                findings.add(name.place, message, "give each namespace its own name, or make one of the two");
+                continue;
+            }
+            in_this_layer.push(name.value.clone());
+            let is_full = merged.len() == MAX_NAMESPACES;
+            match merged.iter_mut().find(|(known, _)| *known == name.value) {
+                Some((_, upper)) => fill(upper, raw),
+                None if is_full => {
+                    findings.add(
+                        name.place,
+                        format!("more than {MAX_NAMESPACES} namespaces"),
+                        "make fewer, broader ones",
+                    );
+                    return merged;
+                }
+                None => merged.push((name.value, raw)),
+            }
+        }
+    }
+    merged
+}
+
+/// Takes over from `lower` what `upper` does not give.
+fn fill(upper: &mut RawNamespace, lower: RawNamespace) {
+    fn fill_field<T>(upper: &mut Option<T>, lower: Option<T>) {
+        if upper.is_none() {
+            *upper = lower;
+        }
+    }
+    fill_field(&mut upper.keys, lower.keys);
+    fill_field(&mut upper.components, lower.components);
+    fill_field(&mut upper.style, lower.style);
+    fill_field(&mut upper.on_renewal_failure, lower.on_renewal_failure);
+    fill_field(&mut upper.severity, lower.severity);
+    fill_field(&mut upper.ttl, lower.ttl);
+    fill_field(&mut upper.renew_every, lower.renew_every);
+    fill_field(&mut upper.takeover_slo, lower.takeover_slo);
+    fill_field(&mut upper.max_hold, lower.max_hold);
+    fill_field(&mut upper.leader_absent, lower.leader_absent);
+    fill_field(&mut upper.strict, lower.strict);
+    let RawThresholds { not_owned_ratio, renewal_failure_ratio, busy_ratio, min_failures } = lower.thresholds;
+    fill_field(&mut upper.thresholds.not_owned_ratio, not_owned_ratio);
+    fill_field(&mut upper.thresholds.renewal_failure_ratio, renewal_failure_ratio);
+    fill_field(&mut upper.thresholds.busy_ratio, busy_ratio);
+    fill_field(&mut upper.thresholds.min_failures, min_failures);
+}
+
+fn check_name(name: &At<String>, findings: &mut Findings) {
+    let is_plain = name.value.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
+    if !is_plain || name.value.len() > 64 {
+        let message = format!("{} cannot be the name of a namespace", quote(&name.value));
+        findings.add(name.place, message, "use up to 64 of a-z, 0-9, _ and -");
+    } else if name.value == OTHER {
+        let message = format!("the name `{OTHER}` is taken: it collects what fits no namespace");
+        findings.add(name.place, message, "choose another name");
+    }
+}
+
+fn check_times(name: &str, raw: &RawNamespace, findings: &mut Findings) {
+    let times = [
+        ("ttl", &raw.ttl),
+        ("renew_every", &raw.renew_every),
+        ("takeover_slo", &raw.takeover_slo),
+        ("max_hold", &raw.max_hold),
+        ("leader_absent", &raw.leader_absent),
+    ];
+    for (field, time) in times {
+        let Some(time) = time else { continue };
+        if time.value.is_zero() || time.value > MAX_DURATION {
+            let message = format!("`{field}` is out of range: {}", format_duration(time.value));
+            findings.add(time.place, message, "give a duration above 0s and up to 366d");
+        }
+    }
+    if let (Some(ttl), Some(renew_every)) = (&raw.ttl, &raw.renew_every)
+        && renew_every.value >= ttl.value
+    {
+        let (every, ttl_text) = (format_duration(renew_every.value), format_duration(ttl.value));
+        let message = format!("`{name}` is renewed every {every}, but its lock lasts only {ttl_text}");
+        let place = nearer_to_user(ttl.place, renew_every.place);
+        findings.add(place, message, "make `renew_every` shorter than `ttl`, a third of it is usual");
+    }
+}
+
+struct PlacedTemplate {
+    namespace: String,
+    place: Place,
+    text: String,
+    /// The template with its field names left out: equal for templates that take the same keys.
+    shape: String,
+}
+
+fn parse_keys(
+    name: &str,
+    raw: &RawNamespace,
+    templates: &mut Vec<PlacedTemplate>,
+    findings: &mut Findings,
+) -> Vec<KeyTemplate> {
+    let mut keys = Vec::new();
+    for key in raw.keys.iter().flatten() {
+        match KeyTemplate::parse(&key.value) {
+            Ok(template) => {
+                keys.push(template);
+                let (place, text, shape) = (key.place, key.value.clone(), shape_of(&key.value));
+                templates.push(PlacedTemplate { namespace: name.to_owned(), place, text, shape });
+            }
+            Err(error) => {
+                let message = format!("bad key template {}: {error}", quote(&key.value));
+                findings.add(key.place, message, "write the key with its changing parts in braces: app:lock:{id}");
+            }
+        }
+    }
+    keys
+}
+
+/// Two namespaces may share a template only if the component of a line tells which one it is about.
+fn check_overlaps(namespaces: &[Arc<Namespace>], templates: &[PlacedTemplate], findings: &mut Findings) {
+    let components_of = |name: &str| namespaces.iter().find(|namespace| namespace.name == name).map(|n| &n.components);
+    for (index, later) in templates.iter().enumerate() {
+        let Some(earlier) = templates[..index].iter().find(|earlier| earlier.shape == later.shape) else { continue };
+        let place = nearer_to_user(earlier.place, later.place);
+        if earlier.namespace == later.namespace {
+            let message = format!("the key template {} is there twice in `{}`", quote(&later.text), later.namespace);
+            findings.add(place, message, "remove one of them");
+            continue;
+        }
+        let (Some(first), Some(second)) = (components_of(&earlier.namespace), components_of(&later.namespace)) else {
+            continue;
+        };
+        let both_take_any = first.is_empty() && second.is_empty();
+        let shared = first.iter().find(|component| second.contains(component));
+        if both_take_any || shared.is_some() {
+            let message = format!(
+                "`{}` and `{}` share the key template {}",
+                earlier.namespace,
+                later.namespace,
+                quote(&later.text)
+            );
+            let help = "give them different `components`, so that the component of a line tells them apart";
+            findings.add(place, message, help);
+        }
+    }
+}
+
+fn shape_of(template: &str) -> String {
+    let mut shape = String::new();
+    let mut in_field = false;
+    for character in template.chars() {
+        in_field = character == '{' || (in_field && character != '}');
+        if !in_field || character == '{' {
+            shape.push(character);
+        }
+    }
+    shape
+}
+
+/// Of two places that are at odds, the one that the user can change: documents are in order, the user's first.
+fn nearer_to_user(left: Place, right: Place) -> Place {
+    if left.document == right.document { left.max(right) } else { left.min(right) }
+}
+
+fn checked(name: String, keys: Vec<KeyTemplate>, raw: &RawNamespace) -> Namespace {
+    fn value<T: Copy>(field: &Option<At<T>>) -> Option<T> {
+        field.as_ref().map(|at| at.value)
+    }
+    Namespace {
+        name,
+        keys,
+        components: raw.components.iter().flatten().map(|component| component.value.clone()).collect(),
+        style: value(&raw.style).unwrap_or_default(),
+        on_renewal_failure: value(&raw.on_renewal_failure).unwrap_or_default(),
+        severity: value(&raw.severity).unwrap_or_default(),
+        ttl: value(&raw.ttl),
+        renew_every: value(&raw.renew_every),
+        takeover_slo: value(&raw.takeover_slo),
+        thresholds: Thresholds {
+            not_owned_ratio: value(&raw.thresholds.not_owned_ratio),
+            renewal_failure_ratio: value(&raw.thresholds.renewal_failure_ratio),
+            busy_ratio: value(&raw.thresholds.busy_ratio),
+            min_failures: value(&raw.thresholds.min_failures),
+            max_hold: value(&raw.max_hold),
+            leader_absent: value(&raw.leader_absent),
+            strict: value(&raw.strict).unwrap_or(false),
+        },
+    }
+}

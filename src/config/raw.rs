@@ -1,0 +1,158 @@
+//! What a configuration file or a preset says, typed and with places, before anything is compared with anything else.
+//!
+//! The first of two stages: [`RawConfig::read`] reports unknown fields, wrong types and words, bad durations and sizes.
+//! `logs.rs`, `namespaces.rs` and `rules.rs` make the checked configuration of it. Rules are read in `raw_rule.rs`.
+
+use std::time::Duration;
+
+use super::StartAt;
+use super::document::{Kind, Node};
+use super::fields::{At, Fields, text};
+use super::problem::Findings;
+use super::raw_rule::{RawReason, RawRule};
+use crate::namespace::{OnRenewalFailure, Severity, Style};
+
+#[derive(Debug, Default)]
+pub(super) struct RawConfig {
+    pub(super) state_dir: Option<At<String>>,
+    pub(super) join_window: Option<At<Duration>>,
+    pub(super) logs: Vec<RawLog>,
+    pub(super) presets: Vec<At<String>>,
+    pub(super) namespaces: Vec<RawNamespace>,
+    pub(super) reasons: Vec<RawReason>,
+    pub(super) keys_in_text: Vec<At<String>>,
+    pub(super) rules: Vec<RawRule>,
+}
+
+#[derive(Debug)]
+pub(super) struct RawLog {
+    pub(super) path: Option<At<String>>,
+    pub(super) start_at: Option<At<StartAt>>,
+    pub(super) max_line_bytes: Option<At<u64>>,
+}
+
+/// `None`: not given, so a preset's value stays.
+#[derive(Debug)]
+pub(super) struct RawNamespace {
+    pub(super) name: Option<At<String>>,
+    pub(super) keys: Option<Vec<At<String>>>,
+    pub(super) components: Option<Vec<At<String>>>,
+    pub(super) style: Option<At<Style>>,
+    pub(super) on_renewal_failure: Option<At<OnRenewalFailure>>,
+    pub(super) severity: Option<At<Severity>>,
+    pub(super) ttl: Option<At<Duration>>,
+    pub(super) renew_every: Option<At<Duration>>,
+    pub(super) takeover_slo: Option<At<Duration>>,
+    pub(super) max_hold: Option<At<Duration>>,
+    pub(super) leader_absent: Option<At<Duration>>,
+    pub(super) strict: Option<At<bool>>,
+    pub(super) thresholds: RawThresholds,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RawThresholds {
+    pub(super) not_owned_ratio: Option<At<f64>>,
+    pub(super) renewal_failure_ratio: Option<At<f64>>,
+    pub(super) busy_ratio: Option<At<f64>>,
+    pub(super) min_failures: Option<At<u64>>,
+}
+
+impl RawConfig {
+    pub(super) const FIELDS: [&str; 8] =
+        ["state_dir", "join_window", "logs", "presets", "namespaces", "reasons", "keys_in_text", "rules"];
+
+    /// Reads a whole document; an empty one says nothing.
+    pub(super) fn read(root: &Node, findings: &mut Findings) -> Self {
+        if matches!(root.kind, Kind::Null) {
+            return Self::default();
+        }
+        let Some(fields) = Fields::of(root, "the configuration", &Self::FIELDS, findings) else {
+            return Self::default();
+        };
+        let preset_names = fields.items("presets", findings);
+        let patterns = fields.items("keys_in_text", findings);
+        Self {
+            state_dir: fields.text("state_dir", findings),
+            join_window: fields.duration("join_window", findings),
+            logs: read_items(&fields, "logs", RawLog::read, findings),
+            presets: preset_names.iter().filter_map(|node| text(node, "a preset", findings)).collect(),
+            namespaces: read_items(&fields, "namespaces", RawNamespace::read, findings),
+            reasons: read_items(&fields, "reasons", RawReason::read, findings),
+            keys_in_text: patterns
+                .iter()
+                .filter_map(|node| text(node, "an item of `keys_in_text`", findings))
+                .collect(),
+            rules: read_items(&fields, "rules", RawRule::read, findings),
+        }
+    }
+}
+
+fn read_items<T>(
+    fields: &Fields<'_>,
+    name: &str,
+    read: fn(&Node, &mut Findings) -> Option<T>,
+    findings: &mut Findings,
+) -> Vec<T> {
+    let items = fields.items(name, findings);
+    items.iter().filter_map(|item| read(item, findings)).collect()
+}
+
+impl RawLog {
+    fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
+        let fields = Fields::of(node, "a log source", &["path", "start_at", "max_line_bytes"], findings)?;
+        fields.require("path", "add `path: /var/log/app/*.log`, or `path: '-'` for standard input", findings);
+        let start_at = [("end", StartAt::End), ("beginning", StartAt::Beginning)];
+        Some(Self {
+            path: fields.text("path", findings),
+            start_at: fields.choice("start_at", &start_at, findings),
+            max_line_bytes: fields.size("max_line_bytes", findings),
+        })
+    }
+}
+
+impl RawNamespace {
+    #[rustfmt::skip]
+    const FIELDS: [&str; 13] = [
+        "name", "keys", "components", "style", "on_renewal_failure", "severity", "ttl", "renew_every", "takeover_slo",
+        "max_hold", "leader_absent", "strict", "thresholds",
+    ];
+
+    fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
+        let fields = Fields::of(node, "a namespace", &Self::FIELDS, findings)?;
+        fields.require("name", "add `name: NAME`, which becomes the label lock_namespace", findings);
+        let style = [("item", Style::Item), ("loop", Style::Loop)];
+        let policy = [("fence", OnRenewalFailure::Fence), ("continue", OnRenewalFailure::Continue)];
+        let severity = [("page", Severity::Page), ("ticket", Severity::Ticket)];
+        Some(Self {
+            name: fields.text("name", findings),
+            keys: fields.texts("keys", findings),
+            components: fields.texts("components", findings),
+            style: fields.choice("style", &style, findings),
+            on_renewal_failure: fields.choice("on_renewal_failure", &policy, findings),
+            severity: fields.choice("severity", &severity, findings),
+            ttl: fields.duration("ttl", findings),
+            renew_every: fields.duration("renew_every", findings),
+            takeover_slo: fields.duration("takeover_slo", findings),
+            max_hold: fields.duration("max_hold", findings),
+            leader_absent: fields.duration("leader_absent", findings),
+            strict: fields.boolean("strict", findings),
+            thresholds: fields
+                .get("thresholds")
+                .and_then(|node| RawThresholds::read(node, findings))
+                .unwrap_or_default(),
+        })
+    }
+}
+
+impl RawThresholds {
+    fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
+        let known = ["not_owned_ratio", "renewal_failure_ratio", "busy_ratio", "min_failures"];
+        let fields = Fields::of(node, "`thresholds`", &known, findings)?;
+        Some(Self {
+            not_owned_ratio: fields.ratio("not_owned_ratio", findings),
+            renewal_failure_ratio: fields.ratio("renewal_failure_ratio", findings),
+            busy_ratio: fields.ratio("busy_ratio", findings),
+            min_failures: fields.count("min_failures", findings),
+        })
+    }
+}
