@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, info};
 
+use crate::clock;
 use crate::config::Config;
 use crate::event::{Batch, Input, TimeMs};
 use crate::ledger::Ledger;
@@ -30,7 +31,7 @@ pub struct Pipeline {
     directory: Option<Arc<StateDirectory>>,
     sources_now: Arc<Mutex<Vec<SourceNow>>>,
     publish: watch::Sender<Arc<Snapshot>>,
-    exporter: ExporterView,
+    started_at: TimeMs,
     reloads: watch::Receiver<ReloadStatus>,
     ready: watch::Sender<bool>,
     /// There is something that has not been saved.
@@ -71,7 +72,7 @@ impl Pipeline {
             directory,
             sources_now,
             publish,
-            exporter: ExporterView { started, ..ExporterView::default() },
+            started_at: started,
             reloads,
             ready,
             changed: true,
@@ -113,7 +114,7 @@ impl Pipeline {
         let Some(source) = self.config.logs.get(batch.source) else { return };
         self.changed = true;
         self.state.sources.entry(source.path.clone()).or_default().add(&batch.seen);
-        let now = crate::clock::now();
+        let now = clock::now();
         for (at, event) in &batch.events {
             self.ledger.apply(*at, now, event);
         }
@@ -128,7 +129,7 @@ impl Pipeline {
 
     async fn save_and_publish(&mut self) {
         if self.changed {
-            self.ledger.tidy(crate::clock::now());
+            self.ledger.tidy(clock::now());
             match self.save().await {
                 Ok(()) => {
                     if self.failing_since.take().is_some() {
@@ -158,12 +159,14 @@ impl Pipeline {
 
     async fn save(&mut self) -> std::io::Result<()> {
         let Some(directory) = self.directory.clone() else { return Ok(()) };
-        let state = State { ledger: self.ledger.saved().clone(), saves: self.state.saves + 1, ..self.state.clone() };
+        let saved_at = Some(clock::now());
+        let saves = self.state.saves + 1;
+        let state = State { ledger: self.ledger.saved().clone(), saves, saved_at, ..self.state.clone() };
         let encoded = encode(&state);
         let saved = tokio::task::spawn_blocking(move || directory.save(&encoded)).await;
         saved.unwrap_or_else(|error| Err(std::io::Error::other(error)))?;
-        self.state.saves += 1;
-        self.exporter.state_last_save = Some(crate::clock::now());
+        self.state.saves = saves;
+        self.state.saved_at = saved_at;
         Ok(())
     }
 
@@ -195,11 +198,12 @@ impl Pipeline {
             state_durable: self.directory.is_some() && self.failing_since.is_none(),
             state_saves: self.state.saves,
             state_save_errors: self.state.save_errors,
+            state_last_save: self.state.saved_at,
             state_set_aside: self.state.set_aside,
             evictions: self.ledger.evictions().to_vec(),
             config_reload_ok: reloads.ok,
             config_reloaded: reloads.last_success,
-            ..self.exporter.clone()
+            started: self.started_at,
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct SourceView {
     pub now: SourceNow,
 }
 
-/// Counters of one configured log source; saved together with the offsets.
+/// What one configured log source has given so far; saved together with the offsets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SourceTotals {
@@ -45,11 +45,13 @@ pub struct SourceTotals {
     pub rotations: u64,
     pub truncations: u64,
     pub read_errors: u64,
+    /// When new bytes were last read: kept over a restart, or a source that fell silent would look new.
+    pub last_read: Option<TimeMs>,
 }
 
 impl SourceTotals {
     pub fn add(&mut self, more: &Self) {
-        let Self { bytes, lines, events, oversized_lines, rotations, truncations, read_errors } = more;
+        let Self { bytes, lines, events, oversized_lines, rotations, truncations, read_errors, last_read } = more;
         self.bytes += bytes;
         self.lines += lines;
         self.events += events;
@@ -57,6 +59,7 @@ impl SourceTotals {
         self.rotations += rotations;
         self.truncations += truncations;
         self.read_errors += read_errors;
+        self.last_read = self.last_read.max(*last_read);
     }
 }
 
@@ -66,8 +69,6 @@ pub struct SourceNow {
     pub open_files: u64,
     /// Bytes written to the files but not yet read.
     pub lag_bytes: u64,
-    /// When new bytes were last read.
-    pub last_read: Option<TimeMs>,
 }
 
 /// How the exporter itself is doing.

@@ -36,6 +36,7 @@ pub struct State {
     pub cursors: BTreeMap<FileId, Cursor>,
     pub next_file_id: u64,
     pub saves: u64,
+    pub saved_at: Option<TimeMs>,
     pub save_errors: u64,
     pub set_aside: u64,
 }

@@ -186,7 +186,7 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "redis_lock_exporter_log_last_read_timestamp_seconds",
         "When bytes were last read from a log source, in seconds since the Unix epoch.",
-        Numbers::Source(|source| source.now.last_read.and_then(timestamp)),
+        Numbers::Source(|source| source.totals.last_read.and_then(timestamp)),
     ),
     gauge(
         "redis_lock_exporter_state_enabled",

@@ -265,6 +265,7 @@ impl Live {
             Cut::Unfinished | Cut::NeedMore => (0, 0..0),
         };
         seen.bytes += length as u64;
+        seen.last_read = Some(means.now);
         let mut events = Vec::new();
         means.extractor.extract(&bytes[searched], self.cursor.offset, &mut self.joiner, &mut events);
         self.keep(events, means);

@@ -16,7 +16,7 @@ use tracing::{error, info};
 
 use crate::clock;
 use crate::event::{Batch, Input};
-use crate::snapshot::{SourceNow, SourceTotals};
+use crate::snapshot::SourceTotals;
 use crate::sources::blocks::{Blocks, Cut};
 use crate::sources::extractor::{Extractor, Joiner};
 
@@ -78,7 +78,6 @@ pub struct Follower {
     pub source: usize,
     pub extractor: Extractor,
     pub out: mpsc::Sender<Input>,
-    pub now: Arc<Mutex<Vec<SourceNow>>>,
 }
 
 impl Follower {
@@ -112,11 +111,7 @@ impl Follower {
         let now = clock::now();
         seen.events = events.len() as u64;
         let events = events.into_iter().map(|event| (event.time.unwrap_or(now), event)).collect();
+        seen.last_read = (seen.bytes > 0).then_some(now);
         let _ = self.out.blocking_send(Input::Logs(Batch { source: self.source, events, cursors: Vec::new(), seen }));
-        if let Ok(mut shared) = self.now.lock()
-            && let Some(mine) = shared.get_mut(self.source)
-        {
-            mine.last_read = Some(now);
-        }
     }
 }

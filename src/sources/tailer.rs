@@ -65,8 +65,6 @@ pub struct Tailer {
     reported: BTreeSet<String>,
     out: mpsc::Sender<Input>,
     now: Arc<Mutex<Vec<SourceNow>>>,
-    /// When new bytes were last read, for each source.
-    last_read: Vec<Option<TimeMs>>,
     buffer: Vec<u8>,
     /// A file was truncated: its copy must be looked for before anything else is read from it.
     discover_now: bool,
@@ -74,7 +72,6 @@ pub struct Tailer {
 
 impl Tailer {
     pub fn new(sources: Vec<LogSource>, extractors: Vec<Extractor>, start: Start, out: mpsc::Sender<Input>, now: Arc<Mutex<Vec<SourceNow>>>) -> Self {
-        let last_read = vec![None; sources.len()];
         let first_time = sources.iter().map(|source| !start.known_sources.contains(&source.path)).collect();
         Self {
             sources,
@@ -88,7 +85,6 @@ impl Tailer {
             reported: BTreeSet::new(),
             out,
             now,
-            last_read,
             buffer: Vec::new(),
             discover_now: false,
         }
@@ -155,9 +151,6 @@ impl Tailer {
         let cursor = live.cursor.clone();
         let path = live.path.display().to_string();
         if let Some(report) = report {
-            if report.seen.bytes > 0 {
-                self.last_read[source] = Some(means.now);
-            }
             self.cursors.insert(id, cursor.clone());
             self.send(Batch { source, events: report.events, cursors: vec![(id, Some(cursor.clone()))], seen: report.seen });
         }
@@ -529,8 +522,7 @@ impl Tailer {
     }
 
     fn publish_now(&self) {
-        let mut now: Vec<SourceNow> =
-            self.last_read.iter().map(|last_read| SourceNow { last_read: *last_read, ..SourceNow::default() }).collect();
+        let mut now = vec![SourceNow::default(); self.sources.len()];
         for live in self.live.values() {
             now[live.source].open_files += 1;
             now[live.source].lag_bytes += live.unread();

@@ -229,8 +229,8 @@ impl Model {
         let samples = daemon.scrape();
         let context = || format!("{}\n{}", self.history.join("\n"), daemon.log());
         for (series, before) in self.last.iter().filter(|(series, _)| series.starts_with("redis_lock_")) {
-            let is_counter = series.split('{').next().unwrap().ends_with("_total");
             let now = samples.get(series).unwrap_or_else(|| panic!("{series} is gone\n{}", context()));
+            let is_counter = series.split('{').next().unwrap().ends_with("_total");
             assert!(!is_counter || now >= before, "{series} fell from {before} to {now}\n{}", context());
         }
         for (namespace, written) in &self.truth {
