@@ -272,3 +272,54 @@ impl<'de> Visitor<'de> for NodeSeed<'_> {
         Ok(Node { place, kind: Kind::Tagged(tag) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn document(text: &str) -> Document {
+        Document { name: "c.yaml".to_owned(), text: text.to_owned() }
+    }
+
+    fn visit(node: &Node, each: &mut impl FnMut(&Node)) {
+        each(node);
+        match &node.kind {
+            Kind::List(items) => items.iter().for_each(|item| visit(item, each)),
+            Kind::Mapping(entries) => entries.iter().for_each(|(key, value)| {
+                visit(key, each);
+                visit(value, each);
+            }),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_value_knows_its_position() {
+        let text = "# größer\nk1: v1\nk2: &a1 {k3: v3, k4: [v4, {k5: v5}]}\nk6:\n- v6\n-   k7: v7\n    k8: größ8\n- *a1\n- v9\n";
+        let document = document(text);
+        let mut n_values = 0;
+        visit(&document.parse(0).unwrap(), &mut |node| {
+            if let Kind::Text(value) = &node.kind {
+                assert_eq!(document.position(node.place), position_of(text, text.find(value).unwrap()), "{value}");
+                n_values += 1;
+            }
+        });
+        assert_eq!(n_values, 22, "the five of the alias count twice");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[ab0:\\-{}\\[\\],&*!|>'\"#\t\n ~<.?%@ä\u{0}]{0,60}") {
+            let document = document(&text);
+            match document.parse(0) {
+                Ok(root) => visit(&root, &mut |node| {
+                    let (line, column) = document.position(node.place);
+                    assert!(line >= 1 && column >= 1);
+                }),
+                Err(problem) => assert!(problem.line >= 1 && problem.column >= 1),
+            }
+        }
+    }
+}

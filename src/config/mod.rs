@@ -8,6 +8,7 @@ mod document;
 mod fields;
 mod logs;
 mod namespaces;
+mod overlap;
 mod patterns;
 pub mod presets;
 mod problem;

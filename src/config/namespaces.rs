@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::document::{Place, quote};
 use super::fields::At;
+use super::overlap;
 use super::problem::Findings;
 use super::raw::{RawNamespace, RawThresholds};
 use super::units::format_duration;
@@ -12,16 +13,19 @@ use crate::namespace::{KeyTemplate, Namespace, OTHER, OnRenewalFailure, Severity
 
 /// Each namespace has about forty series, whether or not anything happens in it.
 const MAX_NAMESPACES: usize = 200;
+pub(super) const KEY_HELP: &str = "write the key with its changing parts in braces: app:lock:{id}";
 const MAX_DURATION: Duration = Duration::from_secs(366 * 86_400);
 
 /// Namespaces in order: the user's, the presets', `other`. Earlier layers win field by field.
 pub(super) fn build(layers: Vec<Vec<RawNamespace>>, findings: &mut Findings) -> Vec<Arc<Namespace>> {
     let merged = merge(layers, findings);
     let mut namespaces = Vec::new();
-    let mut templates: Vec<PlacedTemplate> = Vec::new();
+    let mut templates = Vec::new();
     for (name, raw) in merged {
         check_times(&name, &raw, findings);
-        let keys = parse_keys(&name, &raw, &mut templates, findings);
+        let own_templates = parse_keys(namespaces.len(), &raw, findings);
+        let keys = own_templates.iter().map(|placed| placed.template.clone()).collect();
+        templates.extend(own_templates);
         namespaces.push(Arc::new(checked(name, keys, &raw)));
     }
     check_overlaps(&namespaces, &templates, findings);
@@ -134,75 +138,51 @@ fn check_times(name: &str, raw: &RawNamespace, findings: &mut Findings) {
 }
 
 struct PlacedTemplate {
-    namespace: String,
+    namespace: usize,
     place: Place,
-    text: String,
-    /// The template with its field names left out: equal for templates that take the same keys.
-    shape: String,
+    template: KeyTemplate,
 }
 
-fn parse_keys(
-    name: &str,
-    raw: &RawNamespace,
-    templates: &mut Vec<PlacedTemplate>,
-    findings: &mut Findings,
-) -> Vec<KeyTemplate> {
-    let mut keys = Vec::new();
+fn parse_keys(namespace: usize, raw: &RawNamespace, findings: &mut Findings) -> Vec<PlacedTemplate> {
+    let mut templates = Vec::new();
     for key in raw.keys.iter().flatten() {
         match KeyTemplate::parse(&key.value) {
-            Ok(template) => {
-                keys.push(template);
-                let (place, text, shape) = (key.place, key.value.clone(), shape_of(&key.value));
-                templates.push(PlacedTemplate { namespace: name.to_owned(), place, text, shape });
-            }
-            Err(error) => {
-                let message = format!("bad key template {}: {error}", quote(&key.value));
-                findings.add(key.place, message, "write the key with its changing parts in braces: app:lock:{id}");
-            }
+            Ok(template) => templates.push(PlacedTemplate { namespace, place: key.place, template }),
+            Err(sentence) => findings.add(key.place, sentence, KEY_HELP),
         }
     }
-    keys
+    templates
 }
 
-/// Two namespaces may share a template only if the component of a line tells which one it is about.
+/// A key must belong to one namespace, or else the component of a line must tell which of two it is about.
 fn check_overlaps(namespaces: &[Arc<Namespace>], templates: &[PlacedTemplate], findings: &mut Findings) {
-    let components_of = |name: &str| namespaces.iter().find(|namespace| namespace.name == name).map(|n| &n.components);
     for (index, later) in templates.iter().enumerate() {
-        let Some(earlier) = templates[..index].iter().find(|earlier| earlier.shape == later.shape) else { continue };
-        let place = nearer_to_user(earlier.place, later.place);
-        if earlier.namespace == later.namespace {
-            let message = format!("the key template {} is there twice in `{}`", quote(&later.text), later.namespace);
-            findings.add(place, message, "remove one of them");
-            continue;
-        }
-        let (Some(first), Some(second)) = (components_of(&earlier.namespace), components_of(&later.namespace)) else {
-            continue;
-        };
-        let both_take_any = first.is_empty() && second.is_empty();
-        let shared = first.iter().find(|component| second.contains(component));
-        if both_take_any || shared.is_some() {
-            let message = format!(
-                "`{}` and `{}` share the key template {}",
-                earlier.namespace,
-                later.namespace,
-                quote(&later.text)
-            );
-            let help = "give them different `components`, so that the component of a line tells them apart";
-            findings.add(place, message, help);
+        for earlier in &templates[..index] {
+            let (left, right) = (&earlier.template, &later.template);
+            let (first, second) = (&namespaces[earlier.namespace], &namespaces[later.namespace]);
+            let place = nearer_to_user(earlier.place, later.place);
+            if earlier.namespace == later.namespace {
+                if overlap::is_same(left, right) {
+                    let message = format!("`{}` is the same key template as `{}`", right.as_str(), left.as_str());
+                    findings.add(place, message, "remove one of them");
+                }
+            } else if !told_apart(first, second) && overlap::is_ambiguous(left, right) {
+                let (first, second) = (&first.name, &second.name);
+                let message = format!(
+                    "a key may fit both `{}` of `{first}` and `{}` of `{second}`",
+                    left.as_str(),
+                    right.as_str()
+                );
+                let help = "give both namespaces `components`, so that the component of a line tells them apart";
+                findings.add(place, message, help);
+            }
         }
     }
 }
 
-fn shape_of(template: &str) -> String {
-    let mut shape = String::new();
-    let mut in_field = false;
-    for character in template.chars() {
-        in_field = character == '{' || (in_field && character != '}');
-        if !in_field || character == '{' {
-            shape.push(character);
-        }
-    }
-    shape
+fn told_apart(first: &Namespace, second: &Namespace) -> bool {
+    let both_take_any = first.components.is_empty() && second.components.is_empty();
+    !both_take_any && !first.components.iter().any(|component| second.components.contains(component))
 }
 
 /// Of two places that are at odds, the one that the user can change: documents are in order, the user's first.

@@ -7,12 +7,13 @@ use regex::Regex;
 
 use super::document::{Place, quote};
 use super::fields::At;
+use super::namespaces::KEY_HELP;
 use super::patterns;
 use super::problem::Findings;
 use super::raw_rule::{EventName, RawRule, RawTest};
 use super::suggest;
 use crate::event::{NamespaceId, Operation};
-use crate::namespace::Namespace;
+use crate::namespace::{KeyTemplate, Namespace};
 use crate::sources::rules::{Condition, FieldTest, Matcher, RuleDraft, RuleEvent, required_literals};
 
 const MAX_RULES: usize = 5000;
@@ -84,7 +85,7 @@ impl<'a> RuleBuilder<'a> {
             conditions,
             event: event?,
             namespace: namespace.flatten(),
-            id: values(raw.id),
+            id: ids(raw.id, findings),
             reason: raw.reason.map(|reason| reason.value),
         })
     }
@@ -190,8 +191,17 @@ fn terminal_state(raw: &RawRule, findings: &mut Findings) -> Option<RuleEvent> {
     Some(RuleEvent::TerminalState { state: state.value.clone(), terminal, legal })
 }
 
-fn values(texts: Option<Vec<At<String>>>) -> Vec<String> {
-    texts.into_iter().flatten().map(|text| text.value).collect()
+/// Names of fields, or templates of whole keys.
+fn ids(texts: Option<Vec<At<String>>>, findings: &mut Findings) -> Vec<String> {
+    let mut ids = Vec::new();
+    for text in texts.into_iter().flatten() {
+        let is_template = text.value.contains(['{', '}', ':']);
+        if is_template && let Err(sentence) = KeyTemplate::parse(&text.value) {
+            findings.add(text.place, sentence, KEY_HELP);
+        }
+        ids.push(text.value);
+    }
+    ids
 }
 
 /// Expressions that find a lock's key in an error text.

@@ -5,8 +5,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
-use redis_lock_exporter::config::{Config, Overrides};
+use redis_lock_exporter::config::{Config, LogSource, Overrides, StartAt};
 
 fn fixtures(extension: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bad-config");
@@ -16,44 +18,30 @@ fn fixtures(extension: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// What a user sees for a text: its problems, or that there are none.
-fn output(name: &str, text: &str) -> String {
-    match Config::from_yaml(name, text, &Overrides::default()) {
-        Ok(_) => "no problems\n".to_owned(),
-        Err(problems) => format!("{problems}\n"),
-    }
-}
-
 #[test]
 fn bad_configurations() {
     let update = std::env::var_os("UPDATE_FIXTURES").is_some();
     let mut differences = String::new();
     for path in fixtures("yaml") {
         let name = path.file_name().unwrap().to_str().unwrap();
-        let found = output(name, &fs::read_to_string(&path).unwrap());
+        let text = fs::read_to_string(&path).unwrap();
+        let problems = Config::from_yaml(name, &text, &Overrides::default()).expect_err(name);
+        for problem in problems.0.iter().filter(|problem| problem.file == name) {
+            let line = text.lines().nth(problem.line - 1).unwrap_or_default();
+            assert!(problem.column <= line.chars().count() + 1, "outside of the text: {problem}");
+        }
+        let found = format!("{problems}\n");
         let expected_path = path.with_extension("expected");
         if update {
             fs::write(&expected_path, &found).unwrap();
         }
         let expected = fs::read_to_string(&expected_path).unwrap_or_default();
-        if found != expected || found == "no problems\n" {
+        if found != expected {
             differences += &format!("--- {name}, expected:\n{expected}--- found:\n{found}\n");
         }
     }
     assert!(differences.is_empty(), "{differences}");
     assert_eq!(fixtures("yaml").len(), fixtures("expected").len(), "an .expected without its .yaml");
-}
-
-#[test]
-fn every_position_is_inside_the_text() {
-    for path in fixtures("yaml") {
-        let text = fs::read_to_string(&path).unwrap();
-        let Err(problems) = Config::from_yaml("c.yaml", &text, &Overrides::default()) else { continue };
-        for problem in problems.0.iter().filter(|problem| problem.file == "c.yaml") {
-            let line = text.lines().nth(problem.line - 1).unwrap_or_default();
-            assert!(problem.column <= line.chars().count() + 1, "{}: {problem}", path.display());
-        }
-    }
 }
 
 #[test]
@@ -89,4 +77,149 @@ fn every_preset_loads_alone_and_with_all_others() {
         assert_eq!(config.presets, presets);
         assert!(config.n_rules > 0);
     }
+}
+
+fn load_problems(path: &Path) -> String {
+    Config::load(Some(path), &Overrides::default()).unwrap_err().to_string()
+}
+
+#[test]
+fn files_that_cannot_be_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("c.yaml");
+    let shown = path.display();
+    let help = "\n  help: check the path given to --config.file and its permissions";
+    assert_eq!(
+        load_problems(&path),
+        format!("{shown}: cannot read the file: No such file or directory (os error 2){help}")
+    );
+
+    fs::write(&path, "a".repeat((1 << 20) + 1)).unwrap();
+    assert!(load_problems(&path).starts_with(&format!("{shown}: the file is larger than 1MiB\n")));
+
+    fs::write(&path, b"logs:\n  - path: \xc3\xa4\xff\n").unwrap();
+    assert_eq!(load_problems(&path), format!("{shown}:2:12: not UTF-8 text\n  help: save the file as UTF-8"));
+
+    fs::write(&path, "\u{feff}logs:\r\n  - path: /a.log\r\n").unwrap();
+    assert!(Config::load(Some(&path), &Overrides::default()).is_ok(), "BOM and CRLF");
+}
+
+#[test]
+fn flags_are_checked_like_the_file() {
+    let overrides = Overrides {
+        logs: vec!["/a.log".to_owned(), "/b**.log".to_owned()],
+        presets: vec!["cordon".to_owned()],
+        state_dir: None,
+    };
+    let problems = Config::from_yaml("c.yaml", "logs: [{path: /a.log}]", &overrides).unwrap_err();
+    let places: Vec<String> =
+        problems.0.iter().map(|problem| format!("{}: {}", problem.file, problem.message)).collect();
+    assert_eq!(places.len(), 3, "{problems}");
+    assert_eq!(places[0], "--preset: unknown preset \"cordon\"");
+    assert_eq!(places[1], "--logs.path: the log source \"/a.log\" is listed twice");
+    assert!(places[2].starts_with("--logs.path: bad pattern \"/b**.log\""), "{problems}");
+
+    let nothing = Config::load(None, &Overrides::default()).unwrap_err().to_string();
+    assert!(nothing.starts_with("command line: nothing to watch"), "{nothing}");
+    assert!(nothing.contains("--logs.path"), "{nothing}");
+    assert!(Config::load_without_logs(None, &Overrides::default()).is_ok());
+}
+
+#[test]
+fn flags_add_sources_and_presets_and_win_over_the_state_directory() {
+    let overrides = Overrides {
+        logs: vec!["/b.log".to_owned()],
+        presets: vec!["cordum".to_owned()],
+        state_dir: Some("/flag".into()),
+    };
+    let text =
+        "{state_dir: /file, presets: [cordum], logs: [{path: /a.log, start_at: beginning, max_line_bytes: 2KiB}]}";
+    let config = Config::from_yaml("c.yaml", text, &overrides).unwrap();
+    assert_eq!(config.state_dir.as_deref(), Some(Path::new("/flag")));
+    assert_eq!(config.presets, ["cordum"]);
+    let a = LogSource { path: "/a.log".to_owned(), start_at: StartAt::Beginning, max_line_bytes: 2048 };
+    let b = LogSource { path: "/b.log".to_owned(), start_at: StartAt::End, max_line_bytes: 1 << 20 };
+    assert_eq!(config.logs, [a, b]);
+}
+
+#[test]
+fn a_namespace_of_the_file_changes_that_of_a_preset_field_by_field() {
+    let load = |text: &str| Config::from_yaml("c.yaml", text, &Overrides::default()).unwrap();
+    let plain = load("{logs: [{path: /a.log}], presets: [cordum]}");
+    let changed = load(
+        "{logs: [{path: /a.log}], presets: [cordum],
+          namespaces: [{name: workflow, ttl: 5m, thresholds: {busy_ratio: 0.9}}, {name: mine}]}",
+    );
+    let find = |config: &Config| {
+        let found = config.namespaces.iter().find(|namespace| namespace.name == "workflow");
+        found.unwrap().clone()
+    };
+    let (before, after) = (find(&plain), find(&changed));
+    assert_eq!(after.ttl, Some(Duration::from_secs(300)));
+    assert_eq!(after.thresholds.busy_ratio, Some(0.9));
+    assert_eq!(after.renew_every, before.renew_every);
+    assert_eq!(after.keys, before.keys);
+    assert_eq!(after.on_renewal_failure, before.on_renewal_failure);
+    assert_eq!(after.thresholds.not_owned_ratio, before.thresholds.not_owned_ratio);
+    let names: Vec<&str> = changed.namespaces.iter().map(|namespace| namespace.name.as_str()).collect();
+    assert_eq!(names[..2], ["workflow", "mine"]);
+    assert_eq!(names.last(), Some(&"other"));
+    assert_eq!(changed.namespaces.len(), plain.namespaces.len() + 1);
+}
+
+#[test]
+fn merge_keys_take_over_what_is_not_given() {
+    let text = "
+logs: [{path: /a.log}]
+namespaces:
+  - &usual {name: a, ttl: 30s, renew_every: 10s, severity: ticket}
+  - {<<: *usual, name: b, ttl: 60s}
+";
+    let config = Config::from_yaml("c.yaml", text, &Overrides::default()).unwrap();
+    let b = &config.namespaces[1];
+    assert_eq!((b.name.as_str(), b.ttl), ("b", Some(Duration::from_secs(60))));
+    assert_eq!(b.renew_every, Some(Duration::from_secs(10)));
+}
+
+#[test]
+fn very_many_problems_are_cut_off() {
+    let text = format!("logs: [{{path: /a.log}}]\nrules:\n{}", "  - {event: nothing}\n".repeat(300));
+    let problems = Config::from_yaml("c.yaml", &text, &Overrides::default()).unwrap_err();
+    assert_eq!(problems.0.len(), 101);
+    assert_eq!(problems.0[100].message, "500 more problems are not shown");
+}
+
+#[test]
+fn the_check_command_tells_problems_and_a_summary() {
+    let check = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_redis_lock_exporter"));
+        let output = command.arg("check").args(arguments).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("c.yaml");
+    let path = path.to_str().unwrap();
+
+    fs::write(path, "logs: [{path: /a.log}]\nnamespaces: [{name: A}]\n").unwrap();
+    let help = "  help: use up to 64 of a-z, 0-9, _ and -\n";
+    let problem = format!("{path}:2:21: \"A\" cannot be the name of a namespace\n{help}1 problem\n");
+    assert_eq!(check(&["--config.file", path]), (Some(1), String::new(), problem));
+    let (code, json, errors) = check(&["--config.file", path, "--output", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let expected = serde_json::json!([{
+        "file": path, "line": 2, "column": 21, "message": "\"A\" cannot be the name of a namespace",
+        "help": "use up to 64 of a-z, 0-9, _ and -",
+    }]);
+    assert_eq!((code, json, errors), (Some(1), expected, String::new()));
+
+    fs::write(path, "logs: [{path: /a.log}]\nnamespaces: [{name: a, keys: 'a:{id}', ttl: 90s}]\n").unwrap();
+    let (code, summary, errors) = check(&["--config.file", path]);
+    assert_eq!((code, errors), (Some(0), String::new()));
+    for part in ["/a.log (from the end at the first start", "  a (item, fences itself, page, ttl 1m30s)\n    a:{id}\n"]
+    {
+        assert!(summary.contains(part), "{summary}");
+    }
+    assert_eq!(check(&["--config.file", path, "--output", "json"]), (Some(0), "[]\n".to_owned(), String::new()));
+    assert_eq!(check(&["--no-such-flag"]).0, Some(64));
 }
