@@ -3,7 +3,9 @@
 //! The members are collected while they are read, so an object cut off in the middle still gives what came before.
 
 use std::fmt;
+use std::sync::LazyLock;
 
+use regex::Regex;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::Field;
@@ -30,6 +32,19 @@ pub(super) struct Object {
 
 /// Reads an object at the beginning of the text. Nothing if there is not even one member.
 pub(super) fn parse(text: &str) -> Option<Object> {
+    let object = collect(text);
+    let is_whole = object.as_ref().is_some_and(|object| object.length.is_some());
+    if is_whole || !text.contains("\\ud") && !text.contains("\\uD") {
+        return object;
+    }
+    // Half a surrogate pair, which JavaScript writes when it cuts a text, must not hide what follows. The replacement is
+    // as long as what it replaces, so the length still holds.
+    static SURROGATE: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}").expect("a constant that a test compiles"));
+    collect(&SURROGATE.replace_all(text, r"\ufffd"))
+}
+
+fn collect(text: &str) -> Option<Object> {
     let mut collector = Collector::default();
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     let length = match stream.next() {
@@ -197,6 +212,13 @@ mod tests {
         check(r#"{"msg":"m","a":{"b":"x","c":"cut of"#, "*msg=m a.b=x");
         check(r#"{"msg":"m","a":[1,2"#, "*msg=m");
         check(r#"{"msg":"m"#, "");
+    }
+
+    #[test]
+    fn survives_half_a_surrogate_pair() {
+        check(r#"{"a":"x\ud83d","msg":"m"}"#, "a=x\u{fffd} *msg=m");
+        check(r#"{"a":"\ud83d\ude00","msg":"m"}"#, "a=😀 *msg=m");
+        check(r#"{"a":"\uD83D\\ud83d","msg":"m","cut"#, "a=\u{fffd}\\ufffd *msg=m");
     }
 
     #[test]

@@ -1,0 +1,192 @@
+//! Cordum's lines (tests/fixtures/cordum-lines.yaml) against the preset, in every form in which they can arrive.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::*;
+use crate::config::{Config, Overrides};
+use crate::event::Label;
+use crate::sources::lines::unwrap_line;
+
+const LINES: &str = include_str!("../../../tests/fixtures/cordum-lines.yaml");
+const TIME: &str = "2026-06-25T13:37:04.123456789Z";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    component: String,
+    level: String,
+    message: String,
+    #[serde(default)]
+    attributes: Vec<(String, Value)>,
+    #[serde(default)]
+    expect: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Value {
+    Number(i64),
+    Text(String),
+    Two { json: Box<Value>, text: Box<Value> },
+}
+
+impl Value {
+    fn json(&self) -> String {
+        match self {
+            Value::Number(number) => number.to_string(),
+            Value::Text(text) => quoted(text),
+            Value::Two { json, .. } => json.json(),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Value::Number(number) => number.to_string(),
+            Value::Text(text) => text.clone(),
+            Value::Two { text, .. } => text.text(),
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).unwrap()
+}
+
+impl Line {
+    fn json(&self) -> String {
+        let mut members = vec![
+            format!("\"time\":\"{TIME}\",\"level\":{}", quoted(&self.level)),
+            format!("\"msg\":{},\"component\":{}", quoted(&self.message), quoted(&self.component)),
+        ];
+        members.extend(self.attributes.iter().map(|(name, value)| format!("\"{name}\":{}", value.json())));
+        format!("{{{}}}", members.join(","))
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("[{}] {} {}", self.component.to_uppercase(), self.level, self.message);
+        for (name, value) in &self.attributes {
+            text.push_str(&format!(" {name}={}", value.text()));
+        }
+        text
+    }
+}
+
+/// As encoders write that escape whatever they may.
+fn escaped(json: &str) -> String {
+    let escape = |character: char| match character {
+        '<' | '>' | '&' | '\'' | '+' | '`' => format!("\\u{:04x}", u32::from(character)),
+        '/' => "\\/".to_owned(),
+        other if other.is_ascii() => other.to_string(),
+        other => format!("\\u{:04X}", u32::from(other)),
+    };
+    json.chars().map(escape).collect()
+}
+
+fn docker(line: &str) -> String {
+    format!("{{\"log\":{},\"stream\":\"stderr\",\"time\":\"{TIME}\"}}", quoted(&format!("{line}\n")))
+}
+
+/// The preset, and the literals of its rules.
+fn cordum() -> (Config, Vec<Vec<u8>>) {
+    let config = Config::from_yaml("test", "presets: [cordum]\nlogs: [{path: '-'}]", &Overrides::default()).unwrap();
+    let literals = config.rules.literals();
+    (config, literals)
+}
+
+fn shown(config: &Config, event: &LogEvent) -> BTreeMap<String, String> {
+    let (name, operation, reason) = match &event.happening {
+        Happening::ReleaseFailed(reason) => ("release_failed", Some(Operation::Release), Some(*reason)),
+        Happening::RenewalFailed(reason) => ("renewal_failed", Some(Operation::Renew), Some(*reason)),
+        Happening::AcquireFailed(reason) => ("acquire_failed", None, Some(*reason)),
+        Happening::NotOwned => ("not_owned", Some(Operation::Unknown), Some(Reason::NotOwned)),
+        Happening::Abandoned(reason) => ("abandoned", None, *reason),
+        Happening::UnlockedWork(reason) => ("unlocked_work", None, Some(*reason)),
+        Happening::TerminalState { .. } => ("terminal_state", None, None),
+        Happening::ConflictingWrite(_) => ("conflicting_write", None, None),
+    };
+    let mut parts = vec![
+        ("event", Some(name.to_owned())),
+        ("lock_namespace", Some(config.namespaces[usize::from(event.namespace.0)].name.clone())),
+        ("operation", operation.map(|operation| operation.to_string())),
+        ("reason", reason.map(|reason| reason.to_string())),
+        ("lock", event.lock.clone()),
+    ];
+    match &event.happening {
+        Happening::TerminalState { state, may_follow } => {
+            parts.extend([("state", Some(state.clone())), ("may_follow", may_follow.clone())]);
+        }
+        Happening::ConflictingWrite(kind) => parts.push(("kind", Some(kind.as_str().to_owned()))),
+        _ => {}
+    }
+    parts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+fn check((config, literals): &(Config, Vec<Vec<u8>>), wrapped: &str, expected: &BTreeMap<String, String>) {
+    let unwrapped = unwrap_line(wrapped.as_bytes());
+    let record = Record::parse(&unwrapped.text, unwrapped.time);
+    let found = match config.rules.evaluate(&record) {
+        Verdict::Event(event) => shown(config, &event),
+        Verdict::Ignored { .. } | Verdict::NoMatch => BTreeMap::new(),
+    };
+    assert_eq!(&found, expected, "{wrapped}\n{record:?}");
+    if !expected.is_empty() {
+        let is_in = |literal: &Vec<u8>| memchr::memmem::find(wrapped.as_bytes(), literal).is_some();
+        assert!(literals.iter().any(is_in), "no literal in {wrapped}");
+    }
+}
+
+#[test]
+fn every_line_in_every_form() {
+    let cordum = cordum();
+    let lines: Vec<Line> = serde_yaml::from_str(LINES).unwrap();
+    for line in &lines {
+        let text = line.text();
+        // A value with newlines makes several lines of text, and only the first says something.
+        let mut text_lines = text.lines();
+        let forms = [line.json(), escaped(&line.json()), text_lines.next().unwrap().to_owned()];
+        let forms = forms.iter().map(|form| (form.as_str(), &line.expect));
+        let silence = BTreeMap::new();
+        for (form, expected) in forms.chain(text_lines.map(|rest| (rest, &silence))) {
+            check(&cordum, form, expected);
+            check(&cordum, &format!("{form}\r"), expected);
+            check(&cordum, &format!("cordum-1  | {form}"), expected);
+            check(&cordum, &docker(form), expected);
+            check(&cordum, &format!("{TIME} stderr F {form}"), expected);
+        }
+    }
+}
+
+/// Whoever adds a rule to the preset adds the line it is for.
+#[test]
+fn every_rule_has_a_line() {
+    let (config, _) = cordum();
+    let lines: Vec<Line> = serde_yaml::from_str(LINES).unwrap();
+    let mut used = std::collections::BTreeSet::new();
+    for line in &lines {
+        match config.rules.evaluate(&Record::parse(line.json().as_bytes(), None)) {
+            Verdict::Event(LogEvent { rule, .. }) | Verdict::Ignored { rule } => used.insert(rule),
+            Verdict::NoMatch => continue,
+        };
+    }
+    let unused = config.rules.rules.iter().zip(0..).filter(|(_, index)| !used.contains(&RuleId(*index)));
+    let unused: Vec<&str> = unused.map(|(rule, _)| rule.draft.name.as_str()).collect();
+    assert_eq!(unused, Vec::<&str>::new());
+}
+
+#[test]
+fn lines_of_others_are_silent() {
+    let cordum = cordum();
+    for line in [
+        "redis: 2026/06/25 13:37:04 pool.go:367: redis: connection pool: failed to dial after 5 attempts",
+        r#"10.0.0.1 - - [25/Jun/2026:13:37:04 +0000] "GET /search?q=lock+not+owned HTTP/1.1" 200 12"#,
+        "java.lang.IllegalMonitorStateException: current thread is not owner",
+        "attempt to unlock read lock, not locked by current thread",
+        r#"    raise LockError("lock not owned")"#,
+        "\tat com.example.Lock.release(lock not owned)",
+        r#"{"msg":"said","user":{"comment":"lock not owned"},"tags":["token mismatch of a lock"]}"#,
+    ] {
+        check(&cordum, line, &BTreeMap::new());
+    }
+}
