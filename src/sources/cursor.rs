@@ -132,10 +132,8 @@ pub enum Likeness {
 /// Compares the text that `reader` gives from its beginning with what `cursor` remembers.
 pub fn compare(reader: &mut impl Read, cursor: &Cursor) -> io::Result<Likeness> {
     let head = read_up_to(reader, cursor.head.len())?;
-    if head.len() < cursor.head.len() {
-        return Ok(if head.is_empty() { Likeness::Different } else { Likeness::Shorter });
-    }
-    if Mark::of(&head) != cursor.head {
+    // A text shorter than the mark cannot be compared, so nothing speaks for it.
+    if head.len() < cursor.head.len() || Mark::of(&head) != cursor.head {
         return Ok(Likeness::Different);
     }
     let tail_start = cursor.offset - cursor.tail.len() as u64;
@@ -219,7 +217,8 @@ mod tests {
         let cursor = read(&text, &[3000]);
         check(&text[..2999], &cursor, Likeness::Shorter);
         check(&text[..1500], &cursor, Likeness::Shorter);
-        check(&text[..100], &cursor, Likeness::Shorter);
+        check(&text[..1024], &cursor, Likeness::Shorter);
+        check(&text[..1023], &cursor, Likeness::Different);
         check(b"", &cursor, Likeness::Different);
     }
 

@@ -124,6 +124,12 @@ impl Live {
         self.next_look
     }
 
+    /// The program that writes it may still hold it open: quiet counts from now.
+    pub fn set_rotated(&mut self) {
+        self.rotated = true;
+        self.changed = Instant::now();
+    }
+
     pub fn is_deleted(&self) -> bool {
         match &self.text {
             Text::Plain(file) => file.metadata().is_ok_and(|metadata| metadata.nlink() == 0),

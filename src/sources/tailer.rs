@@ -27,10 +27,11 @@ use crate::sources::discovery::{Found, Listing, base_of, list};
 use crate::sources::extractor::Extractor;
 use crate::sources::live::{Live, Means, Progress};
 
-/// New files are found within a second, also when listing takes a while.
+/// New files are found within a second.
 const DISCOVERY_INTERVAL: Duration = Duration::from_millis(400);
-/// Share of time that listing may take: a tree of many files is looked at less often.
-const DISCOVERY_SHARE: u32 = 20;
+/// A tree so large that listing it takes long is listed less often, within reason.
+const LONGEST_DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
+const PAUSE_PER_LISTING: u32 = 10;
 /// Blocks read from one file before the next one has its turn.
 const BLOCKS_PER_TURN: usize = 16;
 /// A sibling with a known head that is shorter than what we have read may be a copy that is still being written.
@@ -92,14 +93,13 @@ impl Tailer {
 
     /// Runs until `stop`, or until nobody takes the batches any more. Blocks its thread.
     pub fn run(mut self, stop: &CancellationToken) {
-        self.discover(true);
+        let mut pause = self.discover(true);
         let _ = self.out.blocking_send(Input::LogsReady);
-        let mut next_discovery = Instant::now() + DISCOVERY_INTERVAL;
+        let mut next_discovery = Instant::now() + pause;
         while !stop.is_cancelled() && !self.out.is_closed() {
             if self.discover_now || Instant::now() >= next_discovery {
-                let started = Instant::now();
-                self.discover(false);
-                next_discovery = Instant::now() + DISCOVERY_INTERVAL.max(started.elapsed() * DISCOVERY_SHARE);
+                pause = self.discover(false);
+                next_discovery = Instant::now() + pause;
             }
             let busy = self.read_round(stop);
             self.publish_now();
@@ -171,11 +171,13 @@ impl Tailer {
         })
     }
 
-    /// Looks which files there are and ties each to its cursor.
-    fn discover(&mut self, first_round: bool) {
+    /// Looks which files there are and ties each to its cursor. Returns how long to wait before the next time.
+    fn discover(&mut self, first_round: bool) -> Duration {
         self.discover_now = false;
+        let started = Instant::now();
         let bases = self.cursors.values().filter_map(|cursor| self.base_of_cursor(cursor)).collect();
         let Listing { mut files, problems } = list(&self.sources, &bases);
+        let pause = (started.elapsed() * PAUSE_PER_LISTING).clamp(DISCOVERY_INTERVAL, LONGEST_DISCOVERY_INTERVAL);
         for (source, path, error) in problems {
             self.problem(source, &path, &error);
         }
@@ -216,6 +218,7 @@ impl Tailer {
                 self.reported.remove(&format!("no file: {path}"));
             }
         }
+        pause
     }
 
     /// A file whose inode we know. False when it is not the text we knew.
@@ -228,7 +231,7 @@ impl Tailer {
                 live.cursor.path = path.clone();
             }
             if found.rotated && !live.rotated {
-                live.rotated = true;
+                live.set_rotated();
                 let source = live.source;
                 self.count(source, SourceTotals { rotations: 1, ..SourceTotals::default() });
             }
@@ -239,7 +242,11 @@ impl Tailer {
         if self.settled.get(&found.inode) == Some(&state) && cursor.path == path {
             return true;
         }
-        let likeness = open_text(found).and_then(|mut text| compare(&mut text, cursor));
+        // Inodes are used again. Where nothing of the text was read, nothing tells whether it is the same one.
+        let likeness = match cursor.head.is_empty() || cursor.gzip != found.is_gzip() {
+            true => Ok(Likeness::Different),
+            false => open_text(found).and_then(|mut text| compare(&mut text, cursor)),
+        };
         match likeness {
             Ok(Likeness::Continues) => {
                 let mut cursor = Cursor { path, ..cursor.clone() };
@@ -270,7 +277,9 @@ impl Tailer {
     /// A file we have no cursor for: new, or an old text under a new inode.
     fn welcome(&mut self, found: Found, first_round: bool) {
         let state = (found.size, found.modified);
-        if self.settled.get(&found.inode) == Some(&state) {
+        // An empty sibling is a copy that is about to be written, or nothing at all.
+        let is_pointless = found.rotated && found.size == 0 && !self.first_time[found.source];
+        if is_pointless || self.settled.get(&found.inode) == Some(&state) {
             return;
         }
         let result = if self.first_time[found.source] {
@@ -302,65 +311,66 @@ impl Tailer {
             return Ok(Some(cursor));
         }
         cursor.finished = found.rotated || cursor.gzip;
-        if cursor.gzip {
-            let mut head = Vec::new();
-            open_text(found)?.take(MARK_BYTES as u64).read_to_end(&mut head)?;
-            cursor.head = Mark::of(&head);
-        } else {
-            move_to_end(&mut cursor, &found.path)?;
-        }
+        move_to_end(&mut cursor, found)?;
         Ok(Some(cursor))
     }
 
     /// Whether an unknown file holds a text that we have read under another inode: a copy made by copytruncate, a `.gz`,
     /// or (right after a start) the same file on a device that got another number. Otherwise it is new, from its beginning.
+    /// None: too early to tell.
     fn recognise(&mut self, found: &Found, first_round: bool) -> io::Result<Option<Cursor>> {
         let mut continued: Option<(FileId, Cursor)> = None;
-        for (id, cursor) in &self.cursors {
-            let same_base = self.base_of_cursor(cursor).is_some_and(|(base, _)| base == found.base);
-            // A file that stands under the base name is new, unless it vanished and came while nobody looked.
-            let comparable = found.rotated || (first_round && cursor.gone_since.is_some());
-            if !same_base || !comparable || cursor.offset == 0 {
-                continue;
-            }
-            let being_read = self.live.get(id).filter(|live| !live.truncated);
-            // Only the file that is written to now can be the original of a copy.
-            if being_read.is_some_and(|live| live.rotated && !live.is_deleted()) || cursor.gone_since.is_none() && being_read.is_none() {
-                continue;
-            }
-            let cursor = being_read.map_or(cursor, |live| &live.cursor);
-            match compare(&mut open_text(found)?, cursor)? {
-                // The original is still open: it will be read to its end there, and then this is met again.
-                Likeness::Continues if being_read.is_some() => return Ok(None),
+        let mut is_beginning_of_known = false;
+        for (id, cursor) in self.originals_of(found, first_round) {
+            match compare(&mut open_text(found)?, &cursor)? {
+                // The original is open: it is read to its end there, and after that this is looked at again.
+                Likeness::Continues if self.live.contains_key(&id) => return Ok(None),
                 Likeness::Continues if continued.as_ref().is_none_or(|(_, best)| best.offset < cursor.offset) => {
-                    continued = Some((*id, cursor.clone()));
+                    continued = Some((id, cursor));
                 }
-                Likeness::Shorter if found.modified.elapsed().unwrap_or_default() < COPY_SETTLES_AFTER => return Ok(None),
-                Likeness::Shorter if continued.is_none() => {
-                    info!(path = %found.path.display(), "a copy of a text that was read already");
-                    let mut copy = Cursor::at_beginning(&cursor.source, &found.path, found.inode, found.is_gzip());
-                    copy.finished = true;
-                    move_to_end(&mut copy, &found.path)?;
-                    return Ok(Some(copy));
-                }
-                _ => {}
+                Likeness::Shorter => is_beginning_of_known = true,
+                Likeness::Continues | Likeness::Different => {}
             }
         }
         let source = self.sources[found.source].path.clone();
         let mut cursor = Cursor::at_beginning(&source, &found.path, found.inode, found.is_gzip());
         if let Some((old, known)) = continued {
             info!(path = %found.path.display(), offset = known.offset, "goes on in a copy of a file that was read before");
-            cursor = Cursor { offset: known.offset, head: known.head, tail: known.tail, skipping: known.skipping, ..cursor };
-            if cursor.gzip {
-                cursor.tail = Mark::default();
-            }
+            let Cursor { offset, head, skipping, .. } = known;
+            let tail = if cursor.gzip { Mark::default() } else { known.tail };
             self.forget(old, found.source);
+            return Ok(Some(Cursor { offset, head, tail, skipping, ..cursor }));
+        }
+        if is_beginning_of_known {
+            if found.modified.elapsed().unwrap_or_default() < COPY_SETTLES_AFTER {
+                return Ok(None);
+            }
+            info!(path = %found.path.display(), "a copy of a text that was read already");
+            cursor.finished = true;
+            move_to_end(&mut cursor, found)?;
         } else if cursor.gzip {
-            let mut head = Vec::new();
-            open_text(found)?.take(MARK_BYTES as u64).read_to_end(&mut head)?;
-            cursor.head = Mark::of(&head);
+            cursor.head = head_of(found)?;
         }
         Ok(Some(cursor))
+    }
+
+    /// Positions in texts that an unknown file may be a copy of.
+    fn originals_of(&self, found: &Found, first_round: bool) -> Vec<(FileId, Cursor)> {
+        let mut originals = Vec::new();
+        for (id, cursor) in &self.cursors {
+            let same_base = self.base_of_cursor(cursor).is_some_and(|(base, _)| base == found.base);
+            let plausible = match self.live.get(id) {
+                // Of the open files only that which is written to, or one that gzip has just removed.
+                Some(live) => found.rotated && (!live.rotated || live.is_deleted()),
+                // A file that stands under the base name is new, unless the old one vanished while nobody looked.
+                None => cursor.gone_since.is_some() && (found.rotated || first_round),
+            };
+            if same_base && plausible {
+                originals.push((*id, self.live.get(id).map_or(cursor, |live| &live.cursor).clone()));
+            }
+        }
+        originals.retain(|(_, cursor)| cursor.offset > 0);
+        originals
     }
 
     /// Files whose name rotation did not make, found by their inode: where a file went while nobody looked.
@@ -405,7 +415,7 @@ impl Tailer {
         let mut rotated = Vec::new();
         for live in self.live.values_mut().filter(|live| !seen.contains(&live.id) && !live.rotated) {
             info!(path = %live.path.display(), deleted = live.is_deleted(), "log file is gone from its place, reading it to its end");
-            live.rotated = true;
+            live.set_rotated();
             rotated.push(live.source);
         }
         for source in rotated {
@@ -453,7 +463,9 @@ impl Tailer {
         match Live::open(id, source, base.clone(), path.clone(), cursor.clone(), max_line_bytes) {
             Ok(mut live) => {
                 debug!(path = %path.display(), offset = cursor.offset, "following");
-                live.rotated = rotated;
+                if rotated {
+                    live.set_rotated();
+                }
                 self.reported.remove(&path.display().to_string());
                 self.cursors.insert(id, cursor);
                 self.live.insert(id, live);
@@ -542,9 +554,19 @@ fn open_text(found: &Found) -> io::Result<Box<dyn Read>> {
     })
 }
 
-/// Takes everything in the file as read.
-fn move_to_end(cursor: &mut Cursor, path: &Path) -> io::Result<()> {
-    let mut file = File::open(path)?;
+fn head_of(found: &Found) -> io::Result<Mark> {
+    let mut head = Vec::new();
+    open_text(found)?.take(MARK_BYTES as u64).read_to_end(&mut head)?;
+    Ok(Mark::of(&head))
+}
+
+/// Takes everything in the file as read. How long the text of a `.gz` is, nobody needs to know.
+fn move_to_end(cursor: &mut Cursor, found: &Found) -> io::Result<()> {
+    if cursor.gzip {
+        cursor.head = head_of(found)?;
+        return Ok(());
+    }
+    let mut file = File::open(&found.path)?;
     let size = file.metadata()?.len();
     let mut head = Vec::new();
     file.by_ref().take(size.min(MARK_BYTES as u64)).read_to_end(&mut head)?;

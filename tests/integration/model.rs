@@ -6,9 +6,10 @@
 //!
 //! `MODEL_KILLS=5000 cargo nextest run model` runs it for longer; `MODEL_SEED=n` repeats one run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -61,6 +62,8 @@ struct Model {
     /// The last actions, shown when something is wrong.
     history: Vec<String>,
     kills: usize,
+    /// Inodes of rotated files that were there when everything was shown as counted.
+    counted: BTreeSet<u64>,
 }
 
 /// A program that writes a log.
@@ -89,6 +92,7 @@ impl Model {
             next_job: 0,
             history: vec![format!("seed {seed}")],
             kills: 0,
+            counted: BTreeSet::new(),
         }
     }
 
@@ -104,17 +108,17 @@ impl Model {
     fn step(&mut self) {
         let stream = self.random.below(STREAMS);
         match self.random.below(100) {
-            0..40 => self.write(stream),
-            40..46 => self.write_half(stream),
-            46..50 => self.write_without_newline(stream),
-            50..58 => self.rotate(stream),
-            58..63 => self.copytruncate(stream),
-            63..68 => self.gzip(stream),
-            68..70 => self.delete(stream),
-            70..74 => self.pause(),
-            74..86 => self.scrape(),
-            86..90 => self.stop(),
-            90..95 => self.kill(),
+            0..30 => self.write(stream),
+            30..35 => self.write_half(stream),
+            35..39 => self.write_without_newline(stream),
+            39..46 => self.rotate(stream),
+            46..50 => self.copytruncate(stream),
+            50..54 => self.gzip(stream),
+            54 => self.delete(stream),
+            55..60 => self.pause(),
+            60..72 => self.scrape(),
+            72..75 => self.stop(),
+            75..85 => self.kill(),
             _ => self.start(),
         }
     }
@@ -122,16 +126,16 @@ impl Model {
     fn write(&mut self, stream: usize) {
         self.complete(stream);
         for _ in 0..=self.random.below(20) {
-            let mut line = self.line();
+            let mut line = self.line(stream);
             line.push(b'\n');
             self.streams[stream].file.write_all(&line).unwrap();
         }
-        self.note(format!("write to {stream}"));
+        self.note(format!("write to {stream}, {} bytes now", self.streams[stream].file.metadata().unwrap().len()));
     }
 
     fn write_half(&mut self, stream: usize) {
         self.complete(stream);
-        let mut line = self.line();
+        let mut line = self.line(stream);
         line.push(b'\n');
         let rest = line.split_off(1 + self.random.below(line.len() - 1));
         self.streams[stream].file.write_all(&line).unwrap();
@@ -142,7 +146,7 @@ impl Model {
     /// A whole line but for its newline: it counts when the newline comes, or when the file is rotated away.
     fn write_without_newline(&mut self, stream: usize) {
         self.complete(stream);
-        let line = self.line();
+        let line = self.line(stream);
         self.streams[stream].file.write_all(&line).unwrap();
         self.streams[stream].rest = Some(b"\n".to_vec());
         self.note(format!("write a line without newline to {stream}"));
@@ -164,8 +168,8 @@ impl Model {
     }
 
     fn rotate(&mut self, stream: usize) {
-        self.settle(stream);
         self.shift(stream);
+        self.settle(stream);
         let path = self.streams[stream].path.clone();
         fs::rename(&path, rotated(&path, 1)).unwrap();
         self.streams[stream].file = open(&path);
@@ -173,8 +177,8 @@ impl Model {
     }
 
     fn copytruncate(&mut self, stream: usize) {
-        self.complete(stream);
         self.shift(stream);
+        self.complete(stream);
         let path = self.streams[stream].path.clone();
         fs::copy(&path, rotated(&path, 1)).unwrap();
         self.streams[stream].file.set_len(0).unwrap();
@@ -184,9 +188,12 @@ impl Model {
     /// Makes room under the name that ends in 1. What would be the last one is deleted, when it has been read.
     fn shift(&mut self, stream: usize) {
         let path = self.streams[stream].path.clone();
-        if self.existing(&path, MOST_ROTATED).is_some() {
-            self.wait_until_counted();
-            fs::remove_file(self.existing(&path, MOST_ROTATED).unwrap()).unwrap();
+        if let Some(last) = self.existing(&path, MOST_ROTATED) {
+            if !self.counted.contains(&inode(&last)) {
+                self.wait_until_counted();
+            }
+            self.counted.remove(&inode(&last));
+            fs::remove_file(last).unwrap();
         }
         for number in (1..MOST_ROTATED).rev() {
             if let Some(old) = self.existing(&path, number) {
@@ -205,6 +212,9 @@ impl Model {
         let mut encoder = GzEncoder::new(File::create(&packed).unwrap(), Compression::fast());
         encoder.write_all(&fs::read(&plain).unwrap()).unwrap();
         encoder.finish().unwrap();
+        if self.counted.remove(&inode(&plain)) {
+            self.counted.insert(inode(&packed));
+        }
         fs::remove_file(&plain).unwrap();
         self.note(format!("gzip {}", plain.display()));
     }
@@ -237,7 +247,15 @@ impl Model {
             let shown = samples[&not_owned(namespace, "release")];
             assert!(shown <= *written as f64, "{namespace}: {shown} of {written}\n{}", context());
         }
+        let (events, written) = (samples[&self.events_series()], self.truth.values().sum::<u64>() as f64);
+        assert!(events <= written, "{events} events in {written} lines\n{}", context());
         self.last = samples;
+    }
+
+    /// Lines about one lock are joined, which would hide that a line was read twice; this counts before that.
+    fn events_series(&self) -> String {
+        let source = self.directory.path().join("logs/*.log");
+        format!("redis_lock_exporter_log_events_total{{source=\"{}\"}}", source.display())
     }
 
     fn start(&mut self) {
@@ -274,8 +292,9 @@ impl Model {
             self.complete(stream);
         }
         let daemon = self.daemon.as_ref().unwrap();
-        let expected: Vec<(String, f64)> =
+        let mut expected: Vec<(String, f64)> =
             self.truth.iter().map(|(namespace, count)| (not_owned(namespace, "release"), *count as f64)).collect();
+        expected.push((self.events_series(), self.truth.values().sum::<u64>() as f64));
         let deadline = std::time::Instant::now() + crate::daemon::DEADLINE;
         loop {
             let samples = daemon.scrape();
@@ -284,10 +303,18 @@ impl Model {
             }
             if std::time::Instant::now() > deadline {
                 let shown: Vec<_> = expected.iter().map(|(series, _)| (series, samples.get(series))).collect();
-                panic!("shown {shown:?}\ntruth {expected:?}\n{}\n{}", self.history.join("\n"), daemon.log());
+                let directory = self.directory.path();
+                let state = fs::read_to_string(directory.join("state/state.json")).unwrap().replace("},\"", "},\n\"");
+                let files = std::process::Command::new("ls").arg("-li").arg(directory.join("logs")).output().unwrap();
+                let files = String::from_utf8_lossy(&files.stdout).into_owned();
+                let history = self.history.join("\n");
+                panic!("shown {shown:?}\ntruth {expected:?}\n{history}\n{}\n{files}\n{state}", daemon.log());
             }
             thread::sleep(Duration::from_millis(20));
         }
+        let rotated = fs::read_dir(self.directory.path().join("logs")).unwrap().map(|entry| entry.unwrap().path());
+        let rotated = rotated.filter(|path| path.extension().is_some_and(|extension| extension != "log"));
+        self.counted = rotated.map(|path| inode(&path)).collect();
     }
 
     fn finish(&mut self) {
@@ -300,18 +327,19 @@ impl Model {
         self.wait_until_counted();
     }
 
-    /// A release that was refused: one failure of one lock, in one of two namespaces.
-    fn line(&mut self) -> Vec<u8> {
+    /// A release that was refused: one failure of one lock, in a namespace for each stream.
+    fn line(&mut self, stream: usize) -> Vec<u8> {
         self.next_job += 1;
         let job = self.next_job;
-        let (namespace, component, message) = match self.random.below(2) {
+        let (namespace, component, message) = match stream {
             0 => ("approval", "gateway", "approval lock release failed"),
-            _ => ("scheduler", "scheduler", "job lock release failed, retrying"),
+            1 => ("scheduler", "scheduler", "job lock release failed, retrying"),
+            _ => ("workflow", "workflow-engine", "distributed run lock release failed"),
         };
         *self.truth.entry(namespace).or_default() += 1;
         let padding = "x".repeat(self.random.below(300));
         let line = format!(
-            r#"{{"time":"2026-06-25T13:37:04.123Z","level":"WARN","msg":"{message}","component":"{component}","padding":"{padding}","job_id":"job-{job}","error":"lock not owned"}}"#
+            r#"{{"time":"2026-06-25T13:37:04.123Z","level":"WARN","msg":"{message}","component":"{component}","padding":"{padding}","job_id":"job-{job}","run_id":"run-{job}","error":"lock not owned"}}"#
         );
         line.into_bytes()
     }
@@ -324,7 +352,7 @@ impl Model {
 
     fn note(&mut self, action: String) {
         self.history.push(action);
-        if self.history.len() > 60 {
+        if self.history.len() > 150 {
             self.history.remove(1);
         }
     }
@@ -336,6 +364,10 @@ fn open(path: &Path) -> File {
 
 fn rotated(path: &Path, number: usize) -> PathBuf {
     PathBuf::from(format!("{}.{number}", path.display()))
+}
+
+fn inode(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().ino()
 }
 
 fn is_gzip(path: &Path) -> bool {
