@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
 
 const TICK: Duration = Duration::from_millis(50);
 /// One failure for so many ordinary lines.
-const LINES_PER_INCIDENT: f64 = 60.0;
+const LINES_PER_INCIDENT: f64 = 25.0;
 /// Rotated files that are kept; a demo that runs all day must not fill the disk.
 const GENERATIONS: u64 = 5;
 const COPYTRUNCATE_SILENCE: Duration = Duration::from_secs(3);
