@@ -18,10 +18,10 @@ step() {
 scripts/install.sh test
 bash scripts/lint.sh
 if cargo nextest --version >/dev/null 2>&1; then
-  step "tests" cargo nextest run --locked --no-tests=pass
+  step "tests" cargo nextest run --locked --no-fail-fast
 else
   say "cargo-nextest is not installed, using cargo test (same tests, one binary at a time)"
-  step "tests" cargo test --locked --lib --bins --examples --tests
+  step "tests" cargo test --locked --no-fail-fast --lib --bins --examples --tests
 fi
 step "documentation examples" cargo test --locked --doc
 RUSTDOCFLAGS="-D warnings" step "documentation" cargo doc --locked --no-deps --quiet
