@@ -1,0 +1,49 @@
+//! What really happened, in the words of the exporter's metrics.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Truth {
+    pub(crate) bytes: u64,
+    pub(crate) lines: u64,
+    /// Lines that say that a lock failed; several of them can be about one failure.
+    pub(crate) event_lines: u64,
+    /// How often each of those messages was printed: what a counter without joining has to find.
+    pub(crate) messages: BTreeMap<String, u64>,
+    /// Failures by series, each failure once: `redis_lock_not_owned_total{lock_namespace="scheduler",operation="release"}`.
+    pub(crate) series: BTreeMap<String, u64>,
+}
+
+impl Truth {
+    /// Counts a failure; `label` is a pair such as `reason="busy"`, or empty.
+    pub(crate) fn add(&mut self, metric: &str, namespace: &str, label: &str) {
+        let comma = if label.is_empty() { "" } else { "," };
+        let series = format!("redis_lock_{metric}_total{{lock_namespace=\"{namespace}\"{comma}{label}}}");
+        *self.series.entry(series).or_default() += 1;
+    }
+
+    pub(crate) fn add_message(&mut self, message: &str) {
+        self.event_lines += 1;
+        match self.messages.get_mut(message) {
+            Some(count) => *count += 1,
+            None => _ = self.messages.insert(message.to_owned(), 1),
+        }
+    }
+
+    /// Writes beside the file and renames, so that a reader never sees half of it.
+    pub(crate) fn save(&self, path: &Path) -> anyhow::Result<()> {
+        let temporary = path.with_extension("tmp");
+        let text = serde_json::to_string_pretty(self)?;
+        std::fs::write(&temporary, text + "\n").with_context(|| format!("cannot write {}", temporary.display()))?;
+        std::fs::rename(&temporary, path).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    pub(crate) fn load(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("cannot understand {}", path.display()))
+    }
+}

@@ -1,0 +1,33 @@
+//! A line of any bytes through everything that looks at lines: container wrapping, fields, the Cordum preset's rules.
+//!
+//! Nothing may panic, and a rule may only take a line that has one of the literals the search looks for: the daemon never
+//! shows other lines to the rules, so anything else would be counted here and missed there. Lines with `\u` escapes are left
+//! out of that: they can spell any letter, and no encoder spells plain letters so.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use redis_lock_exporter::config::{Config, Overrides};
+use redis_lock_exporter::sources::lines::{Record, unwrap_line};
+use redis_lock_exporter::sources::rules::Verdict;
+
+static CONFIG: LazyLock<Config> = LazyLock::new(|| {
+    let overrides = Overrides { logs: vec!["-".to_owned()], presets: vec!["cordum".to_owned()], state_dir: None };
+    Config::from_yaml("fuzz", "", &overrides).expect("the embedded preset is valid")
+});
+
+static LITERALS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| CONFIG.rules.literals());
+
+fuzz_target!(|line: &[u8]| {
+    let unwrapped = unwrap_line(line);
+    let record = Record::parse(&unwrapped.text, unwrapped.time);
+    let contains = |text: &[u8]| line.windows(text.len()).any(|window| window == text);
+    if let Verdict::Event(_) = CONFIG.rules.evaluate(&record)
+        && !contains(b"\\u")
+    {
+        let is_found = |literal: &Vec<u8>| contains(literal);
+        assert!(LITERALS.iter().any(is_found), "a rule took a line that the search does not find");
+    }
+});
