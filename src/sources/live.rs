@@ -124,6 +124,13 @@ impl Live {
         self.next_look
     }
 
+    pub fn is_empty(&self) -> bool {
+        match &self.text {
+            Text::Plain(file) => file.metadata().is_ok_and(|metadata| metadata.len() == 0),
+            Text::Gzip(_) => false,
+        }
+    }
+
     /// The program that writes it may still hold it open: quiet counts from now.
     pub fn set_rotated(&mut self) {
         self.rotated = true;

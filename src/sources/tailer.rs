@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -321,6 +321,9 @@ impl Tailer {
     fn recognise(&mut self, found: &Found, first_round: bool) -> io::Result<Option<Cursor>> {
         let mut continued: Option<(FileId, Cursor)> = None;
         let mut is_beginning_of_known = false;
+        if found.rotated && self.is_being_copied(found)? {
+            return Ok(None);
+        }
         for (id, cursor) in self.originals_of(found, first_round) {
             match compare(&mut open_text(found)?, &cursor)? {
                 // The original is open: it is read to its end there, and after that this is looked at again.
@@ -371,6 +374,17 @@ impl Tailer {
         }
         originals.retain(|(_, cursor)| cursor.offset > 0);
         originals
+    }
+
+    /// Whether a sibling may be a copy of a text that is there too and of which nothing was read yet: marks cannot tell.
+    fn is_being_copied(&self, found: &Found) -> io::Result<bool> {
+        let unread = |live: &&Live| live.base == found.base && live.cursor.offset == 0 && !live.is_empty();
+        let mut open = self.live.values().filter(|live| !live.rotated || live.is_deleted());
+        if open.any(|live| unread(&live)) {
+            return Ok(true);
+        }
+        let is_known = self.live.values().any(|live| live.path == found.base);
+        Ok(!is_known && !found.is_gzip() && begins_with(&found.base, &found.path)?)
     }
 
     /// Files whose name rotation did not make, found by their inode: where a file went while nobody looked.
@@ -542,6 +556,26 @@ impl Tailer {
         if let Ok(mut shared) = self.now.lock() {
             *shared = now;
         }
+    }
+}
+
+/// Whether the text of `long` begins with the whole text of `short`. No, where there is no `long`.
+fn begins_with(long: &Path, short: &Path) -> io::Result<bool> {
+    let Ok(long) = File::open(long) else { return Ok(false) };
+    let mut long = BufReader::new(long);
+    let mut short = BufReader::new(File::open(short)?);
+    loop {
+        let expected = short.fill_buf()?;
+        let actual = long.fill_buf()?;
+        let length = expected.len().min(actual.len());
+        if expected[..length] != actual[..length] || (actual.is_empty() && !expected.is_empty()) {
+            return Ok(false);
+        }
+        if expected.is_empty() {
+            return Ok(true);
+        }
+        short.consume(length);
+        long.consume(length);
     }
 }
 
