@@ -62,7 +62,7 @@ enum Cutting {
 
 impl Extractor {
     pub fn new(rules: Arc<RuleSet>, max_line_bytes: usize) -> Self {
-        let searcher = Searcher::new(&rules.literals());
+        let searcher = Searcher::new(&rules.needed_texts());
         Self { rules, searcher, max_line_bytes }
     }
 
@@ -125,7 +125,7 @@ impl Extractor {
     }
 
     fn take_text(&self, text: &[u8], time: Option<TimeMs>, offset: u64, events: &mut Vec<LogEvent>) {
-        if !self.searcher.confirms(text) {
+        if self.searcher.find_at(text, 0).is_none() {
             return;
         }
         if let Verdict::Event(event) = self.rules.evaluate(&Record::parse(text, time)) {

@@ -6,63 +6,76 @@
 
 use regex_syntax::hir::{Hir, HirKind};
 
-use super::Matcher;
+use super::{FieldTest, Matcher, RuleDraft};
 
 /// Shorter text is in too many lines.
 const MIN_LENGTH: usize = 3;
 /// An alternation of more texts than this is no help.
 const MAX_ALTERNATIVES: usize = 64;
 
+/// Texts of which a line must contain at least one.
+pub type AnyOf = Vec<Vec<u8>>;
+
 /// Nothing if no literal text of three bytes, after leaving out what JSON encoders may escape, is in every match: the
 /// configuration refuses such a regex.
-pub fn required_literals(regex_source: &str) -> Option<Vec<Vec<u8>>> {
-    let hir = regex_syntax::parse(regex_source).ok()?;
-    of_hir(&hir)
+pub fn required_literals(regex_source: &str) -> Option<AnyOf> {
+    of_regex(regex_source).into_iter().max_by_key(shortest_length)
 }
 
-/// An empty literal, which every line contains, if there is none.
-pub(super) fn of_matcher(matcher: &Matcher) -> Vec<Vec<u8>> {
-    let everything = || vec![Vec::new()];
+/// Everything that a line must contain for a rule to take it. Each is needed, so a search may look for whichever it
+/// likes best. Empty if there is nothing.
+pub(super) fn of_rule(rule: &RuleDraft) -> Vec<AnyOf> {
+    let mut needed = of_matcher(&rule.matcher);
+    for condition in &rule.conditions {
+        // Text formats write these two in their own way.
+        if !["component", "level"].contains(&condition.field.as_str()) {
+            needed.extend(of_test(&condition.test));
+        }
+    }
+    needed
+}
+
+fn of_matcher(matcher: &Matcher) -> Vec<AnyOf> {
     match matcher {
-        Matcher::Regex(regex) => required_literals(regex.as_str()).unwrap_or_else(everything),
-        Matcher::Message(messages) => {
-            let each = messages.iter().map(|message| safe_run(message.trim().as_bytes()));
-            each.collect::<Option<_>>().unwrap_or_else(everything)
-        }
+        Matcher::Regex(regex) => of_regex(regex.as_str()),
+        Matcher::Message(messages) => Vec::from_iter(one_of_each(messages)),
     }
 }
 
-/// Leaves out every literal that contains another one.
-pub(super) fn shortest(mut literals: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    literals.sort_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
-    let mut kept: Vec<Vec<u8>> = Vec::new();
-    for literal in literals {
-        if !kept.iter().any(|shorter| memchr::memmem::find(&literal, shorter).is_some()) {
-            kept.push(literal);
-        }
+fn of_test(test: &FieldTest) -> Vec<AnyOf> {
+    match test {
+        FieldTest::AnyOf(values) => Vec::from_iter(one_of_each(values)),
+        FieldTest::Regex(regex) => of_regex(regex.as_str()),
+        FieldTest::Absent => Vec::new(),
     }
-    kept
 }
 
-fn of_hir(hir: &Hir) -> Option<Vec<Vec<u8>>> {
+fn one_of_each(texts: &[String]) -> Option<AnyOf> {
+    texts.iter().map(|text| safe_run(text.trim().as_bytes())).collect()
+}
+
+fn of_regex(source: &str) -> Vec<AnyOf> {
+    regex_syntax::parse(source).map(|hir| of_hir(&hir)).unwrap_or_default()
+}
+
+fn of_hir(hir: &Hir) -> Vec<AnyOf> {
     match hir.kind() {
-        HirKind::Literal(literal) => safe_run(&literal.0).map(|run| vec![run]),
+        HirKind::Literal(literal) => Vec::from_iter(safe_run(&literal.0).map(|run| vec![run])),
         HirKind::Capture(capture) => of_hir(&capture.sub),
         HirKind::Repetition(repetition) if repetition.min >= 1 => of_hir(&repetition.sub),
-        // All parts are needed, so the most telling one is enough.
-        HirKind::Concat(parts) => {
-            let weight = |literals: &Vec<Vec<u8>>| literals.iter().map(Vec::len).min();
-            parts.iter().filter_map(of_hir).max_by_key(weight)
-        }
+        HirKind::Concat(parts) => parts.iter().flat_map(of_hir).collect(),
         HirKind::Alternation(parts) => {
-            let mut union: Vec<Vec<u8>> = Vec::new();
-            for part in parts {
-                union.extend(of_hir(part)?);
-            }
-            (union.len() <= MAX_ALTERNATIVES).then_some(union)
+            let best = parts.iter().map(|part| of_hir(part).into_iter().max_by_key(shortest_length));
+            let union: Option<AnyOf> = best.collect::<Option<Vec<AnyOf>>>().map(|branches| branches.concat());
+            Vec::from_iter(union.filter(|union| union.len() <= MAX_ALTERNATIVES))
         }
-        HirKind::Repetition(_) | HirKind::Empty | HirKind::Class(_) | HirKind::Look(_) => None,
+        HirKind::Repetition(_) | HirKind::Empty | HirKind::Class(_) | HirKind::Look(_) => Vec::new(),
     }
+}
+
+/// The longer its shortest text, the more a set tells.
+fn shortest_length(any_of: &AnyOf) -> Option<usize> {
+    any_of.iter().map(Vec::len).min()
 }
 
 /// The longest run of bytes that every encoder writes as they are.
@@ -113,15 +126,18 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_shortest() {
-        let texts = ["job lock lost", "lock lost", "lock lost", "other"].map(|text| text.as_bytes().to_vec());
-        assert_eq!(shortest(texts.to_vec()), [b"other".to_vec(), b"lock lost".to_vec()]);
+    fn reads_messages_and_conditions() {
+        let literals = of_matcher(&Matcher::Message(vec!["no lock \u{2014} using a local one".to_owned()]));
+        assert_eq!(literals, [[b" using a local one".to_vec()]]);
+        assert!(of_matcher(&Matcher::Message(vec!["锁".to_owned()])).is_empty());
+        let test = FieldTest::AnyOf(vec!["job_id_mismatch".to_owned(), "run_not_found".to_owned()]);
+        assert_eq!(of_test(&test), [[b"job_id_mismatch".to_vec(), b"run_not_found".to_vec()]]);
+        assert!(of_test(&FieldTest::Absent).is_empty());
     }
 
     #[test]
-    fn reads_messages() {
-        let literals = of_matcher(&Matcher::Message(vec!["no lock \u{2014} using a local one".to_owned()]));
-        assert_eq!(literals, [b" using a local one".to_vec()]);
-        assert_eq!(of_matcher(&Matcher::Message(vec!["锁".to_owned()])), [Vec::<u8>::new()]);
+    fn all_parts_of_a_regex_are_needed() {
+        let needed = of_regex("saga lock: .* not owned");
+        assert_eq!(needed, [[b"saga lock: ".to_vec()], [b" not owned".to_vec()]]);
     }
 }

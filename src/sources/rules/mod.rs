@@ -1,7 +1,7 @@
 //! The rules: what a record says about which lock.
 //!
 //! The configuration makes a [`RuleSet`] of its own rules, those of the presets and the built-in ones, in this order; the
-//! tailer searches blocks of a log for [`RuleSet::literals`] and evaluates the lines that contain one. Everything is pure.
+//! tailer searches blocks of a log for [`RuleSet::needed_texts`] and evaluates the lines that contain one. Everything is pure.
 //! A record that no rule takes says nothing; [`RuleSet::explain`] tells a person why.
 
 mod draft;
@@ -21,7 +21,7 @@ use locate::{IdSource, Locator, Query};
 
 pub use draft::{Condition, FieldTest, Matcher, ReasonDraft, RuleDraft, RuleEvent, TextTest};
 pub use explain::Near;
-pub use literals::required_literals;
+pub use literals::{AnyOf, required_literals};
 
 /// What the rules make of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,11 +102,11 @@ impl RuleSet {
         &self.rule(rule).draft.name
     }
 
-    /// Every line that can make an event contains at least one of these, byte for byte, whatever encoder wrote it and
-    /// whatever wraps it. (Colors in the middle of a message can hide it.) An empty one means: every line.
-    pub fn literals(&self) -> Vec<Vec<u8>> {
+    /// For each rule what a line must contain for it to make an event, byte for byte, whatever encoder wrote the line and
+    /// whatever wraps it. (Colors in the middle of a message can hide it.)
+    pub fn needed_texts(&self) -> Vec<Vec<AnyOf>> {
         let counting = self.rules.iter().filter(|rule| rule.draft.event != RuleEvent::Ignore);
-        literals::shortest(counting.flat_map(|rule| literals::of_matcher(&rule.draft.matcher)).collect())
+        counting.map(|rule| literals::of_rule(&rule.draft)).collect()
     }
 
     fn rule(&self, id: RuleId) -> &Rule {

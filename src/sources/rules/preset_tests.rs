@@ -8,6 +8,7 @@ use super::*;
 use crate::config::{Config, Overrides};
 use crate::event::Label;
 use crate::sources::lines::unwrap_line;
+use crate::sources::search::Searcher;
 
 const LINES: &str = include_str!("../../../tests/fixtures/cordum-lines.yaml");
 const TIME: &str = "2026-06-25T13:37:04.123456789Z";
@@ -88,11 +89,11 @@ fn docker(line: &str) -> String {
     format!("{{\"log\":{},\"stream\":\"stderr\",\"time\":\"{TIME}\"}}", quoted(&format!("{line}\n")))
 }
 
-/// The preset, and the literals of its rules.
-fn cordum() -> (Config, Vec<Vec<u8>>) {
+/// The preset, and the search for lines that its rules may take.
+fn cordum() -> (Config, Searcher) {
     let config = Config::from_yaml("test", "presets: [cordum]\nlogs: [{path: '-'}]", &Overrides::default()).unwrap();
-    let literals = config.rules.literals();
-    (config, literals)
+    let searcher = Searcher::new(&config.rules.needed_texts());
+    (config, searcher)
 }
 
 fn shown(config: &Config, event: &LogEvent) -> BTreeMap<String, String> {
@@ -123,7 +124,7 @@ fn shown(config: &Config, event: &LogEvent) -> BTreeMap<String, String> {
     parts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-fn check((config, literals): &(Config, Vec<Vec<u8>>), wrapped: &str, expected: &BTreeMap<String, String>) {
+fn check((config, searcher): &(Config, Searcher), wrapped: &str, expected: &BTreeMap<String, String>) {
     let unwrapped = unwrap_line(wrapped.as_bytes());
     let record = Record::parse(&unwrapped.text, unwrapped.time);
     let found = match config.rules.evaluate(&record) {
@@ -132,8 +133,7 @@ fn check((config, literals): &(Config, Vec<Vec<u8>>), wrapped: &str, expected: &
     };
     assert_eq!(&found, expected, "{wrapped}\n{record:?}");
     if !expected.is_empty() {
-        let is_in = |literal: &Vec<u8>| memchr::memmem::find(wrapped.as_bytes(), literal).is_some();
-        assert!(literals.iter().any(is_in), "no literal in {wrapped}");
+        assert!(searcher.find_at(wrapped.as_bytes(), 0).is_some(), "the search does not find {wrapped}");
     }
 }
 

@@ -235,13 +235,14 @@ fn knows_final_states() {
 }
 
 #[test]
-fn gives_literals_of_what_counts() {
+fn gives_the_texts_of_what_counts() {
     let rules = rule_set(vec![
         rule("job lock lost", RuleEvent::ReleaseFailed, None),
         rule("all is well", RuleEvent::Ignore, None),
         regex_rule("lock (?:lost)", RuleEvent::ReleaseFailed, None),
     ]);
-    assert_eq!(rules.literals(), [b"lock lost".to_vec()]);
+    let needed = [vec![vec![b"job lock lost".to_vec()]], vec![vec![b"lock lost".to_vec()]]];
+    assert_eq!(rules.needed_texts(), needed);
 }
 
 fn check_near(rules: &RuleSet, line: &str, expected: &str) {
