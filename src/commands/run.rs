@@ -32,6 +32,8 @@ use crate::state::{State, StateDirectory};
 
 /// Batches that may wait for the pipeline. A full queue makes the tailer wait, and the files are its buffer.
 const QUEUE: usize = 64;
+/// The name of the source that follows files.
+const TAILER: &str = "tailer";
 /// How long stopping may take before the process gives up and says what was still busy.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -108,6 +110,7 @@ async fn serve(args: &RunArgs, config: Config) -> anyhow::Result<()> {
             _ = signals.interrupt.recv() => break,
             _ = signals.hang_up.recv() => None,
             Some(request) = reloads.recv() => Some(request),
+            failure = generation.failed() => return Err(failure),
             Some(ended) = servers.join_next() => {
                 ended.context("the http server panicked")??;
                 anyhow::bail!("the http server ended by itself");
@@ -143,7 +146,8 @@ struct Daemon {
 struct Generation {
     config: Arc<Config>,
     stop: CancellationToken,
-    sources: JoinSet<()>,
+    /// Each gives its name back when it ends.
+    sources: JoinSet<&'static str>,
     pipeline: JoinHandle<State>,
 }
 
@@ -167,7 +171,10 @@ impl Daemon {
         let extractors = config.logs.iter().map(extractor).collect();
         let tailer = Tailer::new(config.logs.clone(), extractors, start, out.clone(), Arc::clone(&sources_now));
         let stop_tailer = stop.clone();
-        sources.spawn_blocking(move || tailer.run(&stop_tailer));
+        sources.spawn_blocking(move || {
+            tailer.run(&stop_tailer);
+            TAILER
+        });
 
         for (index, source) in config.logs.iter().enumerate().filter(|(_, source)| source.path == STDIN) {
             let lines = match &self.stdin {
@@ -177,7 +184,10 @@ impl Daemon {
             self.stdin = Some(lines.clone());
             let follower = Follower { lines, source: index, extractor: extractor(source), out: out.clone() };
             let stop = stop.clone();
-            sources.spawn_blocking(move || follower.run(&stop));
+            sources.spawn_blocking(move || {
+                follower.run(&stop);
+                STDIN
+            });
         }
 
         let pipeline = Pipeline::new(Setup {
@@ -217,6 +227,25 @@ impl Daemon {
 }
 
 impl Generation {
+    /// Waits until a part ends that should not. Standard input may end.
+    async fn failed(&mut self) -> anyhow::Error {
+        loop {
+            tokio::select! {
+                Some(ended) = self.sources.join_next() => match ended {
+                    Ok(STDIN) => {}
+                    Ok(name) => return anyhow::anyhow!("the {name} ended by itself"),
+                    Err(error) => return anyhow::Error::new(error).context("a log source failed"),
+                },
+                ended = &mut self.pipeline => {
+                    return match ended {
+                        Ok(_) => anyhow::anyhow!("the pipeline ended by itself"),
+                        Err(error) => anyhow::Error::new(error).context("the pipeline failed"),
+                    };
+                }
+            }
+        }
+    }
+
     /// Sources finish their batch, the pipeline takes what is left and saves.
     async fn stop(&mut self) -> anyhow::Result<State> {
         self.stop.cancel();
