@@ -120,7 +120,12 @@ fn expand(pattern: &str, source: usize, problems: &mut Vec<(usize, String, std::
     for entry in entries {
         match entry {
             // The siblings of a file behind a link (Kubernetes' /var/log/containers) lie beside the file, not the link.
-            Ok(path) if path.is_symlink() => paths.extend(fs::canonicalize(path)),
+            Ok(path) if path.is_symlink() => match fs::canonicalize(&path) {
+                Ok(target) => paths.push(target),
+                // Its target was rotated away, or is about to be made.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => problems.push((source, path.display().to_string(), error)),
+            },
             Ok(path) => paths.push(path),
             Err(error) => problems.push((source, error.path().display().to_string(), error.into())),
         }
