@@ -100,7 +100,7 @@ fn odd_bytes_do_no_harm() {
     text.extend(b"\n\r\n\0\n\xff\xfe\xfd\n\x1b[31m\n{\n[\n\"\n{\"msg\":\n");
     text.extend(lost(1).replace("WARN", "WA\u{0}RN").bytes());
     let mut invalid = lost(1).into_bytes();
-    let at = invalid.len() - 4;
+    let at = invalid.windows(4).position(|window| window == b"run-").unwrap();
     invalid.splice(at..at, *b" \xc3\x28 \xf0\x9f");
     text.extend(invalid);
     text.extend(lost(1).bytes());
