@@ -252,7 +252,9 @@ impl Tailer {
         };
         match likeness {
             Ok(Likeness::Continues) => {
-                let mut cursor = Cursor { path, ..cursor.clone() };
+                // Another pattern may be the one that finds it now.
+                let source = self.sources[found.source].path.clone();
+                let mut cursor = Cursor { source, path, ..cursor.clone() };
                 if found.rotated && cursor.path != self.cursors[&id].path {
                     self.count(found.source, SourceTotals { rotations: 1, ..SourceTotals::default() });
                 }
