@@ -10,7 +10,7 @@ fn a_line_waits_for_its_newline_and_counts_once() {
     let daemon = site.start();
     let line = lost_line();
     let mut counted = 0;
-    for piece in line.as_bytes().chunks(40) {
+    for piece in line.as_bytes().chunks(70) {
         site.append("logs/app.log", piece);
         // Everything written so far has been looked at when the other file is counted.
         site.append("logs/other.log", lost(1));

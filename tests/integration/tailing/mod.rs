@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::daemon::{Daemon, sum};
+use crate::daemon::{Daemon, not_owned, sum};
 use crate::site::{Site, lost, lost_line};
 
 #[test]
@@ -96,6 +96,76 @@ fn every_source_has_its_own_numbers() {
         assert_eq!(shown, [bytes, lines, events, files], "{pattern}");
     }
     assert!(daemon.log().contains("no log file matches yet"), "{}", daemon.log());
+}
+
+#[test]
+fn a_file_that_two_patterns_find_is_read_once() {
+    let site = Site::new();
+    let daemon = site.start_on(&["logs/*.log", "logs/app.log", "logs/**/app.*"]);
+    site.append("logs/app.log", lost(2));
+    daemon.wait_counted(2);
+    assert_eq!(sum(&daemon.scrape(), "redis_lock_exporter_log_open_files"), 1.0);
+}
+
+#[test]
+fn links_that_lead_back_up_do_not_make_the_search_endless() {
+    let site = Site::new();
+    fs::create_dir(site.path("logs/deep")).unwrap();
+    for name in ["one", "two", "three"] {
+        symlink(site.path("logs"), site.path(&format!("logs/deep/{name}"))).unwrap();
+    }
+    let daemon = site.start_on(&["logs/**/*.log"]);
+    site.append("logs/deep/app.log", lost(1));
+    daemon.wait_counted(1);
+    site.append("logs/deep/app.log", lost(1));
+    daemon.wait_counted(2);
+}
+
+#[test]
+fn a_file_goes_on_when_another_pattern_finds_it() {
+    let site = Site::new();
+    let daemon = site.start_on(&["logs/*.log"]);
+    site.append("logs/app.log", lost(2));
+    daemon.wait_counted(2);
+    daemon.kill();
+    site.append("logs/app.log", lost(1));
+    let daemon = site.start_on(&["logs/app.log"]);
+    let counted = |daemon: &Daemon, expected: f64| {
+        daemon.wait_for(&not_owned("workflow", "release"), expected);
+    };
+    counted(&daemon, 3.0);
+    assert_eq!(daemon.scrape()[&site.series("log_events_total", "logs/app.log")], 1.0);
+    // Its copies are known as copies, too.
+    site.copy_and_truncate("logs/app.log", "logs/app.log.1");
+    site.append("logs/app.log", lost(1));
+    counted(&daemon, 4.0);
+    assert_eq!(daemon.scrape()[&site.series("log_events_total", "logs/app.log")], 2.0);
+    daemon.kill();
+    site.rename("logs/app.log", "logs/app.log.2");
+    site.gzip("logs/app.log.2");
+    site.append("logs/app.log", lost(1));
+    let daemon = site.start_on(&["logs/app.log"]);
+    counted(&daemon, 5.0);
+    assert_eq!(daemon.scrape()[&site.series("log_events_total", "logs/app.log")], 3.0);
+}
+
+#[test]
+fn a_source_that_is_removed_and_added_again_goes_on_where_it_was() {
+    let site = Site::new();
+    let daemon = site.start_on(&["logs/a.log", "logs/b.log"]);
+    site.append("logs/a.log", lost(1));
+    site.append("logs/b.log", lost(1));
+    daemon.wait_counted(2);
+    daemon.kill();
+    let daemon = site.start_on(&["logs/a.log"]);
+    site.append("logs/b.log", lost(1));
+    site.append("logs/a.log", lost(1));
+    daemon.wait_for(&not_owned("workflow", "release"), 3.0);
+    daemon.kill();
+    let daemon = site.start_on(&["logs/a.log", "logs/b.log"]);
+    daemon.wait_counted(4);
+    site.append("logs/b.log", lost(1));
+    daemon.wait_counted(5);
 }
 
 #[test]
