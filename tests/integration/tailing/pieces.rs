@@ -29,26 +29,26 @@ fn cri_pieces_of_both_streams_are_joined() {
 fn cri_pieces_are_joined_across_a_kill() {
     let site = Site::new();
     let mut daemon = site.start();
-    let mut counted = 0;
-    for _ in 0..3 {
-        let (out, err) = (lost_line(), lost_line());
-        let ([out_1, out_2, out_3], [err_1, err_2, err_3]) = (thirds(&out), thirds(&err));
-        // A whole line between the pieces must neither be lost nor counted twice.
-        let between = cri("stderr", 'F', &lost_line());
-        site.append("logs/app.log", [between, cri("stdout", 'P', out_1), cri("stderr", 'P', err_1)].concat());
-        // Time to read the pieces; that it was not enough would do no harm.
-        thread::sleep(Duration::from_millis(400));
-        daemon.kill();
-        site.append("logs/app.log", [cri("stderr", 'P', err_2), cri("stdout", 'P', out_2)].concat());
-        site.append("logs/app.log", [cri("stdout", 'F', out_3), cri("stderr", 'F', err_3)].concat());
-        daemon = site.start();
-        counted += 3;
-        daemon.wait_counted(counted);
+    let lines: Vec<String> = (0..30).map(|_| lost_line()).collect();
+    let streams = ["stdout", "stderr"].iter().cycle();
+    let mut rest = String::new();
+    for (index, (line, stream)) in lines.iter().zip(streams).enumerate() {
+        let [first, second, third] = thirds(line);
+        // One line begins before the other ends: whenever the state is saved, there is a piece that waits for its rest.
+        site.append("logs/app.log", cri(stream, 'P', first) + &rest);
+        rest = cri(stream, 'P', second) + &cri(stream, 'F', third);
+        thread::sleep(Duration::from_millis(100));
+        if index == 15 {
+            daemon.kill();
+            daemon = site.start();
+        }
     }
     daemon.kill();
+    site.append("logs/app.log", rest);
     let daemon = site.start();
+    daemon.wait_counted(lines.len() as u64);
     site.append("logs/app.log", cri("stdout", 'F', &lost_line()));
-    daemon.wait_counted(counted + 1);
+    daemon.wait_counted(lines.len() as u64 + 1);
 }
 
 #[test]
