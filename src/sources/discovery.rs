@@ -45,12 +45,14 @@ impl Found {
     }
 }
 
+/// What could not be looked at: source, path and why.
+pub type Problem = (usize, String, std::io::Error);
+
 #[derive(Debug, Default)]
 pub struct Listing {
     /// For each base the oldest first, so that a rotated file is read before the one that follows it.
     pub files: Vec<Found>,
-    /// What could not be looked at: source, path and why.
-    pub problems: Vec<(usize, String, std::io::Error)>,
+    pub problems: Vec<Problem>,
 }
 
 /// Lists the files of all sources. `known_bases` are the bases of files that were seen before, with their source: their
@@ -113,19 +115,75 @@ pub fn list(sources: &[LogSource], known_bases: &BTreeMap<PathBuf, usize>) -> Li
 }
 
 /// The real paths of the files that a pattern matches. A pattern without wildcards names one file, there or not.
-fn expand(pattern: &str, source: usize, problems: &mut Vec<(usize, String, std::io::Error)>) -> Vec<PathBuf> {
-    // The configuration was checked: the pattern is valid.
-    let Ok(entries) = glob::glob(pattern) else { return Vec::new() };
+fn expand(pattern: &str, source: usize, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
     let mut paths = Vec::new();
-    for entry in entries {
-        match entry {
-            // The siblings of a file behind a link (Kubernetes' /var/log/containers) lie beside the file, not the link.
-            Ok(path) if path.is_symlink() => paths.extend(fs::canonicalize(path)),
-            Ok(path) => paths.push(path),
-            Err(error) => problems.push((source, error.path().display().to_string(), error.into())),
+    for path in matches(pattern, source, problems) {
+        if !path.is_symlink() {
+            paths.push(path);
+            continue;
+        }
+        // The siblings of a file behind a link (Kubernetes' /var/log/containers) lie beside the file, not the link.
+        match fs::canonicalize(&path) {
+            Ok(target) => paths.push(target),
+            // Its target was rotated away, or is about to be made.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => problems.push((source, path.display().to_string(), error)),
         }
     }
     paths
+}
+
+fn matches(pattern: &str, source: usize, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
+    let (directories, below) = split_recursive(pattern);
+    let mut paths = Vec::new();
+    // The configuration was checked: the pattern is valid.
+    let Ok(entries) = glob::glob(directories) else { return paths };
+    for entry in entries {
+        match (entry, below) {
+            (Ok(path), None) => paths.push(path),
+            (Ok(directory), Some(below)) => walk(&directory, below, source, &mut paths, problems),
+            (Err(error), _) => problems.push((source, error.path().display().to_string(), error.into())),
+        }
+    }
+    paths
+}
+
+/// A pattern up to its first `**`, and from there on.
+fn split_recursive(pattern: &str) -> (&str, Option<&str>) {
+    if pattern.starts_with("**") {
+        return (".", Some(pattern));
+    }
+    match pattern.find("/**") {
+        Some(slash) => (&pattern[..=slash], Some(&pattern[slash + 1..])),
+        None => (pattern, None),
+    }
+}
+
+/// What `below` matches in a directory and those below it, but not in directories behind links: links can lead back up.
+fn walk(root: &Path, below: &str, source: usize, paths: &mut Vec<PathBuf>, problems: &mut Vec<Problem>) {
+    let Ok(pattern) = glob::Pattern::new(below) else { return };
+    let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            // Removed since it was listed.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => {
+                problems.push((source, directory.display().to_string(), error));
+                continue;
+            }
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if path.strip_prefix(root).is_ok_and(|below| pattern.matches_path_with(below, options)) {
+                paths.push(path.clone());
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                directories.push(path);
+            }
+        }
+    }
 }
 
 /// `app.log` for `app.log.2.gz`; nothing for a name that rotation did not make.
@@ -154,6 +212,34 @@ fn has_plain_twin(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patterns_find_files_and_do_not_enter_linked_directories() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(directory.path()).unwrap();
+        for name in ["a.log", "b.txt", "one/a.log", "one/two/a.log", "one/two/c.log", "other/a.log"] {
+            fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+            fs::write(root.join(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink(&root, root.join("one/up")).unwrap();
+        let check = |pattern: &str, expected: &[&str]| {
+            let mut problems = Vec::new();
+            let mut found = expand(&format!("{}/{pattern}", root.display()), 0, &mut problems);
+            found.sort();
+            let expected: Vec<PathBuf> = expected.iter().map(|name| root.join(name)).collect();
+            assert_eq!((found, problems.len()), (expected, 0), "{pattern}");
+        };
+        check("a.log", &["a.log"]);
+        check("*.log", &["a.log"]);
+        check("*/a.log", &["one/a.log", "other/a.log"]);
+        check("**/*.log", &["a.log", "one/a.log", "one/two/a.log", "one/two/c.log", "other/a.log"]);
+        check("**/two/*.log", &["one/two/a.log", "one/two/c.log"]);
+        check("o*/**/a.log", &["one/a.log", "one/two/a.log", "other/a.log"]);
+        check("one/up/*.log", &["one/up/a.log"]);
+        check("**/one/**/c.log", &["one/two/c.log"]);
+        check("nowhere/**/*.log", &[]);
+        check("a.log/**/*.log", &[]);
+    }
 
     #[test]
     fn rotation_suffixes_are_recognised() {

@@ -97,14 +97,14 @@ impl Follower {
                 }
                 Err(RecvTimeoutError::Timeout) if !joiner.is_overdue() => continue,
                 Err(RecvTimeoutError::Timeout) => self.extractor.flush(&mut joiner, &mut events),
-                Err(RecvTimeoutError::Disconnected) => {
-                    self.extractor.flush(&mut joiner, &mut events);
-                    self.hand_over(events, seen);
-                    break;
-                }
+                Err(RecvTimeoutError::Disconnected) => break,
             }
             self.hand_over(events, seen);
         }
+        // Standard input is not read again: what waits for its rest is taken as it is.
+        let mut events = Vec::new();
+        self.extractor.flush(&mut joiner, &mut events);
+        self.hand_over(events, SourceTotals::default());
     }
 
     fn hand_over(&self, events: Vec<crate::event::LogEvent>, mut seen: SourceTotals) {

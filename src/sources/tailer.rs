@@ -234,6 +234,9 @@ impl Tailer {
                 live.set_rotated();
                 let source = live.source;
                 self.count(source, SourceTotals { rotations: 1, ..SourceTotals::default() });
+            } else if !found.rotated {
+                // Back under its own name: its last line may go on.
+                live.rotated = false;
             }
             return true;
         }
@@ -249,7 +252,9 @@ impl Tailer {
         };
         match likeness {
             Ok(Likeness::Continues) => {
-                let mut cursor = Cursor { path, ..cursor.clone() };
+                // Another pattern may be the one that finds it now.
+                let source = self.sources[found.source].path.clone();
+                let mut cursor = Cursor { source, path, ..cursor.clone() };
                 if found.rotated && cursor.path != self.cursors[&id].path {
                     self.count(found.source, SourceTotals { rotations: 1, ..SourceTotals::default() });
                 }
@@ -331,8 +336,8 @@ impl Tailer {
                 Likeness::Continues if continued.as_ref().is_none_or(|(_, best)| best.offset < cursor.offset) => {
                     continued = Some((id, cursor));
                 }
-                Likeness::Shorter => is_beginning_of_known = true,
-                Likeness::Continues | Likeness::Different => {}
+                Likeness::Shorter if found.rotated || first_round => is_beginning_of_known = true,
+                Likeness::Continues | Likeness::Shorter | Likeness::Different => {}
             }
         }
         let source = self.sources[found.source].path.clone();
@@ -365,8 +370,9 @@ impl Tailer {
             let plausible = match self.live.get(id) {
                 // Of the open files only that which is written to, or one that gzip has just removed.
                 Some(live) => found.rotated && (!live.rotated || live.is_deleted()),
-                // A file that stands under the base name is new, unless the old one vanished while nobody looked.
-                None => cursor.gone_since.is_some() && (found.rotated || first_round),
+                // A file that stands under the base name is new, unless the old one vanished while nobody looked or is back
+                // from where it was (a directory moved away, a mount that was gone for a while).
+                None => cursor.gone_since.is_some() && (found.rotated || first_round || cursor.inode == found.inode),
             };
             if same_base && plausible {
                 originals.push((*id, self.live.get(id).map_or(cursor, |live| &live.cursor).clone()));

@@ -1,10 +1,11 @@
 //! The real binary as a child process: start it, scrape it, kill it.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,9 +15,15 @@ use crate::http::{Answer, ask};
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_redis_lock_exporter");
 /// Long enough for a busy machine with two cores. Waiting ends as soon as the condition holds.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+const EVENTS: &str = "redis_lock_exporter_log_events_total";
 
 /// Every sample of a scrape: the series as written, and its value.
 pub(crate) type Samples = BTreeMap<String, f64>;
+
+/// A metric over all its label values.
+pub(crate) fn sum(samples: &Samples, metric: &str) -> f64 {
+    samples.iter().filter(|(series, _)| series.split('{').next() == Some(metric)).map(|(_, value)| value).sum()
+}
 
 pub(crate) struct Daemon {
     child: Child,
@@ -35,7 +42,10 @@ impl Daemon {
     }
 
     /// The log where it ends before it listens.
-    pub(crate) fn try_start(arguments: &[&str], prepare: impl FnOnce(&mut Command) -> &mut Command) -> Result<Self, String> {
+    pub(crate) fn try_start(
+        arguments: &[&str],
+        prepare: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Result<Self, String> {
         let mut command = Command::new(BINARY);
         command.args(arguments).args(["--web.listen-address", "127.0.0.1:0"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -101,6 +111,49 @@ impl Daemon {
         }
     }
 
+    /// Until so many lines about locks were read, each of which must be a refused release of its own in `workflow`.
+    /// Lines that are read twice are joined to one failure, so both numbers are compared.
+    pub(crate) fn wait_counted(&self, expected: u64) {
+        let expected = expected as f64;
+        self.wait(&format!("{expected} lines"), |daemon| sum(&daemon.scrape(), EVENTS) >= expected);
+        let samples = self.scrape();
+        let shown = (sum(&samples, EVENTS), samples[&not_owned("workflow", "release")]);
+        assert_eq!(shown, (expected, expected), "{}", self.log());
+    }
+
+    pub(crate) fn wait_for_log(&self, words: &str) {
+        self.wait(&format!("in the log: {words}"), |daemon| daemon.log().contains(words));
+    }
+
+    /// SIGSTOP, until every thread stands still.
+    pub(crate) fn pause(&self) {
+        self.signal("STOP");
+        let deadline = Instant::now() + DEADLINE;
+        while !self.threads().iter().all(|state| state == "T") {
+            assert!(Instant::now() < deadline, "does not stand still");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// SIGCONT.
+    pub(crate) fn go_on(&self) {
+        self.signal("CONT");
+    }
+
+    fn threads(&self) -> Vec<String> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let stats = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("stat")).unwrap());
+        // pid (name) state ...
+        stats.map(|stat| stat.rsplit_once(") ").unwrap().1[..1].to_owned()).collect()
+    }
+
+    /// What the descriptors of the process point to.
+    pub(crate) fn open_files(&self) -> Vec<String> {
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap();
+        let targets = descriptors.filter_map(|descriptor| fs::read_link(descriptor.unwrap().path()).ok());
+        targets.map(|target| target.display().to_string()).collect()
+    }
+
     /// SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
@@ -118,6 +171,11 @@ impl Daemon {
         self.child.wait().unwrap()
     }
 
+    /// Where it was started with a pipe.
+    pub(crate) fn take_stdin(&mut self) -> ChildStdin {
+        self.child.stdin.take().unwrap()
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -132,7 +190,10 @@ impl Drop for Daemon {
 
 pub(crate) fn parse(text: &str) -> Samples {
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    lines.filter_map(|line| line.rsplit_once(' ')).map(|(series, value)| (series.to_owned(), value.parse().unwrap())).collect()
+    lines
+        .filter_map(|line| line.rsplit_once(' '))
+        .map(|(series, value)| (series.to_owned(), value.parse().unwrap()))
+        .collect()
 }
 
 pub(crate) fn not_owned(namespace: &str, operation: &str) -> String {

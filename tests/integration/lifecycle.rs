@@ -1,0 +1,288 @@
+//! Starting, reloading and stopping the daemon, and what it never shows.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::daemon::{Daemon, Samples, command, not_owned, sum};
+use crate::site::{Site, lost};
+
+const RELOAD_OK: &str = "redis_lock_exporter_config_last_reload_successful";
+const LINES_OF_STDIN: &str = "redis_lock_exporter_log_lines_total{source=\"-\"}";
+const CONFIG: &str = "presets: [cordum]\nlogs: [{path: 'SITE/logs/*.log'}]\n";
+const BILLING: &str = "namespaces: [{name: billing, keys: ['billing:{id}']}]\nrules: [{message: invoice lock lost, event: not_owned, operation: release, namespace: billing, id: id}]\n";
+
+#[test]
+fn sigterm_saves_what_was_read_and_exits_with_0() {
+    let site = Site::new();
+    let state = site.place("state");
+    let arguments = ["--preset", "cordum", "--logs.path", "-", "--state.dir", &state];
+    let mut daemon = Daemon::start_with(&arguments, |command| command.stdin(Stdio::piped()));
+    daemon.wait_ready();
+    // Standard input cannot be read again, so only what the last save holds is there after the next start. The second line
+    // is a piece that waits for its rest.
+    let piece = format!("2026-06-25T13:37:04Z stdout P {}", lost(1));
+    let mut input = daemon.take_stdin();
+    input.write_all((lost(1) + &piece).as_bytes()).unwrap();
+    daemon.wait_for(LINES_OF_STDIN, 2.0);
+    assert_eq!(daemon.stop().code(), Some(0));
+    let daemon = Daemon::start(&arguments);
+    daemon.wait_counted(2);
+    assert_eq!(daemon.scrape()[LINES_OF_STDIN], 2.0);
+}
+
+#[test]
+fn ready_means_that_the_places_to_start_from_are_saved() {
+    let site = Site::new();
+    // A directory in the place of the temporary file makes saving fail.
+    fs::create_dir_all(site.path("state/state.json.tmp")).unwrap();
+    let (logs, state) = (site.place("logs/*.log"), site.place("state"));
+    let daemon = Daemon::start(&["--preset", "cordum", "--logs.path", &logs, "--state.dir", &state]);
+    daemon.wait("saving", |daemon| daemon.scrape()["redis_lock_exporter_state_save_errors_total"] > 0.0);
+    let answer = daemon.get("/-/ready");
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert_eq!(daemon.get("/-/healthy").status, 200);
+    fs::remove_dir(site.path("state/state.json.tmp")).unwrap();
+    daemon.wait_ready();
+}
+
+#[test]
+fn sighup_takes_a_new_configuration_without_losing_a_line() {
+    let site = Site::new();
+    site.configure(CONFIG);
+    let daemon = site.start_configured(&[]);
+    let done = AtomicBool::new(false);
+    let written = thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut written = 0;
+            while !done.load(Ordering::Relaxed) {
+                site.append("logs/app.log", lost(3));
+                written += 3;
+                thread::sleep(Duration::from_millis(2));
+            }
+            written
+        });
+        for round in 1..=4 {
+            site.configure(&if round % 2 == 1 { format!("{CONFIG}{BILLING}") } else { CONFIG.to_owned() });
+            daemon.signal("HUP");
+            let expected = (round % 2 == 1).then_some(0.0);
+            daemon
+                .wait("reloaded", |daemon| daemon.scrape().get(&not_owned("billing", "release")).copied() == expected);
+        }
+        done.store(true, Ordering::Relaxed);
+        writer.join().unwrap()
+    });
+    daemon.wait_counted(written);
+    assert_eq!(daemon.scrape()[RELOAD_OK], 1.0);
+    assert_eq!(daemon.get("/-/ready").status, 200);
+}
+
+#[test]
+fn a_bad_new_configuration_is_refused_and_the_old_one_goes_on() {
+    let site = Site::new();
+    site.configure(&format!("{CONFIG}{BILLING}"));
+    let daemon = site.start_configured(&[]);
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(1);
+    site.configure(&format!("{CONFIG}namespace: []\n"));
+    daemon.signal("HUP");
+    daemon.wait_for(RELOAD_OK, 0.0);
+    let place = format!("{}:3:1:", site.place("config.yaml"));
+    assert!(daemon.log().contains(&place), "{place} is not in\n{}", daemon.log());
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(2);
+    assert_eq!(daemon.scrape()[&not_owned("billing", "release")], 0.0);
+    site.configure(CONFIG);
+    daemon.signal("HUP");
+    daemon.wait_for(RELOAD_OK, 1.0);
+    daemon.wait("reloaded", |daemon| !daemon.scrape().contains_key(&not_owned("billing", "release")));
+    daemon.wait_counted(2);
+}
+
+#[test]
+fn reloading_over_http_is_off_unless_asked_for() {
+    let site = Site::new();
+    site.configure(CONFIG);
+    let daemon = site.start_configured(&[]);
+    site.configure(&format!("{CONFIG}{BILLING}"));
+    let answer = daemon.post("/-/reload");
+    assert_eq!(answer.status, 403);
+    assert!(answer.text().contains("--web.enable-lifecycle"), "{}", answer.text());
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(1);
+    assert!(!daemon.scrape().contains_key(&not_owned("billing", "release")));
+}
+
+#[test]
+fn reloading_over_http_answers_with_its_outcome() {
+    let site = Site::new();
+    site.configure(CONFIG);
+    let daemon = site.start_configured(&["--web.enable-lifecycle"]);
+    site.configure(&format!("{CONFIG}{BILLING}"));
+    assert_eq!(daemon.post("/-/reload").status, 200);
+    assert_eq!(daemon.scrape()[&not_owned("billing", "release")], 0.0);
+    site.configure("logs: 7\n");
+    let answer = daemon.post("/-/reload");
+    assert_eq!(answer.status, 500);
+    assert!(answer.text().contains("config.yaml:1:7"), "{}", answer.text());
+    daemon.wait_for(RELOAD_OK, 0.0);
+    assert_eq!(daemon.scrape()[&not_owned("billing", "release")], 0.0);
+}
+
+#[test]
+fn the_state_directory_cannot_change_while_running() {
+    let site = Site::new();
+    site.configure(&format!("{CONFIG}state_dir: SITE/one\n"));
+    let daemon = Daemon::start(&["--config.file", &site.place("config.yaml"), "--web.enable-lifecycle"]);
+    daemon.wait_ready();
+    site.configure(&format!("{CONFIG}state_dir: SITE/two\n"));
+    let answer = daemon.post("/-/reload");
+    assert!(answer.status == 500 && answer.text().contains("state directory cannot change"), "{}", answer.text());
+    daemon.wait_for(RELOAD_OK, 0.0);
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(1);
+    assert!(site.path("one/state.json").exists() && !site.path("two").exists());
+}
+
+#[test]
+fn standard_input_is_a_source_and_its_end_is_not_the_end() {
+    let site = Site::new();
+    let mut daemon = Daemon::start_with(
+        &["--preset", "cordum", "--logs.path", "-", "--state.dir", &site.place("state")],
+        |command| command.stdin(Stdio::piped()),
+    );
+    daemon.wait_ready();
+    let mut input = daemon.take_stdin();
+    input.write_all(lost(2).as_bytes()).unwrap();
+    daemon.wait_counted(2);
+    daemon.signal("HUP");
+    daemon.wait_for_log("starting with it");
+    input.write_all(lost(1).as_bytes()).unwrap();
+    daemon.wait_counted(3);
+    // The last line has no newline and gets none.
+    input.write_all(lost(1).trim_end().as_bytes()).unwrap();
+    drop(input);
+    daemon.wait_counted(4);
+    daemon.wait_for_log("standard input has ended");
+    assert_eq!(daemon.get("/-/ready").status, 200);
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
+#[test]
+fn an_address_in_use_is_an_error_that_names_it() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = command(&["--preset", "cordum", "--logs.path", "/nowhere/*.log", "--web.listen-address", &address]);
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{log}");
+    assert!(log.contains(&format!("cannot listen on {address}")) && log.contains("in use"), "{log}");
+}
+
+#[test]
+fn bad_usage_and_bad_configurations_exit_with_64() {
+    let site = Site::new();
+    site.configure("logs: 7\n");
+    let config = site.place("config.yaml");
+    for arguments in [&["--no.such.flag"][..], &["--web.listen-address", "nonsense"], &["--config.file", &config]] {
+        let output = command(arguments);
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {output:?}");
+        assert!(!output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn every_counter_of_every_namespace_is_0_from_the_start() {
+    let site = Site::new();
+    site.configure(&format!("{CONFIG}{BILLING}"));
+    let daemon = site.start_configured(&[]);
+    let samples = daemon.scrape();
+    for namespace in ["approval", "workflow", "reconciler", "scheduler", "billing", "other"] {
+        let label = format!("lock_namespace=\"{namespace}\"");
+        for (metric, series) in [
+            ("not_owned", 3),
+            ("renewal_failures", 7),
+            ("release_failures", 7),
+            ("acquire_failures", 7),
+            ("abandonments", 1),
+            ("unlocked_work", 1),
+            ("conflicting_writes", 3),
+        ] {
+            let start = format!("redis_lock_{metric}_total{{");
+            let values: Vec<f64> = samples
+                .iter()
+                .filter(|(name, _)| name.starts_with(&start) && name.contains(&label))
+                .map(|(_, value)| *value)
+                .collect();
+            assert_eq!(values, vec![0.0; series], "{namespace} {metric}");
+        }
+    }
+}
+
+#[test]
+fn label_values_never_come_from_lines() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(1);
+    let before = series(&daemon.scrape());
+    let strange = [
+        r#"{"msg":"distributed run lock release failed","component":"EVIL-component","run_id":"EVIL-run","error":"lock not owned"}"#,
+        r#"{"msg":"lock release failed","component":"EVIL\"}","key":"EVIL:key:{x}","lock_key":"EVIL","error":"lock not owned EVIL"}"#,
+        r#"{"msg":"job lock renewal failed","component":"scheduler","operation":"EVIL","reason":"EVIL","job_id":"EVIL","error":"EVIL reason"}"#,
+        r#"{"msg":"job state changed","component":"scheduler","job_id":"EVIL","new_state":"SUCCEEDED"}"#,
+        r#"{"msg":"job state changed","component":"scheduler","job_id":"EVIL","new_state":"FAILED"}"#,
+        "[EVIL] WARN distributed run lock release failed run_id=EVIL error=lock not owned lock_namespace=EVIL",
+        "redis.exceptions.LockNotOwnedError: Cannot release a lock that's no longer owned EVIL",
+    ];
+    site.append("logs/app.log", strange.join("\n") + "\n");
+    daemon.wait_for(&site.series("log_lines_total", "logs/*.log"), 1.0 + strange.len() as f64);
+    let samples = daemon.scrape();
+    assert!(sum(&samples, "redis_lock_exporter_log_events_total") >= 5.0, "the lines say nothing");
+    assert_eq!(series(&samples), before);
+}
+
+#[test]
+fn owner_tokens_in_lines_are_shown_nowhere() {
+    let site = Site::new();
+    let token = "7f3b1c9e-5d2a-4e8f-9b6c-0a1d2e3f4b5c";
+    let daemon = Daemon::start(&[
+        "--preset",
+        "cordum",
+        "--logs.path",
+        &site.place("logs/*.log"),
+        "--state.dir",
+        &site.place("state"),
+        "--log.level",
+        "trace",
+    ]);
+    daemon.wait_ready();
+    let lines = [
+        format!(
+            r#"{{"msg":"distributed run lock release failed","component":"workflow-engine","run_id":"run-1","token":"{token}","error":"lock not owned: {token}"}}"#
+        ),
+        format!(
+            r#"{{"msg":"lock release failed","key":"cordum:scheduler:job:{token}","value":"{token}","error":"token mismatch {token}"}}"#
+        ),
+        format!("lock lost, owner {token}, expected {token}"),
+        format!("{{\"msg\":\"distributed run lock release failed\", broken {token}"),
+        format!("2026-06-25T13:37:04Z stderr P distributed run lock {token}"),
+    ];
+    site.append("logs/app.log", lines.join("\n") + "\n");
+    daemon.wait_for(&site.series("log_lines_total", "logs/*.log"), lines.len() as f64);
+    let samples = daemon.scrape();
+    assert!(sum(&samples, "redis_lock_exporter_log_events_total") >= 2.0, "the lines say nothing");
+    for (place, text) in
+        [("/metrics", daemon.get("/metrics").text()), ("/", daemon.get("/").text()), ("the log", daemon.log())]
+    {
+        assert!(!text.contains(token), "{place} shows the token:\n{text}");
+    }
+}
+
+fn series(samples: &Samples) -> BTreeSet<String> {
+    samples.keys().cloned().collect()
+}

@@ -1,0 +1,325 @@
+//! Files that are renamed, copied, compressed, truncated, replaced or deleted, while the daemon runs and while it does not.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, symlink};
+
+use crate::site::{Site, lost, lost_line};
+
+const LOGS: &str = "logs/*.log";
+const CONFLICTS: &str =
+    "redis_lock_conflicting_writes_total{lock_namespace=\"scheduler\",kind=\"duplicate_terminal_state\"}";
+
+#[test]
+fn rotations_while_running_lose_nothing() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(1);
+    for round in 1..=3 {
+        site.append("logs/app.log", lost(1));
+        for number in (1..round).rev() {
+            site.rename(&format!("logs/app.log.{number}"), &format!("logs/app.log.{}", number + 1));
+        }
+        site.rename("logs/app.log", "logs/app.log.1");
+        site.append("logs/app.log", lost(1));
+        // The program has not reopened its log yet.
+        site.append("logs/app.log.1", lost(1));
+        daemon.wait_counted(1 + 3 * round);
+        daemon.wait_for(&site.series("log_rotations_total", LOGS), round as f64);
+    }
+}
+
+#[test]
+fn rotations_while_stopped_are_read_from_the_oldest_to_the_newest() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/app.log", job_state(0, "SUCCEEDED"));
+    daemon.wait_for(&site.series("log_events_total", LOGS), 1.0);
+    daemon.kill();
+    let rotations = 4;
+    for job in 0..rotations {
+        // This way round the two states of a job are legal; the other way round they are a conflict.
+        site.append("logs/app.log", job_state(job, "OUTPUT_QUARANTINED"));
+        site.append("logs/app.log", job_state(job + 1, "SUCCEEDED"));
+        for number in (1..=job).rev() {
+            site.rename(&format!("logs/app.log.{number}"), &format!("logs/app.log.{}", number + 1));
+        }
+        site.rename("logs/app.log", "logs/app.log.1");
+    }
+    site.append("logs/app.log", job_state(rotations, "OUTPUT_QUARANTINED"));
+    let daemon = site.start();
+    daemon.wait_for(&site.series("log_events_total", LOGS), (2 + 2 * rotations) as f64);
+    assert_eq!(daemon.scrape()[CONFLICTS], 0.0);
+    // The other way round is noticed.
+    site.append("logs/app.log", job_state(99, "OUTPUT_QUARANTINED") + &job_state(99, "SUCCEEDED"));
+    daemon.wait_for(CONFLICTS, 1.0);
+    assert_eq!(daemon.scrape()[&site.series("log_events_total", LOGS)], (4 + 2 * rotations) as f64);
+}
+
+#[test]
+fn files_compressed_while_stopped_go_on_where_reading_ended() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/app.log", lost(2));
+    daemon.wait_counted(2);
+    assert!(daemon.stop().success());
+    site.append("logs/app.log", lost(1));
+    site.rename("logs/app.log", "logs/app.log.2");
+    site.gzip("logs/app.log.2");
+    site.append("logs/app.log.1", lost(1));
+    site.gzip("logs/app.log.1");
+    site.append("logs/app.log", lost(1));
+    let daemon = site.start();
+    daemon.wait_counted(5);
+    // Read once is read: not again under another name, nor after another start.
+    site.rename("logs/app.log.2.gz", "logs/app.log.3.gz");
+    daemon.kill();
+    let daemon = site.start();
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(6);
+}
+
+#[test]
+fn a_compressed_file_that_is_not_whole_is_read_on_when_it_is() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(1);
+    daemon.kill();
+    site.append("logs/app.log", lost(20));
+    site.rename("logs/app.log", "logs/app.log.1");
+    site.gzip("logs/app.log.1");
+    let packed = fs::read(site.path("logs/app.log.1.gz")).unwrap();
+    let (half, rest) = packed.split_at(packed.len() / 2);
+    fs::write(site.path("logs/app.log.1.gz"), half).unwrap();
+    let daemon = site.start();
+    let errors = site.series("log_read_errors_total", LOGS);
+    daemon.wait("a read error", |daemon| daemon.scrape()[&errors] > 0.0);
+    site.append("logs/app.log.1.gz", rest);
+    daemon.wait_counted(21);
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(22);
+}
+
+#[test]
+fn a_file_compressed_while_running_is_not_read_twice() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/app.log", lost(2));
+    daemon.wait_counted(2);
+    site.rename("logs/app.log", "logs/app.log.1");
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(3);
+    site.gzip("logs/app.log.1");
+    daemon.wait_for(&site.series("log_open_files", LOGS), 1.0);
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(4);
+}
+
+#[test]
+fn copytruncate_while_running_starts_the_file_anew() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/app.log", lost(3));
+    daemon.wait_counted(3);
+    for round in 1..=2 {
+        site.copy_and_truncate("logs/app.log", &format!("logs/app.log.{round}"));
+        site.append("logs/app.log", lost(1));
+        daemon.wait_counted(3 + round);
+        daemon.wait_for(&site.series("log_truncations_total", LOGS), round as f64);
+    }
+}
+
+#[test]
+fn copytruncate_while_stopped_reads_the_rest_in_the_copy() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/app.log", lost(3));
+    daemon.wait_counted(3);
+    daemon.kill();
+    site.append("logs/app.log", lost(1));
+    site.copy_and_truncate("logs/app.log", "logs/app.log.2");
+    site.append("logs/app.log", lost(1));
+    site.copy_and_truncate("logs/app.log", "logs/app.log.1");
+    site.append("logs/app.log", lost(1));
+    let daemon = site.start();
+    daemon.wait_counted(6);
+}
+
+#[test]
+fn a_file_renamed_to_any_name_while_stopped_is_found_by_its_inode() {
+    let site = Site::new();
+    let daemon = site.start_on(&["logs/app.log"]);
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(1);
+    daemon.kill();
+    site.append("logs/app.log", lost(1));
+    site.rename("logs/app.log", "logs/what the night shift saved");
+    site.append("logs/app.log", lost(1));
+    let daemon = site.start_on(&["logs/app.log"]);
+    daemon.wait_counted(3);
+}
+
+#[test]
+fn a_deleted_file_is_read_to_its_end_and_closed() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(1);
+    daemon.pause();
+    site.append("logs/app.log", lost(2));
+    site.remove("logs/app.log");
+    site.append("logs/app.log", lost(1));
+    daemon.go_on();
+    daemon.wait_counted(4);
+    daemon.wait("closed", |daemon| !daemon.open_files().iter().any(|target| target.ends_with("app.log (deleted)")));
+    assert!(daemon.open_files().contains(&site.place("logs/app.log")), "{:?}", daemon.open_files());
+    daemon.wait_for(&site.series("log_open_files", LOGS), 1.0);
+    assert_eq!(daemon.scrape()[&site.series("log_rotations_total", LOGS)], 1.0);
+}
+
+#[test]
+fn a_file_truncated_and_grown_past_the_old_place_between_two_looks_is_read_anew() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/app.log", lost(2));
+    daemon.wait_counted(2);
+    daemon.pause();
+    fs::write(site.path("logs/app.log"), lost(5)).unwrap();
+    daemon.go_on();
+    daemon.wait_counted(7);
+    assert_eq!(daemon.scrape()[&site.series("log_truncations_total", LOGS)], 1.0);
+}
+
+#[test]
+fn a_file_replaced_by_one_of_the_same_inode_and_size_is_read_anew() {
+    for running in [true, false] {
+        let site = Site::new();
+        let daemon = site.start();
+        let (old, new) = (lost(3), lost(3));
+        site.append("logs/app.log", &old);
+        daemon.wait_counted(3);
+        let inode = fs::metadata(site.path("logs/app.log")).unwrap().ino();
+        // Run numbers may differ in length.
+        let new = format!("{}{new}", "-".repeat(old.len().saturating_sub(new.len() + 1)) + "\n");
+        daemon.pause();
+        let daemon = if running {
+            fs::write(site.path("logs/app.log"), new).unwrap();
+            daemon.go_on();
+            daemon
+        } else {
+            daemon.kill();
+            fs::write(site.path("logs/app.log"), new).unwrap();
+            site.start()
+        };
+        daemon.wait_counted(6);
+        assert_eq!(fs::metadata(site.path("logs/app.log")).unwrap().ino(), inode);
+    }
+}
+
+#[test]
+fn links_are_followed_to_files_that_are_rotated_elsewhere() {
+    let site = Site::new();
+    fs::create_dir_all(site.path("pods/shop_api/api")).unwrap();
+    fs::create_dir(site.path("containers")).unwrap();
+    let daemon = site.start_on(&["containers/*.log"]);
+    site.append("pods/shop_api/api/0.log", cri(&lost_line()));
+    symlink(site.path("pods/shop_api/api/0.log"), site.path("containers/api_shop-1234.log")).unwrap();
+    daemon.wait_counted(1);
+    // While running.
+    site.append("pods/shop_api/api/0.log", cri(&lost_line()));
+    site.rename("pods/shop_api/api/0.log", "pods/shop_api/api/0.log.20260625-133704");
+    site.append("pods/shop_api/api/0.log", cri(&lost_line()));
+    daemon.wait_counted(3);
+    daemon.kill();
+    // While stopped: twice, the first one compressed.
+    site.gzip("pods/shop_api/api/0.log.20260625-133704");
+    site.append("pods/shop_api/api/0.log", cri(&lost_line()));
+    site.rename("pods/shop_api/api/0.log", "pods/shop_api/api/0.log.20260625-143704");
+    site.append("pods/shop_api/api/0.log", cri(&lost_line()));
+    site.gzip("pods/shop_api/api/0.log.20260625-143704");
+    site.rename("pods/shop_api/api/0.log", "pods/shop_api/api/0.log.20260625-153704");
+    site.append("pods/shop_api/api/0.log", cri(&lost_line()));
+    let daemon = site.start_on(&["containers/*.log"]);
+    daemon.wait_counted(6);
+    // The container was restarted: the link points to another file.
+    site.append("pods/shop_api/api/1.log", cri(&lost_line()));
+    site.remove("containers/api_shop-1234.log");
+    symlink(site.path("pods/shop_api/api/1.log"), site.path("containers/api_shop-1234.log")).unwrap();
+    daemon.wait_counted(7);
+}
+
+#[test]
+fn the_last_line_of_a_rotated_or_deleted_file_needs_no_newline() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/renamed.log", lost_line());
+    site.append("logs/deleted.log", lost_line());
+    site.append("logs/stays.log", lost(1) + &lost_line());
+    daemon.wait_for(&site.series("log_open_files", LOGS), 3.0);
+    daemon.wait_counted(1);
+    site.rename("logs/renamed.log", "logs/renamed.log.1");
+    site.remove("logs/deleted.log");
+    daemon.wait_counted(3);
+    site.append("logs/stays.log", "\n");
+    daemon.wait_counted(4);
+}
+
+#[test]
+fn the_last_line_of_a_file_rotated_while_stopped_needs_no_newline() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/app.log", lost(1) + &lost_line());
+    daemon.wait_counted(1);
+    daemon.kill();
+    site.rename("logs/app.log", "logs/app.log.1");
+    site.append("logs/app.log", lost(1));
+    let daemon = site.start();
+    daemon.wait_counted(3);
+}
+
+#[test]
+fn an_old_file_is_finished_before_the_new_one_is_begun() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/app.log", job_state(1, "RUNNING"));
+    daemon.wait_for(&site.series("log_lines_total", LOGS), 1.0);
+    daemon.pause();
+    // More than one turn's worth between the two.
+    let padding = "x".repeat(1000) + "\n";
+    site.append("logs/app.log", padding.repeat(10_000) + &job_state(1, "SUCCEEDED"));
+    site.rename("logs/app.log", "logs/app.log.1");
+    site.append("logs/app.log", job_state(1, "OUTPUT_QUARANTINED"));
+    daemon.go_on();
+    daemon.wait_for(&site.series("log_events_total", LOGS), 2.0);
+    assert_eq!(daemon.scrape()[CONFLICTS], 0.0);
+}
+
+#[test]
+fn a_copy_that_is_still_being_written_is_not_taken_for_news() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/app.log", lost(20));
+    daemon.wait_counted(20);
+    let text = fs::read(site.path("logs/app.log")).unwrap();
+    fs::write(site.path("logs/app.log.1"), &text[..text.len() / 2]).unwrap();
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(21);
+    site.append("logs/app.log.1", &text[text.len() / 2..]);
+    site.append("logs/app.log.1", &fs::read(site.path("logs/app.log")).unwrap()[text.len()..]);
+    File::options().write(true).truncate(true).open(site.path("logs/app.log")).unwrap();
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(22);
+}
+
+/// A job that reached a state, as the scheduler of Cordum says it.
+fn job_state(job: usize, state: &str) -> String {
+    format!(
+        r#"{{"time":"2026-06-25T13:37:04.123Z","level":"INFO","msg":"job state changed","component":"scheduler","job_id":"job-{job}","new_state":"{state}"}}"#
+    ) + "\n"
+}
+
+/// A line as a container runtime writes it.
+fn cri(line: &str) -> String {
+    format!("2026-06-25T13:37:04.123456789Z stderr F {line}\n")
+}
