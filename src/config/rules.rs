@@ -20,7 +20,7 @@ use crate::sources::rules::{Condition, FieldTest, Matcher, RuleDraft, RuleEvent,
 
 const MAX_RULES: usize = 5000;
 const MAX_NAME_CHARS: usize = 100;
-/// What the ledger remembers for longer than this whatever the configuration says.
+/// The ledger remembers failures for longer than this, whatever the configuration says.
 const MAX_JOINS: Duration = Duration::from_secs(60);
 
 /// Makes drafts of the rules of all layers, in the order in which they are tried.

@@ -77,7 +77,8 @@ impl Ledger {
 
     /// Forgets what no later line can be joined with. `now` is the time of arrival, not of lines.
     pub fn tidy(&mut self, now: TimeMs) {
-        self.saved.joined.tidy(now);
+        let renewals = self.namespaces.iter().map(|namespace| renewal_window(namespace)).max().unwrap_or_default();
+        self.saved.joined.tidy(now, self.join_window.max(renewals));
     }
 
     /// Counts an event. `at` is the time to judge it by, `now` the time of its arrival. None: it is part of a failure
@@ -255,3 +256,6 @@ fn renewal_window(namespace: &Namespace) -> TimeMs {
 fn counted(happened: bool, event: &'static str, operation: &'static str, reason: Reason) -> Option<Counted> {
     happened.then_some(Counted { event, operation: Some(operation), reason: Some(reason) })
 }
+
+#[cfg(test)]
+mod tests;
