@@ -159,7 +159,8 @@ fn report_unused_fields(raw: &RawRule, event: EventName, findings: &mut Findings
     let first_place = |texts: &Option<Vec<At<String>>>| texts.as_ref().and_then(|texts| Some(texts.first()?.place));
     let failures = "release_failed, renewal_failed, acquire_failed, abandoned or unlocked_work";
     let is_joined = !matches!(event, TerminalState | EventName::Ignore);
-    let joined = "release_failed, renewal_failed, acquire_failed, not_owned, abandoned, unlocked_work or conflicting_write";
+    let joined =
+        "release_failed, renewal_failed, acquire_failed, not_owned, abandoned, unlocked_work or conflicting_write";
     let fields = [
         ("operation", raw.operation.as_ref().map(|at| at.place), event == NotOwned, "not_owned"),
         ("reason", raw.reason.as_ref().map(|at| at.place), with_reason.contains(&event), failures),
