@@ -81,7 +81,8 @@ pub struct RunArgs {
 }
 
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Exit codes: 0 no problems, 1 problems, 64 bad usage.")]
+#[command(after_help = "With --logs but without --config.file and --preset only the generic rules are used.\n\n\
+                        Exit codes: 0 no problems, 1 problems, 2 the sample could not be read, 64 bad usage.")]
 pub struct CheckArgs {
     /// The configuration to check
     #[arg(long = "config.file", value_name = "FILE")]
@@ -89,7 +90,7 @@ pub struct CheckArgs {
     /// A preset to use in addition to those of the configuration; repeatable
     #[arg(long = "preset", value_name = "NAME")]
     pub presets: Vec<String>,
-    /// A sample log, or - for standard input: show for each line what the rules make of it
+    /// A sample log (plain, .gz, or - for standard input): show what the rules make of each line, or why nothing
     #[arg(long = "logs", value_name = "FILE")]
     pub logs: Option<PathBuf>,
     /// Text for people or JSON for programs
@@ -177,6 +178,10 @@ impl RunArgs {
 }
 
 impl CheckArgs {
+    pub fn has_generic_rules_only(&self) -> bool {
+        self.config_file.is_none() && self.presets.is_empty()
+    }
+
     pub fn overrides(&self) -> Overrides {
         Overrides { presets: self.presets.clone(), ..Overrides::default() }
     }

@@ -4,6 +4,7 @@
 //! values know their own spelling (`as_str`) and list themselves (`ALL`), so that no label value is written twice.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::snapshot::SourceTotals;
 use crate::sources::cursor::{Cursor, FileId};
@@ -120,6 +121,8 @@ pub struct LogEvent {
     /// The Redis key where it is known, otherwise the bare id, otherwise nothing. Never a label value.
     pub lock: Option<String>,
     pub happening: Happening,
+    /// The line may follow the failure it belongs to by this long, where that is longer than the join window.
+    pub joins: Option<Duration>,
     pub rule: RuleId,
 }
 

@@ -178,10 +178,11 @@ impl Pipeline {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let namespaces = self.ledger.namespaces().iter().map(|namespace| NamespaceView {
-            namespace: Arc::clone(namespace),
-            logs: self.ledger.counters(namespace),
-        });
+        let namespaces = self
+            .ledger
+            .namespaces()
+            .iter()
+            .map(|namespace| NamespaceView { namespace: Arc::clone(namespace), logs: self.ledger.counters(namespace) });
         let now = self.sources_now.lock().map(|now| now.clone()).unwrap_or_default();
         let sources = self.config.logs.iter().enumerate().map(|(index, source)| SourceView {
             name: source.path.clone(),

@@ -1,9 +1,12 @@
 //! `check`: is the configuration good, and what does it say?
 //!
-//! Problems go to standard error as text, or to standard output as a JSON array. Exit code 1 if there are any.
+//! Problems go to standard error as text, or to standard output as JSON. Exit code 1 if there are any. With `--logs` a good
+//! configuration is tried on a sample instead of being described, see `check_logs.rs`.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
+use super::check_logs;
+use super::input::is_closed_pipe;
 use crate::cli::{CheckArgs, CheckOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
 use crate::config::units::{format_duration, format_size};
 use crate::config::{Config, LogSource, Problem, Problems, STDIN, StartAt};
@@ -11,35 +14,55 @@ use crate::namespace::{Namespace, OnRenewalFailure, Severity, Style};
 
 /// Runs the command and returns the exit code.
 pub fn run(args: &CheckArgs) -> u8 {
-    match check_configuration(args, &mut io::stdout().lock(), &mut io::stderr().lock()) {
-        Ok(Some(_config)) => EXIT_OK,
-        Ok(None) => EXIT_FINDINGS,
-        // Nobody reads our output any more; there is no one to tell either.
-        Err(_) => EXIT_FAILED,
+    let mut out = BufWriter::new(io::stdout().lock());
+    match check(args, &mut out, &mut io::stderr().lock()) {
+        Ok(exit_code) => exit_code,
+        Err(failure) if is_closed_pipe(&failure) => EXIT_OK,
+        Err(failure) => {
+            // What was found so far comes before the complaint.
+            let _ = out.flush();
+            eprintln!("{failure:#}");
+            EXIT_FAILED
+        }
     }
 }
 
-/// Checks and describes the configuration. `None` if it has problems, which have been printed.
-fn check_configuration(args: &CheckArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<Option<Config>> {
-    match (load(args), args.output) {
-        (Ok(config), CheckOutput::Text) => {
-            write_summary(&config, out)?;
-            Ok(Some(config))
+fn check(args: &CheckArgs, out: &mut impl Write, errors: &mut impl Write) -> anyhow::Result<u8> {
+    let config = match load(args) {
+        Ok(config) => config,
+        Err(problems) => {
+            write_problems(args, &problems, out, errors)?;
+            out.flush()?;
+            return Ok(EXIT_FINDINGS);
         }
-        (Ok(config), CheckOutput::Json) => {
-            write_json(&[], out)?;
-            Ok(Some(config))
-        }
-        (Err(problems), CheckOutput::Text) => {
+    };
+    match (&args.logs, args.output) {
+        (Some(path), _) => check_logs::run(path, args, &config, out)?,
+        (None, CheckOutput::Text) => write_summary(&config, out)?,
+        (None, CheckOutput::Json) => write_json(&[], out)?,
+    }
+    out.flush()?;
+    Ok(EXIT_OK)
+}
+
+fn write_problems(
+    args: &CheckArgs,
+    problems: &Problems,
+    out: &mut impl Write,
+    errors: &mut impl Write,
+) -> anyhow::Result<()> {
+    match args.output {
+        CheckOutput::Text => {
             writeln!(errors, "{problems}")?;
             writeln!(errors, "{}", count(problems.0.len(), "problem"))?;
-            Ok(None)
         }
-        (Err(Problems(problems)), CheckOutput::Json) => {
-            write_json(&problems, out)?;
-            Ok(None)
+        CheckOutput::Json if args.logs.is_some() => {
+            let document = serde_json::json!({"problems": problems.0, "lines": [], "summary": null});
+            writeln!(out, "{document}")?;
         }
+        CheckOutput::Json => write_json(&problems.0, out)?,
     }
+    Ok(())
 }
 
 /// A file on its own must say what to watch. A sample log, or presets alone, are for trying out rules.

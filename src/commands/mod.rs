@@ -3,6 +3,9 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod check;
+mod check_logs;
+mod check_report;
+mod input;
 pub mod replay;
 pub mod run;
 mod table;

@@ -3,7 +3,6 @@
 //! Events go to standard output as they are found, one JSON object a line; metrics and the table come at the end. Progress is
 //! shown on standard error when that is a terminal.
 
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,12 +10,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use flate2::read::MultiGzDecoder;
 use serde::Serialize;
 use tracing::error;
 
 use crate::cli::{EXIT_FAILED, EXIT_USAGE, ReplayArgs, ReplayOutput};
 use crate::clock;
+use crate::commands::input::{self, is_closed_pipe};
 use crate::commands::table;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
 use crate::event::{LogEvent, TimeMs};
@@ -25,7 +24,6 @@ use crate::ledger::{Counted, Ledger};
 use crate::snapshot::{NamespaceView, Snapshot, SourceTotals};
 use crate::sources::blocks::{Blocks, Cut};
 use crate::sources::extractor::{Extractor, Joiner};
-use crate::sources::live::ASSUMED_BYTES_PER_MS;
 
 pub fn run(args: &ReplayArgs) -> ExitCode {
     let config = match Config::load_without_logs(args.config_file.as_deref(), &args.overrides()) {
@@ -58,11 +56,6 @@ pub fn run(args: &ReplayArgs) -> ExitCode {
     }
 }
 
-/// `replay ... | head` is no failure.
-fn is_closed_pipe(failure: &anyhow::Error) -> bool {
-    failure.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}
-
 struct Replay<'a> {
     args: &'a ReplayArgs,
     config: Config,
@@ -85,8 +78,9 @@ struct EventLine<'a> {
     lock_namespace: &'a str,
     operation: Option<&'static str>,
     reason: Option<&'static str>,
+    /// Left out, not null, with `--redact`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    lock_id: Option<&'a str>,
+    lock_id: Option<Option<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lock_key: Option<&'a str>,
     rule: &'a str,
@@ -110,34 +104,16 @@ impl<'a> Replay<'a> {
     }
 
     fn file(&mut self, path: &Path) -> anyhow::Result<()> {
-        let name = path.display().to_string();
-        if name == "-" {
-            return self.text(io::stdin().lock(), "-");
-        }
-        let mut file = File::open(path).with_context(|| format!("cannot open {name:?}"))?;
-        let metadata = file.metadata().with_context(|| format!("cannot look at {name:?}"))?;
-        if metadata.is_dir() {
-            anyhow::bail!("{name:?} is a directory; name the files in it");
-        }
-        let mut magic = [0; 2];
-        let is_gzip = metadata.is_file() && {
-            let length = file.read(&mut magic).with_context(|| format!("cannot read {name:?}"))?;
-            io::Seek::rewind(&mut file).with_context(|| format!("cannot read {name:?}"))?;
-            length == 2 && magic == [0x1f, 0x8b]
-        };
-        match is_gzip {
-            true => self.text(MultiGzDecoder::new(file), &name),
-            false => {
-                self.progress.expect(&name, metadata.len());
-                self.text(file, &name)
-            }
-        }
+        let input = input::open(path)?;
+        self.progress.expect(input.length);
+        self.text(input.reader, &path.display().to_string())
     }
 
     fn text(&mut self, reader: impl Read, name: &str) -> anyhow::Result<()> {
         let mut blocks = Blocks::new(reader, DEFAULT_MAX_LINE_BYTES);
         let mut joiner = Joiner::default();
         let mut skipping = false;
+        let bytes_before = self.seen.bytes;
         let mut offset = 0;
         let mut events = Vec::new();
         loop {
@@ -148,24 +124,24 @@ impl<'a> Replay<'a> {
                 Cut::Lines(_) | Cut::TooLong(_) => {
                     skipping = matches!(cut, Cut::TooLong(_));
                     self.seen.oversized_lines += u64::from(skipping);
-                    self.seen.lines += memchr::memchr_iter(b'\n', text).count() as u64 + u64::from(!text.ends_with(b"\n"));
+                    self.seen.lines +=
+                        memchr::memchr_iter(b'\n', text).count() as u64 + u64::from(!text.ends_with(b"\n"));
                     self.extractor.extract(text, offset, &mut joiner, &mut events);
                 }
             }
             offset += text.len() as u64;
             self.seen.bytes += text.len() as u64;
             self.progress.show(name, offset, self.seen.bytes, self.started);
-            self.count(name, &mut events)?;
+            self.count(name, bytes_before, &mut events)?;
         }
         self.extractor.flush(&mut joiner, &mut events);
-        self.count(name, &mut events)
+        self.count(name, bytes_before, &mut events)
     }
 
-    fn count(&mut self, file: &str, events: &mut Vec<LogEvent>) -> anyhow::Result<()> {
+    fn count(&mut self, file: &str, bytes_before: u64, events: &mut Vec<LogEvent>) -> anyhow::Result<()> {
         for event in events.drain(..) {
             self.seen.events += 1;
-            // Where lines carry no time, their distance stands for it, as when the daemon reads a backlog.
-            let at = event.time.unwrap_or_else(|| self.now + (event.offset / ASSUMED_BYTES_PER_MS) as TimeMs);
+            let at = input::time_of(&event, self.now, bytes_before);
             let counted = self.ledger.apply(at, self.now, &event);
             if let (ReplayOutput::Events, Some(counted)) = (self.args.output, counted) {
                 self.progress.clear();
@@ -177,18 +153,18 @@ impl<'a> Replay<'a> {
 
     fn print(&mut self, file: &str, event: &LogEvent, counted: Counted) -> anyhow::Result<()> {
         let namespace = &self.config.namespaces[event.namespace.0 as usize];
-        let key = event.lock.as_deref().filter(|_| !self.args.redact);
-        let template = key.and_then(|key| namespace.keys.iter().find(|template| template.matches(key)));
+        let lock = namespace.name_lock(event.lock.as_deref());
+        let redact = self.args.redact;
         let line = EventLine {
             file,
             offset: event.offset,
-            time: event.time.and_then(|time| jiff::Timestamp::from_millisecond(time).ok()).map(|time| time.to_string()),
+            time: event.time.and_then(clock::format),
             event: counted.event,
             lock_namespace: &namespace.name,
             operation: counted.operation,
             reason: counted.reason.map(crate::event::Label::as_str),
-            lock_id: key.map(|key| template.and_then(|template| template.id_of(key)).unwrap_or(key)),
-            lock_key: template.and(key),
+            lock_id: (!redact).then_some(lock.id),
+            lock_key: lock.key.filter(|_| !redact),
             rule: self.config.rules.name(event.rule),
         };
         serde_json::to_writer(&mut self.out, &line).map_err(io::Error::from)?;
@@ -234,9 +210,9 @@ impl Progress {
         Self { is_terminal, expected: None, next: Instant::now() + Self::FIRST_AFTER, shown: false }
     }
 
-    /// The size of the file that comes next.
-    fn expect(&mut self, _name: &str, bytes: u64) {
-        self.expected = Some(bytes).filter(|bytes| *bytes > 0);
+    /// The size of the file that comes next, where it is known.
+    fn expect(&mut self, bytes: Option<u64>) {
+        self.expected = bytes;
     }
 
     fn show(&mut self, name: &str, offset: u64, total: u64, started: Instant) {

@@ -23,7 +23,12 @@ const COLUMNS: [Column; 10] = [
     ("CONFLICTS", |counters| sum(&counters.conflicting_writes)),
 ];
 
-pub(super) fn write(out: &mut impl Write, namespaces: &[NamespaceView], seen: &SourceTotals, took: Duration) -> io::Result<()> {
+pub(super) fn write(
+    out: &mut impl Write,
+    namespaces: &[NamespaceView],
+    seen: &SourceTotals,
+    took: Duration,
+) -> io::Result<()> {
     let rows: Vec<(&str, Vec<u64>)> = namespaces
         .iter()
         .map(|view| (view.namespace.name.as_str(), COLUMNS.iter().map(|(_, number)| number(&view.logs)).collect()))

@@ -1,5 +1,7 @@
 //! The rules and reasons of a configuration file or a preset, typed and with places. Part of the first stage, see `raw.rs`.
 
+use std::time::Duration;
+
 use super::document::{Kind, Node, Place};
 use super::fields::{At, Fields, text};
 use super::problem::Findings;
@@ -28,6 +30,7 @@ pub(super) struct RawRule {
     pub(super) state: Option<At<String>>,
     pub(super) terminal: Option<Vec<At<String>>>,
     pub(super) legal: Option<Vec<At<String>>>,
+    pub(super) joins: Option<At<Duration>>,
 }
 
 #[derive(Debug)]
@@ -84,9 +87,9 @@ impl RawReason {
 
 impl RawRule {
     #[rustfmt::skip]
-    const FIELDS: [&str; 13] = [
+    const FIELDS: [&str; 14] = [
         "name", "message", "regex", "where", "event", "operation", "namespace", "id", "reason", "kind", "state",
-        "terminal", "legal",
+        "terminal", "legal", "joins",
     ];
 
     pub(super) fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
@@ -120,6 +123,7 @@ impl RawRule {
             state: fields.text("state", findings),
             terminal: fields.texts("terminal", findings),
             legal: fields.texts("legal", findings),
+            joins: fields.duration("joins", findings),
         })
     }
 }

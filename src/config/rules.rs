@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use regex::Regex;
 
@@ -12,12 +13,15 @@ use super::patterns;
 use super::problem::Findings;
 use super::raw_rule::{EventName, RawRule, RawTest};
 use super::suggest;
+use super::units;
 use crate::event::{NamespaceId, Operation};
 use crate::namespace::{KeyTemplate, Namespace};
 use crate::sources::rules::{Condition, FieldTest, Matcher, RuleDraft, RuleEvent, required_literals};
 
 const MAX_RULES: usize = 5000;
 const MAX_NAME_CHARS: usize = 100;
+/// The ledger remembers failures for longer than this, whatever the configuration says.
+const MAX_JOINS: Duration = Duration::from_secs(60);
 
 /// Makes drafts of the rules of all layers, in the order in which they are tried.
 pub(super) struct RuleBuilder<'a> {
@@ -79,6 +83,7 @@ impl<'a> RuleBuilder<'a> {
         let event = event(&raw, findings);
         let namespace = raw.namespace.as_ref().map(|name| self.namespace(name, findings));
         let conditions = conditions(&raw, findings);
+        let joins = joins(raw.joins.as_ref(), findings);
         Some(RuleDraft {
             name,
             matcher: matcher?,
@@ -87,6 +92,7 @@ impl<'a> RuleBuilder<'a> {
             namespace: namespace.flatten(),
             id: ids(raw.id, findings),
             reason: raw.reason.map(|reason| reason.value),
+            joins,
         })
     }
 
@@ -152,6 +158,9 @@ fn report_unused_fields(raw: &RawRule, event: EventName, findings: &mut Findings
     let with_reason = [ReleaseFailed, RenewalFailed, AcquireFailed, EventName::Abandoned, EventName::UnlockedWork];
     let first_place = |texts: &Option<Vec<At<String>>>| texts.as_ref().and_then(|texts| Some(texts.first()?.place));
     let failures = "release_failed, renewal_failed, acquire_failed, abandoned or unlocked_work";
+    let is_joined = !matches!(event, TerminalState | EventName::Ignore);
+    let joined =
+        "release_failed, renewal_failed, acquire_failed, not_owned, abandoned, unlocked_work or conflicting_write";
     let fields = [
         ("operation", raw.operation.as_ref().map(|at| at.place), event == NotOwned, "not_owned"),
         ("reason", raw.reason.as_ref().map(|at| at.place), with_reason.contains(&event), failures),
@@ -159,6 +168,7 @@ fn report_unused_fields(raw: &RawRule, event: EventName, findings: &mut Findings
         ("state", raw.state.as_ref().map(|at| at.place), event == TerminalState, "terminal_state"),
         ("terminal", first_place(&raw.terminal), event == TerminalState, "terminal_state"),
         ("legal", first_place(&raw.legal), event == TerminalState, "terminal_state"),
+        ("joins", raw.joins.as_ref().map(|at| at.place), is_joined, joined),
     ];
     for (field, place, is_used, events) in fields {
         if let (Some(place), false) = (place, is_used) {
@@ -166,6 +176,15 @@ fn report_unused_fields(raw: &RawRule, event: EventName, findings: &mut Findings
             findings.add(place, message, format!("remove it, or use it with the event {events}"));
         }
     }
+}
+
+fn joins(joins: Option<&At<Duration>>, findings: &mut Findings) -> Option<Duration> {
+    let joins = joins?;
+    if joins.value.is_zero() || joins.value > MAX_JOINS {
+        let message = format!("`joins` is out of range: {}", units::format_duration(joins.value));
+        findings.add(joins.place, message, "give a duration above 0s and up to 1m");
+    }
+    Some(joins.value)
 }
 
 fn terminal_state(raw: &RawRule, findings: &mut Findings) -> Option<RuleEvent> {

@@ -67,3 +67,30 @@ pub struct LogCounters {
     pub unlocked_work: u64,
     pub conflicting_writes: Tally<ConflictKind>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_is_saved_by_label_value_without_zeros() {
+        let mut tally = Tally::<Reason>::default();
+        tally.increment(Reason::NotOwned);
+        tally.increment(Reason::Other);
+        tally.increment(Reason::Other);
+        let saved = serde_json::to_string(&tally).unwrap();
+        assert_eq!(saved, r#"{"not_owned":1,"other":2}"#);
+        assert_eq!(serde_json::from_str::<Tally<Reason>>(&saved).unwrap(), tally);
+        assert_eq!(tally.iter().count(), Reason::ALL.len(), "zeros are shown");
+        assert_eq!(serde_json::from_str::<Tally<Reason>>("{}").unwrap(), Tally::default());
+    }
+
+    #[test]
+    fn a_tally_refuses_what_it_would_lose() {
+        for bad in [r#"{"nothing":1}"#, r#"{"other":-1}"#, r#"{"other":1.5}"#, "[]", "null"] {
+            assert!(serde_json::from_str::<Tally<Reason>>(bad).is_err(), "{bad}");
+        }
+        assert!(serde_json::from_str::<LogCounters>(r#"{"lost":1}"#).is_err());
+        assert_eq!(serde_json::from_str::<LogCounters>("{}").unwrap(), LogCounters::default());
+    }
+}

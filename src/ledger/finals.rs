@@ -69,3 +69,51 @@ impl<'de> Deserialize<'de> for Finals {
         Ok(finals)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::joined::Aspect;
+    use super::*;
+
+    fn work(number: usize) -> LockHash {
+        LockHash::new("jobs", &number.to_string(), Aspect::FinalState)
+    }
+
+    #[test]
+    fn a_second_final_state_is_a_conflict_unless_it_may_follow() {
+        let mut finals = Finals::default();
+        assert!(!finals.reached(work(1), "SUCCEEDED", None));
+        assert!(!finals.reached(work(1), "QUARANTINED", Some("SUCCEEDED")));
+        assert!(finals.reached(work(1), "QUARANTINED", Some("SUCCEEDED")), "it does not follow itself");
+        assert!(!finals.reached(work(2), "TIMEOUT", None), "another piece of work");
+        assert!(finals.reached(work(2), "SUCCEEDED", None));
+        assert!(!finals.reached(work(2), "QUARANTINED", Some("SUCCEEDED")), "the last one counts");
+    }
+
+    #[test]
+    fn the_oldest_work_leaves_a_full_table_and_is_counted() {
+        let mut finals = Finals::default();
+        for number in 0..CAPACITY + 3 {
+            assert!(!finals.reached(work(number), "DONE", None));
+        }
+        assert_eq!((finals.evictions(), finals.states.len(), finals.order.len()), (3, CAPACITY, CAPACITY));
+        assert!(finals.reached(work(3), "DONE", None), "the oldest that is left");
+        assert!(!finals.reached(work(0), "DONE", None), "forgotten");
+    }
+
+    #[test]
+    fn what_is_saved_comes_back_in_order() {
+        let mut finals = Finals::default();
+        for number in 0..CAPACITY + 1 {
+            finals.reached(work(number), if number % 2 == 0 { "DONE" } else { "FAILED" }, None);
+        }
+        let saved = serde_json::to_string(&finals).unwrap();
+        let loaded: Finals = serde_json::from_str(&saved).unwrap();
+        assert_eq!(loaded, finals);
+        for bad in ["{}", "[[]]", "[[[1,2]],-1]", "[[[1]],0]"] {
+            assert!(serde_json::from_str::<Finals>(bad).is_err(), "{bad}");
+        }
+        let twice: Finals = serde_json::from_str("[[[1,2],[1,3]],0]").unwrap();
+        assert_eq!((twice.states.len(), twice.order.len()), (1, 1));
+    }
+}

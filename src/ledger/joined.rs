@@ -11,8 +11,8 @@ use siphasher::sip::SipHasher13;
 use crate::event::{ConflictKind, Label, TimeMs};
 
 const CAPACITY: usize = 65_536;
-/// How long after its arrival an entry is kept. Longer than any window, and than the difference in progress between the
-/// files of one program.
+/// How long after its arrival an entry is kept at least: longer than the difference in progress between the files of one
+/// program, and than a rule may ask for.
 const KEPT_FOR_MS: TimeMs = 120_000;
 
 /// What about a lock is counted once. A release and a renewal that fail are two failures; a renewal that fails and the lock
@@ -91,31 +91,112 @@ impl Joined {
     /// Whether a line at that time belongs to a failure that was counted.
     pub(super) fn is_open(&self, lock: Option<LockHash>, at: TimeMs, window: TimeMs) -> bool {
         let entry = lock.and_then(|lock| self.entries.get(&lock));
-        entry.is_some_and(|entry| at.abs_diff(entry.0) <= window.unsigned_abs())
+        // A window of nothing joins nothing, not even lines of the same moment.
+        window > 0 && entry.is_some_and(|entry| at.abs_diff(entry.0) <= window.unsigned_abs())
     }
 
-    pub(super) fn tidy(&mut self, now: TimeMs) {
-        self.entries.retain(|_, entry| now - entry.1 <= KEPT_FOR_MS);
+    /// Forgets what arrived too long ago for any line to belong to it; `longest_window` is that of the configuration.
+    pub(super) fn tidy(&mut self, now: TimeMs, longest_window: TimeMs) {
+        let kept_for = KEPT_FOR_MS.max(longest_window.saturating_mul(2));
+        self.entries.retain(|_, entry| now - entry.1 <= kept_for);
     }
 
     pub(super) fn evictions(&self) -> u64 {
         self.evictions
     }
 
-    /// Drops the eighth that arrived first, so that this is rare.
+    /// Drops the eighth that arrived first, so that this is rare. Of those that arrived together (`replay`, a backlog) the
+    /// oldest lines go.
     fn make_room(&mut self) {
-        let mut arrivals: Vec<TimeMs> = self.entries.values().map(|entry| entry.1).collect();
-        let (_, limit, _) = arrivals.select_nth_unstable(CAPACITY / 8);
-        let limit = *limit;
-        let before = self.entries.len();
-        self.entries.retain(|_, entry| entry.1 > limit);
-        if self.entries.len() == before || self.entries.is_empty() {
-            // All arrived at the same moment: any eighth will do.
-            let dropped: Vec<LockHash> = self.entries.keys().take(CAPACITY / 8).copied().collect();
-            for lock in dropped {
-                self.entries.remove(&lock);
-            }
+        let mut oldest: Vec<(TimeMs, TimeMs, LockHash)> =
+            self.entries.iter().map(|(lock, entry)| (entry.1, entry.0, *lock)).collect();
+        let (leaving, ..) = oldest.select_nth_unstable(CAPACITY / 8);
+        for (_, _, lock) in leaving {
+            self.entries.remove(lock);
+            self.evictions += 1;
         }
-        self.evictions += (before - self.entries.len()) as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(number: usize) -> LockHash {
+        LockHash::new("jobs", &number.to_string(), Aspect::Release)
+    }
+
+    #[test]
+    fn the_last_line_of_a_failure_keeps_it_open() {
+        let mut joined = Joined::default();
+        let mut begins = |at| joined.begins(lock(1), at, 0, 2000);
+        assert!(begins(10_000));
+        assert!(!begins(12_000), "the window's edge belongs to it");
+        assert!(!begins(14_000), "the window is counted from the last line");
+        assert!(!begins(13_000), "an earlier line comes later");
+        assert!(!begins(16_000), "and does not move the end back");
+        assert!(begins(18_001));
+        assert!(begins(10_000), "long before it");
+    }
+
+    #[test]
+    fn a_window_of_nothing_joins_nothing() {
+        let mut joined = Joined::default();
+        assert!(joined.begins(lock(1), 5, 5, 0));
+        assert!(joined.begins(lock(1), 5, 5, 0));
+    }
+
+    #[test]
+    fn other_locks_namespaces_and_aspects_are_apart() {
+        let hashes = [
+            LockHash::new("jobs", "1", Aspect::Release),
+            LockHash::new("jobs", "2", Aspect::Release),
+            LockHash::new("runs", "1", Aspect::Release),
+            LockHash::new("jobs", "1", Aspect::ReleaseLoss),
+            LockHash::new("jobs1", "", Aspect::Release),
+        ];
+        let distinct: std::collections::BTreeSet<LockHash> = hashes.into_iter().collect();
+        assert_eq!(distinct.len(), hashes.len());
+    }
+
+    #[test]
+    fn a_full_table_drops_what_arrived_first_and_counts_it() {
+        let mut joined = Joined::default();
+        for number in 0..CAPACITY {
+            assert!(joined.begins(lock(number), 0, number as TimeMs, 2000));
+        }
+        assert_eq!((joined.entries.len(), joined.evictions()), (CAPACITY, 0));
+        assert!(!joined.begins(lock(0), 0, 0, 2000), "a known lock needs no room");
+        assert!(joined.begins(lock(CAPACITY), 0, CAPACITY as TimeMs, 2000));
+        assert_eq!(joined.evictions(), CAPACITY as u64 / 8);
+        assert_eq!(joined.entries.len(), CAPACITY - CAPACITY / 8 + 1);
+        for number in [CAPACITY / 8, CAPACITY - 1, CAPACITY] {
+            assert!(!joined.begins(lock(number), 0, 0, 2000), "{number} is still known");
+        }
+        assert!(joined.begins(lock(CAPACITY / 8 - 1), 0, 0, 2000));
+    }
+
+    #[test]
+    fn of_what_arrived_together_the_oldest_lines_leave() {
+        let mut joined = Joined::default();
+        for number in 0..=CAPACITY {
+            joined.begins(lock(number), number as TimeMs * 10, 7, 2000);
+        }
+        let is_known = |number: usize| joined.is_open(Some(lock(number)), number as TimeMs * 10, 2000);
+        assert!(!is_known(0) && !is_known(CAPACITY / 8 - 1));
+        assert!(is_known(CAPACITY / 8) && is_known(CAPACITY));
+    }
+
+    #[test]
+    fn tidying_goes_by_arrival_and_keeps_what_a_window_may_need() {
+        let mut joined = Joined::default();
+        joined.begins(lock(1), 1_000_000_000, 0, 2000);
+        joined.tidy(KEPT_FOR_MS, 2000);
+        assert!(joined.is_open(Some(lock(1)), 1_000_000_000, 2000), "lines may be of any time");
+        joined.tidy(KEPT_FOR_MS + 1, KEPT_FOR_MS);
+        assert!(joined.is_open(Some(lock(1)), 1_000_000_000, 2000));
+        joined.tidy(KEPT_FOR_MS + 1, 2000);
+        assert!(!joined.is_open(Some(lock(1)), 1_000_000_000, 2000));
+        assert_eq!(joined.evictions(), 0, "nothing was lost");
     }
 }

@@ -77,13 +77,21 @@ impl Ledger {
 
     /// Forgets what no later line can be joined with. `now` is the time of arrival, not of lines.
     pub fn tidy(&mut self, now: TimeMs) {
-        self.saved.joined.tidy(now);
+        let renewals = self.namespaces.iter().map(|namespace| renewal_window(namespace)).max().unwrap_or_default();
+        self.saved.joined.tidy(now, self.join_window.max(renewals));
     }
 
     /// Counts an event. `at` is the time to judge it by, `now` the time of its arrival. None: it is part of a failure
     /// that was counted already.
     pub fn apply(&mut self, at: TimeMs, now: TimeMs, event: &LogEvent) -> Option<Counted> {
-        let moment = Moment { at, now, lock: event.lock.as_deref(), namespace: self.namespace(event.namespace) };
+        let joins = event.joins.map_or(0, |joins| joins.as_millis() as TimeMs);
+        let moment = Moment {
+            at,
+            now,
+            window: self.join_window.max(joins),
+            lock: event.lock.as_deref(),
+            namespace: self.namespace(event.namespace),
+        };
         match &event.happening {
             Happening::ReleaseFailed(reason) => self.release_failed(&moment, *reason),
             Happening::RenewalFailed(reason) => self.renewal_failed(&moment, *reason),
@@ -99,8 +107,8 @@ impl Ledger {
     }
 
     fn release_failed(&mut self, moment: &Moment, reason: Reason) -> Option<Counted> {
-        let failed = self.is_new(moment, Aspect::Release, self.join_window);
-        let lost = reason == Reason::NotOwned && self.is_new_loss(moment, Aspect::ReleaseLoss, self.join_window);
+        let failed = self.is_new(moment, Aspect::Release, moment.window);
+        let lost = reason == Reason::NotOwned && self.is_new_loss(moment, Aspect::ReleaseLoss, moment.window);
         let counters = self.counters_of(moment);
         if failed {
             counters.release_failures.increment(reason);
@@ -115,8 +123,8 @@ impl Ledger {
         if reason == Reason::Canceled {
             return None;
         }
-        let loss_window = self.loss_window(moment);
-        let failed = self.is_new(moment, Aspect::Renewal, self.join_window);
+        let loss_window = moment.loss_window();
+        let failed = self.is_new(moment, Aspect::Renewal, moment.window);
         let lost = reason == Reason::NotOwned && self.is_new_loss(moment, Aspect::RenewalLoss, loss_window);
         let counters = self.counters_of(moment);
         if failed {
@@ -129,7 +137,7 @@ impl Ledger {
     }
 
     fn acquire_failed(&mut self, moment: &Moment, reason: Reason) -> Option<Counted> {
-        let failed = self.is_new(moment, Aspect::Acquire, self.join_window);
+        let failed = self.is_new(moment, Aspect::Acquire, moment.window);
         if failed {
             self.counters_of(moment).acquire_failures.increment(reason);
         }
@@ -140,8 +148,8 @@ impl Ledger {
     fn not_owned(&mut self, moment: &Moment) -> Option<Counted> {
         let part_of_known = [Aspect::ReleaseLoss, Aspect::RenewalLoss]
             .into_iter()
-            .any(|aspect| self.saved.joined.is_open(moment.hash(aspect), moment.at, self.join_window));
-        let lost = !part_of_known && self.is_new(moment, Aspect::UnknownLoss, self.join_window);
+            .any(|aspect| self.saved.joined.is_open(moment.hash(aspect), moment.at, moment.window));
+        let lost = !part_of_known && self.is_new(moment, Aspect::UnknownLoss, moment.window);
         if lost {
             self.counters_of(moment).not_owned.increment(Operation::Unknown);
         }
@@ -149,7 +157,7 @@ impl Ledger {
     }
 
     fn abandoned(&mut self, moment: &Moment, reason: Option<Reason>) -> Option<Counted> {
-        let loss_window = self.loss_window(moment);
+        let loss_window = moment.loss_window();
         let abandoned = self.is_new(moment, Aspect::Abandonment, loss_window);
         if abandoned {
             self.counters_of(moment).abandonments += 1;
@@ -163,7 +171,7 @@ impl Ledger {
     }
 
     fn unlocked_work(&mut self, moment: &Moment, reason: Reason) -> Option<Counted> {
-        let unlocked = self.is_new(moment, Aspect::UnlockedWork, self.join_window);
+        let unlocked = self.is_new(moment, Aspect::UnlockedWork, moment.window);
         if unlocked {
             self.counters_of(moment).unlocked_work += 1;
         }
@@ -181,7 +189,7 @@ impl Ledger {
     }
 
     fn conflicting_write(&mut self, moment: &Moment, kind: ConflictKind) -> Option<Counted> {
-        let new = self.is_new(moment, Aspect::Conflict(kind), self.join_window);
+        let new = self.is_new(moment, Aspect::Conflict(kind), moment.window);
         if new {
             self.counters_of(moment).conflicting_writes.increment(kind);
         }
@@ -204,13 +212,9 @@ impl Ledger {
 
     /// As `is_new`, for a lost lock: a line that did not tell the operation may have counted it already.
     fn is_new_loss(&mut self, moment: &Moment, aspect: Aspect, window: TimeMs) -> bool {
-        let counted_as_unknown = self.saved.joined.is_open(moment.hash(Aspect::UnknownLoss), moment.at, self.join_window);
+        let unknown_loss = moment.hash(Aspect::UnknownLoss);
+        let counted_as_unknown = self.saved.joined.is_open(unknown_loss, moment.at, moment.window);
         self.is_new(moment, aspect, window) && !counted_as_unknown
-    }
-
-    fn loss_window(&self, moment: &Moment) -> TimeMs {
-        let renewal = moment.namespace.renew_every.unwrap_or_default().mul_f64(RENEWALS_OF_ONE_LOSS);
-        self.join_window.max(renewal.as_millis() as TimeMs)
     }
 
     fn namespace(&self, id: NamespaceId) -> Arc<Namespace> {
@@ -228,16 +232,30 @@ impl Ledger {
 struct Moment<'a> {
     at: TimeMs,
     now: TimeMs,
+    /// How far from the last line about a failure this one may be and still be about it.
+    window: TimeMs,
     lock: Option<&'a str>,
     namespace: Arc<Namespace>,
 }
 
 impl Moment<'_> {
+    /// As `window`, for what every renewal notices again.
+    fn loss_window(&self) -> TimeMs {
+        self.window.max(renewal_window(&self.namespace))
+    }
+
     fn hash(&self, aspect: Aspect) -> Option<LockHash> {
         self.lock.map(|lock| LockHash::new(&self.namespace.name, lock, aspect))
     }
 }
 
+fn renewal_window(namespace: &Namespace) -> TimeMs {
+    namespace.renew_every.unwrap_or_default().mul_f64(RENEWALS_OF_ONE_LOSS).as_millis() as TimeMs
+}
+
 fn counted(happened: bool, event: &'static str, operation: &'static str, reason: Reason) -> Option<Counted> {
     happened.then_some(Counted { event, operation: Some(operation), reason: Some(reason) })
 }
+
+#[cfg(test)]
+mod tests;

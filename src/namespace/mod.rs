@@ -68,3 +68,22 @@ pub struct Namespace {
     pub takeover_slo: Option<Duration>,
     pub thresholds: Thresholds,
 }
+
+/// How a lock is shown to people and programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockName<'a> {
+    /// What tells it from the others of its namespace.
+    pub id: Option<&'a str>,
+    /// The Redis key, where it is known to be one.
+    pub key: Option<&'a str>,
+}
+
+impl Namespace {
+    /// `lock` is what a line told about the lock: its key, or its bare id.
+    pub fn name_lock<'a>(&self, lock: Option<&'a str>) -> LockName<'a> {
+        let Some(lock) = lock else { return LockName::default() };
+        let template = self.keys.iter().find(|template| template.matches(lock));
+        let id = template.and_then(|template| template.id_of(lock)).unwrap_or(lock);
+        LockName { id: Some(id), key: template.map(|_| lock) }
+    }
+}

@@ -104,7 +104,15 @@ pub fn list(sources: &[LogSource], known_bases: &BTreeMap<PathBuf, usize>) -> Li
         let base = base_of(path).filter(|base| bases.contains_key(base)).unwrap_or_else(|| path.clone());
         let rotated = base != *path && (!matched.contains_key(path) || matched.contains_key(&base));
         let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        listing.files.push(Found { source: *source, path: path.clone(), base, inode, size: metadata.len(), modified, rotated });
+        listing.files.push(Found {
+            source: *source,
+            path: path.clone(),
+            base,
+            inode,
+            size: metadata.len(),
+            modified,
+            rotated,
+        });
     }
     listing.files.sort_by(|a, b| {
         let key = |found: &Found| (found.base.clone(), found.base == found.path, found.modified);

@@ -37,6 +37,23 @@ struct Piece {
     since: Instant,
 }
 
+/// What the extractor tells about a line it looked at.
+pub enum Look<'a> {
+    /// One piece of a cut line. The whole comes as a [`Look::Line`] after its last piece.
+    Piece { offset: u64 },
+    /// A whole line.
+    Line {
+        /// Where it begins; for a cut line, where its first piece does.
+        offset: u64,
+        /// Without wrapping.
+        text: &'a [u8],
+        /// Time of the wrapping.
+        time: Option<TimeMs>,
+        /// None: no text in it that any rule needs.
+        verdict: Option<Verdict>,
+    },
+}
+
 impl Joiner {
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -69,6 +86,17 @@ impl Extractor {
     /// Appends the events of `block`, which holds whole lines (the newline of the last one may be missing) and starts at
     /// `offset` of its file.
     pub fn extract(&self, block: &[u8], offset: u64, joiner: &mut Joiner, events: &mut Vec<LogEvent>) {
+        self.look(block, offset, joiner, &mut |look| events.extend(event_of(look)));
+    }
+
+    /// Takes what waits for its rest as it is: the rest is not coming.
+    pub fn flush(&self, joiner: &mut Joiner, events: &mut Vec<LogEvent>) {
+        self.look_at_rest(joiner, &mut |look| events.extend(event_of(look)));
+    }
+
+    /// As [`Extractor::extract`], and tells about every line that is looked at. Of the others nothing is to be told: they
+    /// have no text that any rule needs.
+    pub fn look(&self, block: &[u8], offset: u64, joiner: &mut Joiner, told: &mut impl FnMut(Look<'_>)) {
         let cutting = cutting(block);
         let mut position = 0;
         let mut hit = self.searcher.find_at(block, 0);
@@ -85,7 +113,7 @@ impl Extractor {
             };
             let start = memrchr(b'\n', &block[position..next]).map_or(position, |at| position + at + 1);
             let end = memchr(b'\n', &block[next..]).map_or(block.len(), |at| next + at);
-            self.take_line(&block[start..end], offset + start as u64, joiner, events);
+            self.take_line(&block[start..end], offset + start as u64, joiner, told);
             position = (end + 1).min(block.len());
             if hit.is_some_and(|at| at < position) {
                 hit = self.searcher.find_at(block, position);
@@ -96,41 +124,51 @@ impl Extractor {
         }
     }
 
-    /// Takes what waits for its rest as it is: the rest is not coming.
-    pub fn flush(&self, joiner: &mut Joiner, events: &mut Vec<LogEvent>) {
+    /// As [`Extractor::flush`], telling about it.
+    pub fn look_at_rest(&self, joiner: &mut Joiner, told: &mut impl FnMut(Look<'_>)) {
         for piece in std::mem::take(&mut joiner.waiting) {
-            self.take_text(&piece.text, piece.time, piece.offset, events);
+            self.take_text(&piece.text, piece.time, piece.offset, told);
         }
     }
 
-    fn take_line(&self, line: &[u8], offset: u64, joiner: &mut Joiner, events: &mut Vec<LogEvent>) {
+    fn take_line(&self, line: &[u8], offset: u64, joiner: &mut Joiner, told: &mut impl FnMut(Look<'_>)) {
         let Unwrapped { text, time, stream, partial } = unwrap_line(line);
         match (joiner.take(stream), partial) {
-            (None, false) => self.take_text(&text, time, offset, events),
+            (None, false) => self.take_text(&text, time, offset, told),
             (None, true) => {
+                told(Look::Piece { offset });
                 let text = text.into_owned();
                 joiner.waiting.push(Piece { stream, offset, time, text, since: Instant::now() });
             }
             (Some(mut piece), partial) => {
+                told(Look::Piece { offset });
                 // Past the limit the rest is read but not kept: a long line is searched in its first part.
                 let room = self.max_line_bytes.saturating_sub(piece.text.len());
                 piece.text.extend_from_slice(&text[..text.len().min(room)]);
                 if partial {
                     joiner.waiting.push(piece);
                 } else {
-                    self.take_text(&piece.text, piece.time, piece.offset, events);
+                    self.take_text(&piece.text, piece.time, piece.offset, told);
                 }
             }
         }
     }
 
-    fn take_text(&self, text: &[u8], time: Option<TimeMs>, offset: u64, events: &mut Vec<LogEvent>) {
-        if self.searcher.find_at(text, 0).is_none() {
-            return;
-        }
-        if let Verdict::Event(event) = self.rules.evaluate(&Record::parse(text, time)) {
-            events.push(LogEvent { offset, ..event });
-        }
+    fn take_text(&self, text: &[u8], time: Option<TimeMs>, offset: u64, told: &mut impl FnMut(Look<'_>)) {
+        let is_found = self.searcher.find_at(text, 0).is_some();
+        let verdict = is_found.then(|| self.rules.evaluate(&Record::parse(text, time)));
+        let verdict = verdict.map(|verdict| match verdict {
+            Verdict::Event(event) => Verdict::Event(LogEvent { offset, ..event }),
+            other => other,
+        });
+        told(Look::Line { offset, text, time, verdict });
+    }
+}
+
+fn event_of(look: Look<'_>) -> Option<LogEvent> {
+    match look {
+        Look::Line { verdict: Some(Verdict::Event(event)), .. } => Some(event),
+        _ => None,
     }
 }
 

@@ -77,7 +77,14 @@ pub struct Means<'a> {
 }
 
 impl Live {
-    pub fn open(id: FileId, source: usize, base: PathBuf, path: PathBuf, cursor: Cursor, max_line_bytes: usize) -> io::Result<Self> {
+    pub fn open(
+        id: FileId,
+        source: usize,
+        base: PathBuf,
+        path: PathBuf,
+        cursor: Cursor,
+        max_line_bytes: usize,
+    ) -> io::Result<Self> {
         let file = File::open(&path)?;
         let metadata = file.metadata()?;
         let inode = Inode { device: metadata.dev(), number: metadata.ino() };

@@ -72,7 +72,13 @@ pub struct Tailer {
 }
 
 impl Tailer {
-    pub fn new(sources: Vec<LogSource>, extractors: Vec<Extractor>, start: Start, out: mpsc::Sender<Input>, now: Arc<Mutex<Vec<SourceNow>>>) -> Self {
+    pub fn new(
+        sources: Vec<LogSource>,
+        extractors: Vec<Extractor>,
+        start: Start,
+        out: mpsc::Sender<Input>,
+        now: Arc<Mutex<Vec<SourceNow>>>,
+    ) -> Self {
         let first_time = sources.iter().map(|source| !start.known_sources.contains(&source.path)).collect();
         Self {
             sources,
@@ -152,7 +158,12 @@ impl Tailer {
         let path = live.path.display().to_string();
         if let Some(report) = report {
             self.cursors.insert(id, cursor.clone());
-            self.send(Batch { source, events: report.events, cursors: vec![(id, Some(cursor.clone()))], seen: report.seen });
+            self.send(Batch {
+                source,
+                events: report.events,
+                cursors: vec![(id, Some(cursor.clone()))],
+                seen: report.seen,
+            });
         }
         if cursor.finished {
             debug!(path, "read a rotated file to its end");
@@ -287,11 +298,8 @@ impl Tailer {
         if is_pointless || self.settled.get(&found.inode) == Some(&state) {
             return;
         }
-        let result = if self.first_time[found.source] {
-            self.start_with(&found)
-        } else {
-            self.recognise(&found, first_round)
-        };
+        let result =
+            if self.first_time[found.source] { self.start_with(&found) } else { self.recognise(&found, first_round) };
         match result {
             Ok(Some(cursor)) => {
                 let id = FileId(self.next_id);
@@ -451,7 +459,11 @@ impl Tailer {
             let cursor = &self.cursors[&id];
             let source = self.source_of(cursor);
             if let (Some(_), false) = (source, cursor.finished) {
-                warn!(path = cursor.path, offset = cursor.offset, "a log file vanished while it was not followed; its rest is read if a copy or .gz of it turns up");
+                warn!(
+                    path = cursor.path,
+                    offset = cursor.offset,
+                    "a log file vanished while it was not followed; its rest is read if a copy or .gz of it turns up"
+                );
             }
             self.lose(id, source.unwrap_or_default());
         }

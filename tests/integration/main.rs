@@ -2,13 +2,18 @@
 
 #![allow(clippy::unwrap_used)] // clippy.toml's allowance does not reach the helpers of tests
 
+mod check_logs;
 mod configuration;
+mod cordum;
 mod daemon;
 mod exposition;
 mod http;
 mod lifecycle;
+mod lines;
 mod model;
+mod replay;
 mod sample;
+mod seeds;
 mod server;
 mod site;
 mod state;

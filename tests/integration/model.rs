@@ -262,7 +262,8 @@ impl Model {
         if self.daemon.is_none() {
             let logs = self.directory.path().join("logs/*.log");
             let state = self.directory.path().join("state");
-            let arguments = ["--preset", "cordum", "--logs.path", text(&logs), "--state.dir", text(&state), "--log.level", "debug"];
+            let arguments =
+                ["--preset", "cordum", "--logs.path", text(&logs), "--state.dir", text(&state), "--log.level", "debug"];
             self.daemon = Some(Daemon::start(&arguments));
             self.note("start".to_owned());
         }

@@ -1,5 +1,7 @@
 //! What the configuration hands over: rules with their regexes compiled and their names resolved.
 
+use std::time::Duration;
+
 use regex::Regex;
 
 use crate::event::{ConflictKind, NamespaceId, Operation, Reason};
@@ -18,6 +20,8 @@ pub struct RuleDraft {
     pub id: Vec<String>,
     /// Fixed reason. Without it, the reason is read from the error text.
     pub reason: Option<Reason>,
+    /// Such a line belongs to a failure of the same lock and operation counted up to this long before.
+    pub joins: Option<Duration>,
 }
 
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! Kept apart from evaluation, which must be fast: this looks at every rule and writes sentences.
 
-use super::{FieldTest, Matcher, RuleSet, failing_condition, search};
+use super::{FieldTest, Matcher, RuleEvent, RuleSet, failing_condition, search};
 use crate::event::RuleId;
 use crate::sources::lines::{Aside, Record};
 
@@ -28,6 +28,15 @@ impl RuleSet {
             return Some(Near { rule, why: why.to_owned() });
         }
         self.unmet_condition(record).or_else(|| self.similar_message(record))
+    }
+
+    /// Why there is nothing to count in a record that this rule took.
+    pub fn why_ignored(&self, rule: RuleId) -> &'static str {
+        match self.rule(rule).draft.event {
+            RuleEvent::RenewalFailed => "a renewal that is canceled is the normal end of the work",
+            RuleEvent::TerminalState { .. } => "the state is not a final one",
+            _ => "the rule says so",
+        }
     }
 
     /// A rule that fits but for a condition.

@@ -95,7 +95,8 @@ impl RuleSet {
             return Verdict::Ignored { rule: id };
         };
         let (namespace, lock) = self.locate(rule, record, &groups);
-        Verdict::Event(LogEvent { offset: 0, time: record.time, namespace, lock, happening, rule: id })
+        let joins = rule.draft.joins;
+        Verdict::Event(LogEvent { offset: 0, time: record.time, namespace, lock, happening, joins, rule: id })
     }
 
     pub fn name(&self, rule: RuleId) -> &str {

@@ -35,6 +35,7 @@ fn rule(message: &str, event: RuleEvent, namespace: Option<u16>) -> RuleDraft {
         namespace: namespace.map(NamespaceId),
         id: Vec::new(),
         reason: None,
+        joins: None,
     }
 }
 
