@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use flate2::read::MultiGzDecoder;
 
 use crate::event::{LogEvent, TimeMs};
-use crate::sources::live::ASSUMED_BYTES_PER_MS;
+use crate::sources::tailer::ASSUMED_BYTES_PER_MS;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 

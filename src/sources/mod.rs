@@ -2,10 +2,8 @@
 
 pub mod blocks;
 pub mod cursor;
-pub mod discovery;
 pub mod extractor;
 pub mod lines;
-pub mod live;
 pub mod rules;
 pub mod search;
 pub mod stdin;

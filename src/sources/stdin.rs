@@ -84,7 +84,7 @@ impl Follower {
         let mut joiner = Joiner::default();
         let mut offset = 0;
         let Ok(lines) = self.lines.0.lock() else { return };
-        while !stop.is_cancelled() && !self.out.is_closed() {
+        while !self.out.is_closed() {
             let mut events = Vec::new();
             let mut seen = SourceTotals::default();
             match lines.recv_timeout(PATIENCE) {
@@ -93,6 +93,8 @@ impl Follower {
                     self.extractor.extract(&piece.text, offset, &mut joiner, &mut events);
                     offset += seen.bytes;
                 }
+                // Only now: what was read already cannot be read again.
+                Err(RecvTimeoutError::Timeout) if stop.is_cancelled() => break,
                 Err(RecvTimeoutError::Timeout) if !joiner.is_overdue() => continue,
                 Err(RecvTimeoutError::Timeout) => self.extractor.flush(&mut joiner, &mut events),
                 Err(RecvTimeoutError::Disconnected) => break,

@@ -1,189 +1,41 @@
-//! Follows all log files of all sources, on one thread, by polling (events of the file system are lost on network mounts,
-//! overlays and symlinks; a look at a quiet file costs one system call).
+//! Ties the files that are there to the positions that we have. Runs at every look at the directories.
 //!
-//! Each round: find out which files there are ([`discovery`](super::discovery)), tie them to the cursors we have, then read a
-//! little from each that has something new. What was read goes to the pipeline as a [`Batch`]; when the pipeline is behind,
-//! sending waits and the files are our buffer. Nothing here ends the thread but `stop`: errors are counted and tried again.
+//! A file is *met* when its inode is known and its text still fits. An unknown one is *welcomed*: it is new, or it holds a text
+//! that was read under another inode (a copy, a `.gz`), and then reading goes on there. What is *missed* was deleted or moved;
+//! its position is kept for a while, because its text may turn up again.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use flate2::read::MultiGzDecoder;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
+use super::discovery::{Found, Listing, base_of, list};
+use super::live::Live;
+use super::text::{begins_with, head_of, move_to_end, open_text};
+use super::{MAX_CURSORS, Tailer};
 use crate::clock;
-use crate::config::{LogSource, StartAt};
-use crate::event::{Batch, Input, TimeMs};
-use crate::snapshot::{SourceNow, SourceTotals};
-use crate::sources::cursor::{Cursor, FileId, Inode, Likeness, MARK_BYTES, Mark, compare};
-use crate::sources::discovery::{Found, Listing, base_of, list};
-use crate::sources::extractor::Extractor;
-use crate::sources::live::{Live, Means, Progress};
+use crate::config::StartAt;
+use crate::event::{Batch, TimeMs};
+use crate::snapshot::SourceTotals;
+use crate::sources::cursor::{Cursor, FileId, Inode, Likeness, Mark, compare};
 
 /// New files are found within a second.
 const DISCOVERY_INTERVAL: Duration = Duration::from_millis(400);
 /// A tree so large that listing it takes long is listed less often, within reason.
 const LONGEST_DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
 const PAUSE_PER_LISTING: u32 = 10;
-/// Blocks read from one file before the next one has its turn.
-const BLOCKS_PER_TURN: usize = 16;
 /// A sibling with a known head that is shorter than what we have read may be a copy that is still being written.
 const COPY_SETTLES_AFTER: Duration = Duration::from_secs(5);
 /// How long the position in a vanished file is kept, in case its text shows up again as a copy or a `.gz`.
 const FORGET_AFTER_MS: TimeMs = 24 * 3600 * 1000;
-/// Most positions kept; beyond it the longest gone are forgotten first.
-const MAX_CURSORS: usize = 20_000;
-
-/// What the tailer starts from: everything that was saved.
-#[derive(Clone, Debug, Default)]
-pub struct Start {
-    pub cursors: BTreeMap<FileId, Cursor>,
-    pub next_id: u64,
-    /// Sources that have been followed before. Files of any other source begin where `start_at` says.
-    pub known_sources: BTreeSet<String>,
-}
-
-pub struct Tailer {
-    sources: Vec<LogSource>,
-    extractors: Vec<Extractor>,
-    cursors: BTreeMap<FileId, Cursor>,
-    next_id: u64,
-    live: BTreeMap<FileId, Live>,
-    /// Open files of each base in reading order.
-    order: BTreeMap<PathBuf, Vec<FileId>>,
-    /// Sources whose files are looked at for the first time ever.
-    first_time: Vec<bool>,
-    /// Size and time of change of files that were looked at and need no reading, so that they are not opened each time.
-    settled: HashMap<Inode, (u64, SystemTime)>,
-    /// Problems that were logged already, so that each is logged once until it goes away.
-    reported: BTreeSet<String>,
-    out: mpsc::Sender<Input>,
-    now: Arc<Mutex<Vec<SourceNow>>>,
-    buffer: Vec<u8>,
-    /// A file was truncated: its copy must be looked for before anything else is read from it.
-    discover_now: bool,
-}
 
 impl Tailer {
-    pub fn new(
-        sources: Vec<LogSource>,
-        extractors: Vec<Extractor>,
-        start: Start,
-        out: mpsc::Sender<Input>,
-        now: Arc<Mutex<Vec<SourceNow>>>,
-    ) -> Self {
-        let first_time = sources.iter().map(|source| !start.known_sources.contains(&source.path)).collect();
-        Self {
-            sources,
-            extractors,
-            cursors: start.cursors,
-            next_id: start.next_id,
-            live: BTreeMap::new(),
-            order: BTreeMap::new(),
-            first_time,
-            settled: HashMap::new(),
-            reported: BTreeSet::new(),
-            out,
-            now,
-            buffer: Vec::new(),
-            discover_now: false,
-        }
-    }
-
-    /// Runs until `stop`, or until nobody takes the batches any more. Blocks its thread.
-    pub fn run(mut self, stop: &CancellationToken) {
-        let mut pause = self.discover(true);
-        let _ = self.out.blocking_send(Input::LogsReady);
-        let mut next_discovery = Instant::now() + pause;
-        while !stop.is_cancelled() && !self.out.is_closed() {
-            if self.discover_now || Instant::now() >= next_discovery {
-                pause = self.discover(false);
-                next_discovery = Instant::now() + pause;
-            }
-            let busy = self.read_round(stop);
-            self.publish_now();
-            if !busy && !self.discover_now {
-                let next_look = self.live.values().map(Live::next_look).min().unwrap_or(next_discovery);
-                let wait = next_look.min(next_discovery).saturating_duration_since(Instant::now());
-                // Short enough for a prompt stop; a wait on the token would need the runtime.
-                std::thread::sleep(wait.clamp(Duration::from_millis(1), Duration::from_millis(50)));
-            }
-        }
-    }
-
-    /// Gives every file its turn. Of the files of one base, a later one is read only when the earlier ones are up to date.
-    fn read_round(&mut self, stop: &CancellationToken) -> bool {
-        let mut busy = false;
-        let mut order = std::mem::take(&mut self.order);
-        for ids in order.values() {
-            if stop.is_cancelled() || self.out.is_closed() {
-                break;
-            }
-            busy |= ids.iter().any(|id| self.read_file(*id) == Progress::More);
-        }
-        order.retain(|_, ids| {
-            ids.retain(|id| self.live.contains_key(id));
-            !ids.is_empty()
-        });
-        self.order = order;
-        busy
-    }
-
-    fn read_file(&mut self, id: FileId) -> Progress {
-        let Some(live) = self.live.get_mut(&id) else { return Progress::UpToDate };
-        if live.truncated || Instant::now() < live.next_look() {
-            return Progress::UpToDate;
-        }
-        let source = live.source;
-        let means = Means {
-            extractor: &self.extractors[source],
-            max_line_bytes: self.sources[source].max_line_bytes,
-            now: clock::now(),
-        };
-        let progress = live.read(&means, &mut self.buffer, BLOCKS_PER_TURN);
-        if live.truncated {
-            // What was found before is still true; the rest of a cut line is not coming.
-            live.flush_joiner(&means);
-            self.discover_now = true;
-        }
-        let report = live.take_report();
-        let cursor = live.cursor.clone();
-        let path = live.path.display().to_string();
-        if let Some(report) = report {
-            self.cursors.insert(id, cursor.clone());
-            self.send(Batch {
-                source,
-                events: report.events,
-                cursors: vec![(id, Some(cursor.clone()))],
-                seen: report.seen,
-            });
-        }
-        if cursor.finished {
-            debug!(path, "read a rotated file to its end");
-            self.live.remove(&id);
-        }
-        progress.unwrap_or_else(|error| {
-            self.problem(source, &path, &error);
-            if cursor.gzip {
-                // Damaged, or not whole yet: looked at again when it changes.
-                self.live.remove(&id);
-                self.settle(cursor.inode, &path);
-            } else if let Some(live) = self.live.get_mut(&id) {
-                live.back_off();
-            }
-            Progress::UpToDate
-        })
-    }
-
     /// Looks which files there are and ties each to its cursor. Returns how long to wait before the next time.
-    fn discover(&mut self, first_round: bool) -> Duration {
+    pub(super) fn discover(&mut self, first_round: bool) -> Duration {
         self.discover_now = false;
         let started = Instant::now();
         let bases = self.cursors.values().filter_map(|cursor| self.base_of_cursor(cursor)).collect();
@@ -344,7 +196,7 @@ impl Tailer {
                 Likeness::Continues if continued.as_ref().is_none_or(|(_, best)| best.offset < cursor.offset) => {
                     continued = Some((id, cursor));
                 }
-                Likeness::Shorter if found.rotated || first_round => is_beginning_of_known = true,
+                Likeness::Shorter if found.rotated => is_beginning_of_known = true,
                 Likeness::Continues | Likeness::Shorter | Likeness::Different => {}
             }
         }
@@ -484,29 +336,6 @@ impl Tailer {
         }
     }
 
-    fn follow(&mut self, id: FileId, found: &Found, cursor: Cursor) {
-        self.settled.remove(&found.inode);
-        self.set_cursor(found.source, id, cursor.clone());
-        self.open(id, found.source, found.base.clone(), found.path.clone(), found.rotated, cursor);
-    }
-
-    fn open(&mut self, id: FileId, source: usize, base: PathBuf, path: PathBuf, rotated: bool, cursor: Cursor) {
-        let max_line_bytes = self.sources[source].max_line_bytes;
-        match Live::open(id, source, base.clone(), path.clone(), cursor.clone(), max_line_bytes) {
-            Ok(mut live) => {
-                debug!(path = %path.display(), offset = cursor.offset, "following");
-                if rotated {
-                    live.set_rotated();
-                }
-                self.reported.remove(&path.display().to_string());
-                self.cursors.insert(id, cursor);
-                self.live.insert(id, live);
-                self.order.entry(base).or_default().push(id);
-            }
-            Err(error) => self.problem(source, &path.display().to_string(), &error),
-        }
-    }
-
     /// The text of this cursor is not where it was.
     fn lose(&mut self, id: FileId, source: usize) {
         let Some(cursor) = self.cursors.get(&id) else { return };
@@ -521,36 +350,7 @@ impl Tailer {
         self.send(Batch { source, events: Vec::new(), cursors, seen: SourceTotals::default() });
     }
 
-    fn set_cursor(&mut self, source: usize, id: FileId, cursor: Cursor) {
-        if self.cursors.get(&id) == Some(&cursor) {
-            return;
-        }
-        self.cursors.insert(id, cursor.clone());
-        let cursors = vec![(id, Some(cursor))];
-        self.send(Batch { source, events: Vec::new(), cursors, seen: SourceTotals::default() });
-    }
-
-    fn count(&self, source: usize, seen: SourceTotals) {
-        self.send(Batch { source, events: Vec::new(), cursors: Vec::new(), seen });
-    }
-
-    /// Waits while the pipeline is behind. If it is gone, `run` ends at the next look.
-    fn send(&self, batch: Batch) {
-        let _ = self.out.blocking_send(Input::Logs(batch));
-    }
-
-    /// Counts a failed look at a file and logs it the first time.
-    fn problem(&mut self, source: usize, path: &str, error: &io::Error) {
-        if error.kind() == io::ErrorKind::NotFound {
-            return;
-        }
-        if self.reported.len() < MAX_CURSORS && self.reported.insert(path.to_owned()) {
-            warn!(path, %error, "cannot read log file, trying again");
-        }
-        self.count(source, SourceTotals { read_errors: 1, ..SourceTotals::default() });
-    }
-
-    fn settle(&mut self, inode: Inode, path: &str) {
+    pub(super) fn settle(&mut self, inode: Inode, path: &str) {
         if let Ok(metadata) = fs::metadata(path) {
             self.settled.insert(inode, (metadata.len(), metadata.modified().unwrap_or(UNIX_EPOCH)));
         }
@@ -564,71 +364,4 @@ impl Tailer {
         let path = Path::new(&cursor.path);
         Some((base_of(path).unwrap_or_else(|| path.to_owned()), self.source_of(cursor)?))
     }
-
-    fn publish_now(&self) {
-        let mut now = vec![SourceNow::default(); self.sources.len()];
-        for live in self.live.values() {
-            now[live.source].open_files += 1;
-            now[live.source].lag_bytes += live.unread();
-        }
-        if let Ok(mut shared) = self.now.lock() {
-            *shared = now;
-        }
-    }
-}
-
-/// Whether the text of `long` begins with the whole text of `short`. No, where there is no `long`.
-fn begins_with(long: &Path, short: &Path) -> io::Result<bool> {
-    let Ok(long) = File::open(long) else { return Ok(false) };
-    let mut long = BufReader::new(long);
-    let mut short = BufReader::new(File::open(short)?);
-    loop {
-        let expected = short.fill_buf()?;
-        let actual = long.fill_buf()?;
-        let length = expected.len().min(actual.len());
-        if expected[..length] != actual[..length] || (actual.is_empty() && !expected.is_empty()) {
-            return Ok(false);
-        }
-        if expected.is_empty() {
-            return Ok(true);
-        }
-        short.consume(length);
-        long.consume(length);
-    }
-}
-
-/// The text of a file from its beginning, uncompressed.
-fn open_text(found: &Found) -> io::Result<Box<dyn Read>> {
-    let file = File::open(&found.path)?;
-    Ok(match found.is_gzip() {
-        true => Box::new(MultiGzDecoder::new(file)),
-        false => Box::new(file),
-    })
-}
-
-fn head_of(found: &Found) -> io::Result<Mark> {
-    let mut head = Vec::new();
-    open_text(found)?.take(MARK_BYTES as u64).read_to_end(&mut head)?;
-    Ok(Mark::of(&head))
-}
-
-/// Takes everything in the file as read. How long the text of a `.gz` is, nobody needs to know.
-fn move_to_end(cursor: &mut Cursor, found: &Found) -> io::Result<()> {
-    if cursor.gzip {
-        cursor.head = head_of(found)?;
-        return Ok(());
-    }
-    let mut file = File::open(&found.path)?;
-    let size = file.metadata()?.len();
-    let mut head = Vec::new();
-    file.by_ref().take(size.min(MARK_BYTES as u64)).read_to_end(&mut head)?;
-    let mut tail = Vec::new();
-    file.seek(SeekFrom::Start(size.saturating_sub(MARK_BYTES as u64)))?;
-    file.take(size.min(MARK_BYTES as u64)).read_to_end(&mut tail)?;
-    cursor.offset = size;
-    cursor.head = Mark::of(&head);
-    // The rest of a line that is being written now began before us.
-    cursor.skipping = tail.last().is_some_and(|byte| *byte != b'\n');
-    cursor.tail = Mark::of(&tail);
-    Ok(())
 }

@@ -26,38 +26,38 @@ const UNREADABLE_SUFFIXES: [&str; 6] = [".zst", ".xz", ".bz2", ".lz4", ".zip", "
 
 /// A file as it is on disk now.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub(super) struct Found {
     /// Index of the configured source.
-    pub source: usize,
-    pub path: PathBuf,
+    pub(super) source: usize,
+    pub(super) path: PathBuf,
     /// The name under which the program writes: `path` itself, or what `path` was before it was rotated.
-    pub base: PathBuf,
-    pub inode: Inode,
-    pub size: u64,
-    pub modified: SystemTime,
+    pub(super) base: PathBuf,
+    pub(super) inode: Inode,
+    pub(super) size: u64,
+    pub(super) modified: SystemTime,
     /// Rotated away: nobody starts a new line in it.
-    pub rotated: bool,
+    pub(super) rotated: bool,
 }
 
 impl Found {
-    pub fn is_gzip(&self) -> bool {
+    pub(super) fn is_gzip(&self) -> bool {
         self.path.as_os_str().as_encoded_bytes().ends_with(b".gz")
     }
 }
 
 /// What could not be looked at: source, path and why.
-pub type Problem = (usize, String, std::io::Error);
+pub(super) type Problem = (usize, String, std::io::Error);
 
 #[derive(Debug, Default)]
-pub struct Listing {
+pub(super) struct Listing {
     /// For each base the oldest first, so that a rotated file is read before the one that follows it.
-    pub files: Vec<Found>,
-    pub problems: Vec<Problem>,
+    pub(super) files: Vec<Found>,
+    pub(super) problems: Vec<Problem>,
 }
 
 /// Lists the files of all sources. `known_bases` are the bases of files that were seen before, with their source: their
 /// siblings are looked for even while nothing stands under the base name itself.
-pub fn list(sources: &[LogSource], known_bases: &BTreeMap<PathBuf, usize>) -> Listing {
+pub(super) fn list(sources: &[LogSource], known_bases: &BTreeMap<PathBuf, usize>) -> Listing {
     let mut listing = Listing::default();
     let mut bases = known_bases.clone();
     let mut matched: BTreeMap<PathBuf, usize> = BTreeMap::new();
@@ -195,7 +195,7 @@ fn walk(root: &Path, below: &str, source: usize, paths: &mut Vec<PathBuf>, probl
 }
 
 /// `app.log` for `app.log.2.gz`; nothing for a name that rotation did not make.
-pub fn base_of(path: &Path) -> Option<PathBuf> {
+pub(super) fn base_of(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
     let suffix = ROTATION_SUFFIX.find(name).filter(|suffix| suffix.start() > 0)?;
     Some(path.with_file_name(&name[..suffix.start()]))

@@ -25,16 +25,16 @@ const LONGEST_WAIT: Duration = Duration::from_millis(250);
 /// decides which lines are about one failure.
 pub const ASSUMED_BYTES_PER_MS: u64 = 32;
 
-pub struct Live {
-    pub id: FileId,
-    pub source: usize,
-    pub base: PathBuf,
-    pub path: PathBuf,
-    pub cursor: Cursor,
+pub(super) struct Live {
+    pub(super) id: FileId,
+    pub(super) source: usize,
+    pub(super) base: PathBuf,
+    pub(super) path: PathBuf,
+    pub(super) cursor: Cursor,
     /// Rotated away or deleted: no new line will be started in it.
-    pub rotated: bool,
+    pub(super) rotated: bool,
     /// The text was replaced under us: the tailer gives the file a new cursor.
-    pub truncated: bool,
+    pub(super) truncated: bool,
     text: Text,
     joiner: Joiner,
     /// Read but not handed over yet, because a piece of a cut line waits for its rest.
@@ -56,28 +56,28 @@ enum Text {
 
 /// What a file had to say since the last report.
 #[derive(Default)]
-pub struct Report {
-    pub events: Vec<(TimeMs, LogEvent)>,
-    pub seen: SourceTotals,
+pub(super) struct Report {
+    pub(super) events: Vec<(TimeMs, LogEvent)>,
+    pub(super) seen: SourceTotals,
     moved: bool,
 }
 
 /// Whether there is more to read right now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub(super) enum Progress {
     More,
     UpToDate,
 }
 
 /// What reading needs from the tailer, one for each source.
-pub struct Means<'a> {
-    pub extractor: &'a Extractor,
-    pub max_line_bytes: usize,
-    pub now: TimeMs,
+pub(super) struct Means<'a> {
+    pub(super) extractor: &'a Extractor,
+    pub(super) max_line_bytes: usize,
+    pub(super) now: TimeMs,
 }
 
 impl Live {
-    pub fn open(
+    pub(super) fn open(
         id: FileId,
         source: usize,
         base: PathBuf,
@@ -123,15 +123,15 @@ impl Live {
     }
 
     /// Bytes in the file that have not been read.
-    pub fn unread(&self) -> u64 {
+    pub(super) fn unread(&self) -> u64 {
         self.unread
     }
 
-    pub fn next_look(&self) -> Instant {
+    pub(super) fn next_look(&self) -> Instant {
         self.next_look
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         match &self.text {
             Text::Plain(file) => file.metadata().is_ok_and(|metadata| metadata.len() == 0),
             Text::Gzip(_) => false,
@@ -139,12 +139,12 @@ impl Live {
     }
 
     /// The program that writes it may still hold it open: quiet counts from now.
-    pub fn set_rotated(&mut self) {
+    pub(super) fn set_rotated(&mut self) {
         self.rotated = true;
         self.changed = Instant::now();
     }
 
-    pub fn is_deleted(&self) -> bool {
+    pub(super) fn is_deleted(&self) -> bool {
         match &self.text {
             Text::Plain(file) => file.metadata().is_ok_and(|metadata| metadata.nlink() == 0),
             // Read from beginning to end in one go.
@@ -153,7 +153,7 @@ impl Live {
     }
 
     /// Reads at most `max_blocks` blocks. `buffer` is lent by the tailer: one for all files.
-    pub fn read(&mut self, means: &Means<'_>, buffer: &mut Vec<u8>, max_blocks: usize) -> io::Result<Progress> {
+    pub(super) fn read(&mut self, means: &Means<'_>, buffer: &mut Vec<u8>, max_blocks: usize) -> io::Result<Progress> {
         let mut progress = Progress::UpToDate;
         for _ in 0..max_blocks {
             progress = match self.text {
@@ -179,18 +179,18 @@ impl Live {
     }
 
     /// Looks at the file again after the longest wait: it cannot be read just now.
-    pub fn back_off(&mut self) {
+    pub(super) fn back_off(&mut self) {
         self.next_look = Instant::now() + LONGEST_WAIT;
     }
 
     /// What may be handed over now: nothing while a cut line is incomplete, for the saved position would lie inside it.
-    pub fn take_report(&mut self) -> Option<Report> {
+    pub(super) fn take_report(&mut self) -> Option<Report> {
         let ready = self.report.moved && !self.joiner.is_waiting();
         ready.then(|| std::mem::take(&mut self.report))
     }
 
     /// Gives up on the rest of cut lines.
-    pub fn flush_joiner(&mut self, means: &Means<'_>) {
+    pub(super) fn flush_joiner(&mut self, means: &Means<'_>) {
         let mut events = Vec::new();
         means.extractor.flush(&mut self.joiner, &mut events);
         self.keep(events, means);
