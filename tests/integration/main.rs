@@ -12,5 +12,4 @@ mod lines;
 mod model;
 mod replay;
 mod sample;
-mod seeds;
 mod server;
