@@ -93,7 +93,10 @@ fn every_line_has_its_outcome() {
         "message": null,
     });
     assert_eq!(document["lines"][0], first);
-    assert_eq!((&document["lines"][1]["joins_line"], &document["lines"][1]["event"]), (&json!(2), &json!("release_failed")));
+    assert_eq!(
+        (&document["lines"][1]["joins_line"], &document["lines"][1]["event"]),
+        (&json!(2), &json!("release_failed"))
+    );
     let near = &document["lines"][2];
     assert_eq!(near["why"], "the message contains \"job lock renewal failed\" but is longer");
     assert_eq!(near["message"], "job lock renewal failed again");

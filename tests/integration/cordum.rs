@@ -253,28 +253,19 @@ fn other_losses_at_release_are_two_lines() {
         let lines = [(0, mismatch(component, run_key)), (1, Line::new(component, message, &attributes))];
         check(&lines, &[("not_owned workflow release", 1), ("release_failures workflow not_owned", 1)]);
     }
-    let admission = Line::new(
-        "gateway",
-        "release workflow admission lock failed",
-        &[("org_id", "org-1"), ("error", LOST)],
-    );
+    let admission =
+        Line::new("gateway", "release workflow admission lock failed", &[("org_id", "org-1"), ("error", LOST)]);
     let lines = [(0, mismatch("gateway", "cordum:wf:run:admission:org-1")), (0, admission)];
     check(&lines, &[("not_owned admission release", 1), ("release_failures admission not_owned", 1)]);
 }
 
 #[test]
 fn a_lock_lost_at_renewal_is_one_until_it_is_abandoned() {
-    let one = [
-        ("not_owned scheduler renew", 1),
-        ("renewal_failures scheduler not_owned", 3),
-        ("abandonments scheduler", 1),
-    ];
+    let one =
+        [("not_owned scheduler renew", 1), ("renewal_failures scheduler not_owned", 3), ("abandonments scheduler", 1)];
     check(&renewal_loss(0, JOB, [LOST; 3]), &one);
-    let two = [
-        ("not_owned scheduler renew", 2),
-        ("renewal_failures scheduler not_owned", 6),
-        ("abandonments scheduler", 2),
-    ];
+    let two =
+        [("not_owned scheduler renew", 2), ("renewal_failures scheduler not_owned", 6), ("abandonments scheduler", 2)];
     let mut both = [renewal_loss(0, JOB, [LOST; 3]), renewal_loss(500, "job-2", [LOST; 3])].concat();
     both.sort_by_key(|(at, _)| *at);
     check(&both, &two);
@@ -338,9 +329,8 @@ fn busy_and_unlocked() {
 
 #[test]
 fn a_job_ends_once() {
-    let state = |job: &str, state: &str| {
-        Line::new("scheduler", "job state changed", &[("job_id", job), ("new_state", state)])
-    };
+    let state =
+        |job: &str, state: &str| Line::new("scheduler", "job state changed", &[("job_id", job), ("new_state", state)]);
     let pair = [(0, state("1", "RUNNING")), (1, state("1", "SUCCEEDED")), (2, state("1", "OUTPUT_QUARANTINED"))];
     check(&pair, &[]);
     let conflict = [("conflicting_writes scheduler duplicate_terminal_state", 1)];

@@ -12,4 +12,5 @@ mod lines;
 mod model;
 mod replay;
 mod sample;
+mod seeds;
 mod server;

@@ -90,7 +90,9 @@ fn the_order_of_the_fields_is_always_the_same() {
     let output = replay(&["--output", "events", text(&path)]);
     let printed = String::from_utf8(output.stdout).unwrap();
     let mut rest = printed.as_str();
-    for name in ["file", "offset", "time", "event", "lock_namespace", "operation", "reason", "lock_id", "lock_key", "rule"] {
+    for name in
+        ["file", "offset", "time", "event", "lock_namespace", "operation", "reason", "lock_id", "lock_key", "rule"]
+    {
         let at = rest.find(&format!("\"{name}\":")).unwrap_or_else(|| panic!("{name} in {printed}"));
         rest = &rest[at..];
     }
@@ -269,7 +271,8 @@ fn bad_usage_and_bad_configurations_are_refused() {
 #[test]
 fn a_configuration_of_ones_own_needs_no_log_sources() {
     let logs = Logs::new();
-    let config = "rules: [{name: mine, message: 'lease gone', event: not_owned, operation: renew, namespace: jobs, id: job}]
+    let config =
+        "rules: [{name: mine, message: 'lease gone', event: not_owned, operation: renew, namespace: jobs, id: job}]
 namespaces: [{name: jobs, keys: 'jobs:{job}'}]
 join_window: 0s
 ";
