@@ -66,8 +66,13 @@ pub struct RunArgs {
     /// Directory for offsets and counts; without it they are kept in memory and lost at the end
     #[arg(long = "state.dir", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Address to serve metrics on: :PORT (every interface), HOST:PORT or [IPV6]:PORT; repeatable
-    #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = ":9877")]
+    // Not a comment for the documentation, which would take [IPV6] for a link.
+    #[arg(
+        long = "web.listen-address",
+        value_name = "ADDRESS",
+        default_value = ":9877",
+        help = "Address to serve metrics on: :PORT (every interface), HOST:PORT or [IPV6]:PORT; repeatable"
+    )]
     pub listen_addresses: Vec<ListenAddress>,
     /// Allow reloading the configuration with POST /-/reload
     #[arg(long = "web.enable-lifecycle")]

@@ -24,6 +24,9 @@ use crate::sources::extractor::{Extractor, Joiner, Look};
 use crate::sources::lines::{Record, unwrap_line};
 use crate::sources::rules::Verdict;
 
+/// A message tells people which line it is; a stack trace inside of it may be long.
+const MAX_MESSAGE_CHARS: usize = 1000;
+
 /// Somebody who writes a rule wants to see a line that no rule takes if it speaks of a lock (not of a block or a clock)...
 static A_LOCK: LazyLock<Regex> = LazyLock::new(|| {
     let words = r"(?:\b|_)(?i:lock|unlock|redlock|mutex|lease)(?i:s|ed|ing)?(?:\b|_)";
@@ -217,7 +220,7 @@ impl<'a> Sample<'a> {
             time: record.time.and_then(clock::format),
             rule: rule.map(|rule| rules.name(rule)),
             why: Some(why),
-            message: Some(record.message),
+            message: Some(record.message.chars().take(MAX_MESSAGE_CHARS).collect()),
             ..Finding::new(number, line.offset, outcome)
         })
     }

@@ -42,7 +42,7 @@ pub(super) struct Finding<'a> {
     pub(super) joins_line: Option<u64>,
     /// Why nothing was counted.
     pub(super) why: Option<String>,
-    /// For a line that no rule took.
+    /// For a line that was not counted: the beginning of its message.
     pub(super) message: Option<String>,
 }
 

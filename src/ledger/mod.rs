@@ -1,8 +1,8 @@
 //! THE state, pure: no I/O, no clock, cannot fail. Time and events come in as arguments.
 //!
 //! [`Ledger::apply`] is the only way in. It decides what an event adds to the counters: one failure is one count, however
-//! many lines a program prints about it ([`joined`]), and a second final state of one piece of work is a conflict
-//! ([`finals`]). The pipeline is the only caller in the daemon, `replay` the other one.
+//! many lines a program prints about it (`joined.rs`), and a second final state of one piece of work is a conflict
+//! (`finals.rs`). The pipeline is the only caller in the daemon, `replay` and `check --logs` the other ones.
 
 pub mod counters;
 mod finals;

@@ -113,13 +113,11 @@ fn an_unknown_operation_is_joined_with_a_known_one_in_both_orders() {
     let known = [(LOST, "release"), (LOST_AT_RENEWAL, "renew")];
     for (happening, operation) in known {
         let lost = format!("not_owned/{operation}");
-        check(
-            &[(0, happening.clone(), &lost), (2000, Happening::NotOwned, "")],
-            &match operation {
-                "release" => "not_owned/release=1 release/not_owned=1",
-                _ => "not_owned/renew=1 renewal/not_owned=1",
-            },
-        );
+        let totals = match operation {
+            "release" => "not_owned/release=1 release/not_owned=1",
+            _ => "not_owned/renew=1 renewal/not_owned=1",
+        };
+        check(&[(0, happening.clone(), &lost), (2000, Happening::NotOwned, "")], totals);
         let (failed, totals) = match operation {
             "release" => ("release_failed/release", "not_owned/unknown=1 release/not_owned=1"),
             _ => ("renewal_failed/renew", "not_owned/unknown=1 renewal/not_owned=1"),

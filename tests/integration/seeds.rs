@@ -1,1 +1,144 @@
+//! The fuzz targets over their seeds and a few thousand changed copies of them, on stable and in every run of the tests.
+//!
+//! `fuzz/fuzz_targets` says what must hold; the same is asserted here. Changes are made by a generator with fixed seeds, so
+//! a failure can be repeated.
 
+use std::fs;
+use std::path::Path;
+
+use redis_lock_exporter::config::{Config, Overrides};
+use redis_lock_exporter::sources::lines::{Record, unwrap_line};
+use redis_lock_exporter::sources::rules::Verdict;
+use redis_lock_exporter::sources::search::Searcher;
+use redis_lock_exporter::state::{State, decode, encode};
+
+const CHANGES_OF_EACH_SEED: u64 = 120;
+
+/// Name and content, by name.
+fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let mut seeds: Vec<(String, Vec<u8>)> =
+        entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect();
+    seeds.sort();
+    assert!(!seeds.is_empty());
+    seeds
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}
+
+/// One to four changes: bits and bytes, cuts, repeats, and pieces of another seed.
+fn change(bytes: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
+    const TELLING: &[u8] = b"{}[]\"\\\n\r\t =:,|\0\x1b\xff\xc3 uPF0";
+    let mut changed = bytes.to_vec();
+    for _ in 0..=random.below(4) {
+        let at = random.below(changed.len());
+        let length = random.below(40).min(changed.len().saturating_sub(at));
+        match random.below(6) {
+            0 if !changed.is_empty() => changed[at] ^= 1 << random.below(8),
+            1 if !changed.is_empty() => changed[at] = TELLING[random.below(TELLING.len())],
+            2 => drop(changed.drain(at..at + length)),
+            3 => changed.truncate(at),
+            4 => {
+                let repeated = changed[at..at + length].repeat(1 + random.below(60));
+                changed.splice(at..at, repeated);
+            }
+            _ => {
+                let from = random.below(other.len());
+                changed.splice(at..at, other[from..].iter().copied());
+            }
+        }
+        changed.truncate(1 << 16);
+    }
+    changed
+}
+
+/// Calls `check` with every seed and its changes.
+fn for_each_input(target: &str, check: impl Fn(&str, &[u8])) {
+    let seeds = seeds(target);
+    for (index, (name, bytes)) in seeds.iter().enumerate() {
+        check(name, bytes);
+        let mut random = Random(index as u64);
+        for number in 0..CHANGES_OF_EACH_SEED {
+            let (_, other) = &seeds[random.below(seeds.len())];
+            check(&format!("{name}, change {number}"), &change(bytes, other, &mut random));
+        }
+    }
+}
+
+#[test]
+fn lines_never_panic_and_are_found_if_a_rule_takes_them() {
+    let overrides = Overrides { logs: vec!["-".to_owned()], presets: vec!["cordum".to_owned()], state_dir: None };
+    let config = Config::from_yaml("seeds", "", &overrides).unwrap();
+    let searcher = Searcher::new(&config.rules.needed_texts());
+    let taken = std::cell::Cell::new(0);
+    for_each_input("line", |name, line| {
+        let unwrapped = unwrap_line(line);
+        let record = Record::parse(&unwrapped.text, unwrapped.time);
+        let verdict = config.rules.evaluate(&record);
+        assert_eq!(verdict, config.rules.evaluate(&record), "{name}");
+        let is_near = config.rules.explain(&record).is_some();
+        assert!(!is_near || verdict == Verdict::NoMatch, "{name} is taken and nearly taken");
+        let Verdict::Event(event) = verdict else { return };
+        taken.set(taken.get() + 1);
+        assert!(usize::from(event.namespace.0) < config.namespaces.len(), "{name}");
+        // `\u` can spell any letter, and no encoder spells plain letters so.
+        let contains = |text: &[u8]| memchr::memmem::find(line, text).is_some();
+        let is_found = contains(b"\\u") || searcher.find_at(line, 0).is_some();
+        assert!(
+            is_found,
+            "{name}: a rule took a line that the search does not find: {:?}",
+            String::from_utf8_lossy(line)
+        );
+    });
+    assert!(taken.get() > 500, "only {} lines were taken: the changes leave too little", taken.get());
+}
+
+#[test]
+fn state_files_are_understood_or_refused() {
+    for_each_input("state_file", |name, bytes| {
+        if let Ok(state) = decode(bytes) {
+            assert_eq!(decode(&encode(&state)).as_ref(), Ok(&state), "{name}");
+        }
+    });
+    let state = full_state();
+    let encoded = encode(&state);
+    assert_eq!(decode(&encoded).as_ref(), Ok(&state));
+    let mut random = Random(7);
+    for number in 0..2000 {
+        let changed = change(&encoded, &encoded, &mut random);
+        if let Ok(decoded) = decode(&changed) {
+            // The header may be written in other ways; what it speaks of may not change.
+            assert_eq!(decoded, state, "change {number} was not noticed");
+        }
+    }
+}
+
+/// What a daemon that has seen something saves.
+fn full_state() -> State {
+    let body = serde_json::json!({
+        "ledger": {
+            "namespaces": {"jobs": {"not_owned": {"release": 3}, "release_failures": {"not_owned": 3}, "abandonments": 1}},
+            "joined": {"entries": {"17": [1_782_392_400_000_i64, 1_782_392_400_100_i64]}, "evictions": 2},
+            "finals": [[[5, 6]], 1],
+        },
+        "sources": {"/var/log/*.log": {"bytes": 100, "lines": 7}},
+        "next_file_id": 4,
+        "saves": 9,
+    });
+    serde_json::from_value(body).unwrap()
+}
