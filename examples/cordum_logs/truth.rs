@@ -34,10 +34,14 @@ impl Truth {
         }
     }
 
-    /// Writes beside the file and renames, so that a reader never sees half of it.
+    /// Writes beside the file and renames, so that a reader never sees half of it. A device such as `/dev/null` is written
+    /// to as it is: a rename would replace it by a file.
     pub(crate) fn save(&self, path: &Path) -> anyhow::Result<()> {
-        let temporary = path.with_extension("tmp");
         let text = serde_json::to_string_pretty(self)?;
+        if path.exists() && !path.is_file() {
+            return std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()));
+        }
+        let temporary = path.with_extension("tmp");
         std::fs::write(&temporary, text + "\n").with_context(|| format!("cannot write {}", temporary.display()))?;
         std::fs::rename(&temporary, path).with_context(|| format!("cannot write {}", path.display()))
     }

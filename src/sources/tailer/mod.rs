@@ -1,7 +1,7 @@
 //! Follows all log files of all sources, on one thread, by polling (events of the file system are lost on network mounts,
 //! overlays and symlinks; a look at a quiet file costs one system call).
 //!
-//! Each round: find out which files there are ([`discovery`]), tie them to the positions we have ([`reunion`]), then read a
+//! Each round: find out which files there are (`discovery`), tie them to the positions we have (`reunion`), then read a
 //! little from each that has something new. What was read goes to the pipeline as a [`Batch`]; when the pipeline is behind,
 //! sending waits and the files are our buffer. Nothing here ends the thread but `stop`: errors are counted and tried again.
 
