@@ -17,7 +17,9 @@ pub(super) fn line(bytes: &[u8]) -> Cow<'_, str> {
 
 /// Drops terminal escapes and replaces control characters other than tab and newline.
 pub(super) fn text(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_unwanted) {
+    // Control characters are single bytes, or begin with this one in UTF-8.
+    let is_suspect = |byte: u8| byte < b' ' || byte == 0x7f || byte == 0xc2;
+    if !text.bytes().any(|byte| is_suspect(byte) && !matches!(byte, b'\t' | b'\n')) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());

@@ -95,9 +95,10 @@ impl Record {
 
     /// The values of the error fields, the likeliest first. An error may be an object with a message of its own.
     pub fn errors(&self) -> impl Iterator<Item = &str> {
-        let inner = |name: &str| {
-            let path = format!("{name}.message");
-            self.fields.iter().rev().find(|field| field.path == path).map(|field| field.value.as_str())
+        let is_inner = |path: &str, name: &str| path.strip_suffix(".message") == Some(name);
+        let inner = move |name: &str| {
+            let field = self.fields.iter().rev().find(|field| is_inner(&field.path, name));
+            field.map(|field| field.value.as_str())
         };
         ERROR_NAMES.iter().filter_map(move |name| self.field(name).or_else(|| inner(name)))
     }
