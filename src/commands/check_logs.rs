@@ -19,7 +19,7 @@ use crate::clock;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
 use crate::event::{Happening, LogEvent, NamespaceId, Reason, TimeMs};
 use crate::ledger::{Counted, Ledger};
-use crate::sources::blocks::{Blocks, Cut};
+use crate::sources::blocks::Cut;
 use crate::sources::extractor::{Extractor, Joiner, Look};
 use crate::sources::lines::{Record, unwrap_line};
 use crate::sources::rules::Verdict;
@@ -42,15 +42,14 @@ static TROUBLE: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Reads the sample and writes what is found. An error is one of reading or writing.
 pub(super) fn run(path: &Path, args: &CheckArgs, config: &Config, out: &mut impl Write) -> anyhow::Result<()> {
-    let reader = input::open(path)?.reader;
-    let mut blocks = Blocks::new(reader, DEFAULT_MAX_LINE_BYTES);
+    let mut pieces = input::open(path)?.pieces;
     let mut report = Report::new(args, config, out)?;
     let mut sample = Sample::new(config);
     sample.summary.generic_rules_only = args.has_generic_rules_only();
     let mut skipping = false;
     let mut offset = 0;
     loop {
-        let (cut, text) = blocks.next(skipping).with_context(|| format!("cannot read {:?}", path.display()))?;
+        let (cut, text) = pieces.next(skipping).with_context(|| format!("cannot read {:?}", path.display()))?;
         match cut {
             Cut::Unfinished | Cut::NeedMore => break,
             Cut::Skipped { ends, .. } => skipping = !ends,

@@ -3,24 +3,56 @@
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use flate2::read::MultiGzDecoder;
 
+use crate::config::DEFAULT_MAX_LINE_BYTES;
 use crate::event::{LogEvent, TimeMs};
+use crate::sources::blocks::{Blocks, Cut, FileBlocks};
+use crate::sources::extractor::Extractor;
+use crate::sources::scout::Finding;
 use crate::sources::tailer::ASSUMED_BYTES_PER_MS;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 pub(super) struct Input {
-    pub(super) reader: Box<dyn Read>,
+    pub(super) pieces: Pieces,
     /// Bytes to expect, where that is known.
     pub(super) length: Option<u64>,
 }
 
+pub(super) enum Pieces {
+    Stream(Blocks<Box<dyn Read>>),
+    File(FileBlocks),
+}
+
+impl Pieces {
+    fn stream(reader: impl Read + 'static) -> Self {
+        Self::Stream(Blocks::new(Box::new(reader), DEFAULT_MAX_LINE_BYTES))
+    }
+
+    /// See [`Blocks::next`].
+    pub(super) fn next(&mut self, skipping: bool) -> io::Result<(Cut, &[u8])> {
+        match self {
+            Self::Stream(blocks) => blocks.next(skipping),
+            Self::File(blocks) => blocks.next(skipping),
+        }
+    }
+
+    /// See [`FileBlocks::finding`].
+    pub(super) fn finding(&mut self, extractor: &Arc<Extractor>, is_between_lines: bool) -> Option<Finding> {
+        match self {
+            Self::Stream(_) => None,
+            Self::File(blocks) => blocks.finding(extractor, is_between_lines),
+        }
+    }
+}
+
 pub(super) fn open(path: &Path) -> anyhow::Result<Input> {
     if path.as_os_str() == "-" {
-        return Ok(Input { reader: Box::new(io::stdin().lock()), length: None });
+        return Ok(Input { pieces: Pieces::stream(io::stdin().lock()), length: None });
     }
     let name = path.display().to_string();
     let mut file = File::open(path).with_context(|| format!("cannot open {name:?}"))?;
@@ -35,10 +67,14 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Input> {
         file.rewind().with_context(|| format!("cannot read {name:?}"))?;
         magic == GZIP_MAGIC
     };
-    Ok(match is_gzip {
-        true => Input { reader: Box::new(MultiGzDecoder::new(file)), length: None },
-        false => Input { reader: Box::new(file), length: Some(metadata.len()).filter(|length| *length > 0) },
-    })
+    // Files of /proc have no size, and pipes none either.
+    let length = Some(metadata.len()).filter(|length| *length > 0 && metadata.is_file() && !is_gzip);
+    let pieces = match (is_gzip, length) {
+        (true, _) => Pieces::stream(MultiGzDecoder::new(file)),
+        (false, Some(length)) => Pieces::File(FileBlocks::new(file, length, DEFAULT_MAX_LINE_BYTES)),
+        (false, None) => Pieces::stream(file),
+    };
+    Ok(Input { pieces, length })
 }
 
 /// The time to judge an event by. Where lines carry no time, their distance stands for it, as when the daemon reads a

@@ -3,7 +3,7 @@
 //! Events go to standard output as they are found, one JSON object a line; metrics and the table come at the end. Progress is
 //! shown on standard error when that is a terminal.
 
-use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use tracing::error;
 
 use crate::cli::{EXIT_FAILED, EXIT_USAGE, ReplayArgs, ReplayOutput};
 use crate::clock;
-use crate::commands::input::{self, is_closed_pipe};
+use crate::commands::input::{self, Pieces, is_closed_pipe};
 use crate::commands::table;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
 use crate::event::{LogEvent, TimeMs};
 use crate::exposition::{Build, Format, Process, Scrape};
 use crate::ledger::{Counted, Ledger};
 use crate::snapshot::{NamespaceView, Snapshot, SourceTotals};
-use crate::sources::blocks::{Blocks, Cut};
+use crate::sources::blocks::Cut;
 use crate::sources::extractor::{Extractor, Joiner};
 
 pub fn run(args: &ReplayArgs) -> ExitCode {
@@ -59,7 +59,7 @@ pub fn run(args: &ReplayArgs) -> ExitCode {
 struct Replay<'a> {
     args: &'a ReplayArgs,
     config: Config,
-    extractor: Extractor,
+    extractor: Arc<Extractor>,
     ledger: Ledger,
     out: BufWriter<io::Stdout>,
     seen: SourceTotals,
@@ -88,7 +88,7 @@ struct EventLine<'a> {
 
 impl<'a> Replay<'a> {
     fn new(args: &'a ReplayArgs, config: Config) -> Self {
-        let extractor = Extractor::new(Arc::clone(&config.rules), DEFAULT_MAX_LINE_BYTES);
+        let extractor = Arc::new(Extractor::new(Arc::clone(&config.rules), DEFAULT_MAX_LINE_BYTES));
         let ledger = Ledger::new(config.namespaces.clone(), config.join_window, Default::default());
         Self {
             args,
@@ -106,18 +106,25 @@ impl<'a> Replay<'a> {
     fn file(&mut self, path: &Path) -> anyhow::Result<()> {
         let input = input::open(path)?;
         self.progress.expect(input.length);
-        self.text(input.reader, &path.display().to_string())
+        self.text(input.pieces, &path.display().to_string())
     }
 
-    fn text(&mut self, reader: impl Read, name: &str) -> anyhow::Result<()> {
-        let mut blocks = Blocks::new(reader, DEFAULT_MAX_LINE_BYTES);
+    fn text(&mut self, mut pieces: Pieces, name: &str) -> anyhow::Result<()> {
         let mut joiner = Joiner::default();
         let mut skipping = false;
         let bytes_before = self.seen.bytes;
         let mut offset = 0;
         let mut events = Vec::new();
         loop {
-            let (cut, text) = blocks.next(skipping).with_context(|| format!("cannot read {name:?}"))?;
+            if let Some(finding) = pieces.finding(&self.extractor, !skipping && !joiner.is_waiting()) {
+                offset = finding.end;
+                self.seen.lines += finding.lines;
+                self.seen.bytes += finding.end - finding.start;
+                events.extend(finding.events);
+                self.progress.show(name, offset, self.seen.bytes, self.started);
+                self.count(name, bytes_before, &mut events)?;
+            }
+            let (cut, text) = pieces.next(skipping).with_context(|| format!("cannot read {name:?}"))?;
             match cut {
                 Cut::Unfinished | Cut::NeedMore => break,
                 Cut::Skipped { ends, .. } => skipping = !ends,

@@ -168,7 +168,7 @@ impl Daemon {
             next_id: state.next_file_id,
             known_sources: state.sources.keys().cloned().collect(),
         };
-        let extractors = config.logs.iter().map(extractor).collect();
+        let extractors = config.logs.iter().map(|source| Arc::new(extractor(source))).collect();
         let tailer = Tailer::new(config.logs.clone(), extractors, start, out.clone(), Arc::clone(&sources_now));
         let stop_tailer = stop.clone();
         sources.spawn_blocking(move || {

@@ -1,9 +1,15 @@
 //! Cuts a stream (standard input, a `.gz`, a file given to `replay`) into blocks of whole lines, in bounded memory.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use memchr::{memchr, memrchr};
+
+use crate::sources::extractor::Extractor;
+use crate::sources::scout::{Finding, PART_BYTES, Scout};
 
 /// How much is read and searched at once: large enough to pay for the system call, small enough to stay in the cache.
 pub const BLOCK_BYTES: usize = 256 * 1024;
@@ -21,6 +27,17 @@ pub enum Cut {
     Unfinished,
     /// Not one whole line in the bytes at hand although it may become one: look at more bytes.
     NeedMore,
+}
+
+impl Cut {
+    /// Bytes to move past.
+    pub fn length(&self) -> usize {
+        match self {
+            Cut::Lines(range) | Cut::TooLong(range) => range.end,
+            Cut::Skipped { length, .. } => *length,
+            Cut::Unfinished | Cut::NeedMore => 0,
+        }
+    }
 }
 
 /// Decides what `bytes`, which begin at a line (or inside a too long one when `skipping`), hold.
@@ -72,13 +89,12 @@ impl<R: Read> Blocks<R> {
                 false => cut(bytes, skipping, self.max_line_bytes, true),
             };
             let length = match &found {
-                Cut::Lines(range) | Cut::TooLong(range) => range.end,
-                Cut::Skipped { length, .. } => *length,
                 Cut::Unfinished | Cut::NeedMore if !self.at_end => {
                     self.fill()?;
                     continue;
                 }
                 Cut::Unfinished | Cut::NeedMore => bytes.len(),
+                found => found.length(),
             };
             let start = self.filled.start;
             self.filled.start += length;
@@ -111,6 +127,77 @@ impl<R: Read> Blocks<R> {
     }
 }
 
+/// The same for a regular file. Long ones are searched in two places at once: see [`FileBlocks::finding`].
+pub struct FileBlocks {
+    file: Arc<File>,
+    size: u64,
+    buffer: Vec<u8>,
+    /// Where the next piece begins.
+    offset: u64,
+    max_line_bytes: usize,
+    scout: Scout,
+    /// Where the scout began: a piece ends there.
+    stop_at: Option<u64>,
+}
+
+impl FileBlocks {
+    pub fn new(file: File, size: u64, max_line_bytes: usize) -> Self {
+        let (file, buffer, scout) = (Arc::new(file), Vec::new(), Scout::default());
+        Self { file, size, buffer, offset: 0, max_line_bytes, scout, stop_at: None }
+    }
+
+    /// As [`Blocks::next`].
+    pub fn next(&mut self, skipping: bool) -> io::Result<(Cut, &[u8])> {
+        let mut wanted = block_bytes(self.max_line_bytes);
+        if let Some(stop_at) = self.stop_at {
+            wanted = wanted.min((stop_at - self.offset) as usize);
+        }
+        loop {
+            if self.buffer.len() < wanted {
+                self.buffer.resize(wanted, 0);
+            }
+            let filled = read_at(&self.file, &mut self.buffer[..wanted], self.offset)?;
+            let found = match cut(&self.buffer[..filled], skipping, self.max_line_bytes, filled == wanted) {
+                Cut::NeedMore => {
+                    wanted = (wanted * 4).min(self.max_line_bytes + 1);
+                    continue;
+                }
+                Cut::Unfinished if filled > 0 => Cut::Lines(0..filled),
+                found => found,
+            };
+            let length = found.length();
+            self.offset += length as u64;
+            return Ok((found, &self.buffer[..length]));
+        }
+    }
+
+    /// What was found ahead of the next piece, if it can be used: then the next piece begins behind it. To be asked before
+    /// each piece; `is_between_lines` tells that no line is half done.
+    pub fn finding(&mut self, extractor: &Arc<Extractor>, is_between_lines: bool) -> Option<Finding> {
+        if self.stop_at.is_some_and(|stop_at| self.offset >= stop_at) {
+            self.stop_at = None;
+            let finding = self.scout.finding().filter(|finding| is_between_lines && finding.start == self.offset)?;
+            self.offset = finding.end;
+            return Some(finding);
+        }
+        let is_long = self.size.saturating_sub(self.offset) > 2 * PART_BYTES;
+        if self.stop_at.is_none() && is_long && is_between_lines && self.max_line_bytes >= BLOCK_BYTES {
+            self.stop_at = self.scout.send(&self.file, extractor, self.offset);
+        }
+        None
+    }
+}
+
+/// One system call, so that all bytes are of one moment. Short only at the end of the file.
+pub fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    loop {
+        match file.read_at(buffer, offset) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,11 +214,22 @@ mod tests {
             }
         }
         let mut blocks = Blocks::new(Slow(input.as_bytes(), step), max_line_bytes);
+        assert_eq!(searched(|skipping| blocks.next(skipping).map(owned)), expected, "step {step}");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), input).unwrap();
+        let mut blocks = FileBlocks::new(file.reopen().unwrap(), input.len() as u64, max_line_bytes);
+        assert_eq!(searched(|skipping| blocks.next(skipping).map(owned)), expected, "from a file");
+    }
+
+    fn owned((cut, text): (Cut, &[u8])) -> (Cut, String) {
+        (cut, String::from_utf8_lossy(text).into_owned())
+    }
+
+    fn searched(mut next: impl FnMut(bool) -> io::Result<(Cut, String)>) -> Vec<String> {
         let mut seen = Vec::new();
         let mut skipping = false;
         loop {
-            let (cut, text) = blocks.next(skipping).unwrap();
-            let text = String::from_utf8_lossy(text).into_owned();
+            let (cut, text) = next(skipping).unwrap();
             match cut {
                 Cut::Lines(_) => seen.extend(text.split_inclusive('\n').map(str::to_owned)),
                 Cut::TooLong(_) => {
@@ -143,7 +241,7 @@ mod tests {
                 Cut::NeedMore => unreachable!("the caller never sees it"),
             }
         }
-        assert_eq!(seen, expected, "step {step}");
+        seen
     }
 
     #[test]

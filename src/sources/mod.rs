@@ -5,6 +5,7 @@ pub mod cursor;
 pub mod extractor;
 pub mod lines;
 pub mod rules;
+pub mod scout;
 pub mod search;
 pub mod stdin;
 pub mod tailer;

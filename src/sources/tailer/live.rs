@@ -4,18 +4,22 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use flate2::read::MultiGzDecoder;
 
 use crate::event::{LogEvent, TimeMs};
 use crate::snapshot::SourceTotals;
-use crate::sources::blocks::{Blocks, Cut, block_bytes, cut};
+use crate::sources::blocks::{BLOCK_BYTES, Blocks, Cut, block_bytes, cut, read_at};
 use crate::sources::cursor::{Cursor, FileId, Inode, Mark};
 use crate::sources::extractor::{Extractor, Joiner};
+use crate::sources::scout::{PART_BYTES, Scout};
 
+/// Blocks read from one file before the next one has its turn: as many as the scout takes, and one more for the rest.
+const BLOCKS_PER_TURN: usize = 1 + PART_BYTES as usize / BLOCK_BYTES * 2;
 /// A rotated or deleted file that has not changed for this long is finished: a last line without newline is taken as it is.
 const FINISHED_AFTER: Duration = Duration::from_secs(2);
 /// Waiting time between looks at a file that does not grow, doubled with each look.
@@ -50,7 +54,7 @@ pub(super) struct Live {
 }
 
 enum Text {
-    Plain(File),
+    Plain(Arc<File>),
     Gzip(Box<Blocks<MultiGzDecoder<File>>>),
 }
 
@@ -69,9 +73,16 @@ pub(super) enum Progress {
     UpToDate,
 }
 
+/// Where blocks are read to, and the one who goes ahead.
+#[derive(Default)]
+pub(super) struct Desk {
+    buffer: Vec<u8>,
+    scout: Scout,
+}
+
 /// What reading needs from the tailer, one for each source.
 pub(super) struct Means<'a> {
-    pub(super) extractor: &'a Extractor,
+    pub(super) extractor: &'a Arc<Extractor>,
     pub(super) max_line_bytes: usize,
     pub(super) now: TimeMs,
 }
@@ -94,7 +105,7 @@ impl Live {
         }
         let unread = metadata.len().saturating_sub(cursor.offset);
         let text = match cursor.gzip {
-            false => Text::Plain(file),
+            false => Text::Plain(Arc::new(file)),
             true => {
                 let mut decoder = MultiGzDecoder::new(file);
                 io::copy(&mut decoder.by_ref().take(cursor.offset), &mut io::sink())?;
@@ -152,17 +163,22 @@ impl Live {
         }
     }
 
-    /// Reads at most `max_blocks` blocks. `buffer` is lent by the tailer: one for all files.
-    pub(super) fn read(&mut self, means: &Means<'_>, buffer: &mut Vec<u8>, max_blocks: usize) -> io::Result<Progress> {
+    /// Reads a few blocks. `desk` is lent by the tailer: one for all files.
+    pub(super) fn read(&mut self, means: &Means<'_>, desk: &mut Desk) -> io::Result<Progress> {
+        let scouted = self.send_scout(means, &mut desk.scout);
         let mut progress = Progress::UpToDate;
-        for _ in 0..max_blocks {
+        for _ in 0..BLOCKS_PER_TURN {
             progress = match self.text {
-                Text::Plain(_) => self.read_plain(means, buffer)?,
+                Text::Plain(_) => self.read_plain(means, &mut desk.buffer, scouted)?,
                 Text::Gzip(_) => self.read_gzip(means)?,
             };
-            if progress == Progress::UpToDate {
+            let is_at_scouted = scouted.is_some_and(|start| self.cursor.offset >= start);
+            if progress == Progress::UpToDate || is_at_scouted {
                 break;
             }
+        }
+        if scouted.is_some() {
+            self.take_finding(means, &mut desk.scout);
         }
         if self.joiner.is_overdue() {
             self.flush_joiner(means);
@@ -197,7 +213,32 @@ impl Live {
         self.report.moved = true;
     }
 
-    fn read_plain(&mut self, means: &Means<'_>, buffer: &mut Vec<u8>) -> io::Result<Progress> {
+    /// A long backlog is read in two places at once. Returns where the second one begins.
+    fn send_scout(&mut self, means: &Means<'_>, scout: &mut Scout) -> Option<u64> {
+        let Text::Plain(file) = &self.text else { return None };
+        let is_between_lines = !self.cursor.skipping && !self.joiner.is_waiting();
+        let is_long = self.unread > 2 * PART_BYTES && means.max_line_bytes >= BLOCK_BYTES;
+        if is_long && is_between_lines { scout.send(file, means.extractor, self.cursor.offset) } else { None }
+    }
+
+    /// Moves past what the scout found, if it is the sequel of what was read.
+    fn take_finding(&mut self, means: &Means<'_>, scout: &mut Scout) {
+        let is_between_lines = !self.cursor.skipping && !self.joiner.is_waiting() && !self.truncated;
+        let Some(finding) = scout.finding().filter(|_| is_between_lines) else { return };
+        if (finding.start, finding.before) != (self.cursor.offset, self.cursor.tail) {
+            return;
+        }
+        let length = finding.end - finding.start;
+        self.report.seen.lines += finding.lines;
+        self.report.seen.bytes += length;
+        self.keep(finding.events, means);
+        self.cursor.offset = finding.end;
+        self.cursor.tail = finding.tail;
+        self.unread = self.unread.saturating_sub(length);
+    }
+
+    /// Reads one block, at most up to `stop_at`, which is the beginning of a line.
+    fn read_plain(&mut self, means: &Means<'_>, buffer: &mut Vec<u8>, stop_at: Option<u64>) -> io::Result<Progress> {
         let Text::Plain(file) = &self.text else { return Ok(Progress::UpToDate) };
         let metadata = file.metadata()?;
         let state = (metadata.len(), metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH));
@@ -211,6 +252,9 @@ impl Live {
         let tail = self.cursor.tail.len();
         let start = self.cursor.offset - tail as u64;
         let mut wanted = block_bytes(means.max_line_bytes);
+        if let Some(stop_at) = stop_at {
+            wanted = wanted.min((stop_at - self.cursor.offset) as usize);
+        }
         loop {
             if buffer.len() < tail + wanted {
                 buffer.resize(tail + wanted, 0);
@@ -308,16 +352,6 @@ impl Live {
             let age = (end.saturating_sub(event.offset) / ASSUMED_BYTES_PER_MS) as TimeMs;
             let at = event.time.unwrap_or((means.now - age).max(floor));
             self.report.events.push((at, event));
-        }
-    }
-}
-
-/// One system call, so that the bytes before the offset and those behind it are of one moment. Short only at the end.
-fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    loop {
-        match file.read_at(buffer, offset) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
         }
     }
 }

@@ -27,12 +27,10 @@ use crate::snapshot::{SourceNow, SourceTotals};
 use crate::sources::cursor::{Cursor, FileId, Inode};
 use crate::sources::extractor::Extractor;
 use discovery::Found;
-use live::{Live, Means, Progress};
+use live::{Desk, Live, Means, Progress};
 
 pub use live::ASSUMED_BYTES_PER_MS;
 
-/// Blocks read from one file before the next one has its turn.
-const BLOCKS_PER_TURN: usize = 16;
 /// Most positions kept; beyond it the longest gone are forgotten first.
 const MAX_CURSORS: usize = 20_000;
 
@@ -47,7 +45,7 @@ pub struct Start {
 
 pub struct Tailer {
     sources: Vec<LogSource>,
-    extractors: Vec<Extractor>,
+    extractors: Vec<Arc<Extractor>>,
     cursors: BTreeMap<FileId, Cursor>,
     next_id: u64,
     live: BTreeMap<FileId, Live>,
@@ -61,7 +59,7 @@ pub struct Tailer {
     reported: BTreeSet<String>,
     out: mpsc::Sender<Input>,
     now: Arc<Mutex<Vec<SourceNow>>>,
-    buffer: Vec<u8>,
+    desk: Desk,
     /// A file was truncated: its copy must be looked for before anything else is read from it.
     discover_now: bool,
 }
@@ -69,7 +67,7 @@ pub struct Tailer {
 impl Tailer {
     pub fn new(
         sources: Vec<LogSource>,
-        extractors: Vec<Extractor>,
+        extractors: Vec<Arc<Extractor>>,
         start: Start,
         out: mpsc::Sender<Input>,
         now: Arc<Mutex<Vec<SourceNow>>>,
@@ -87,7 +85,7 @@ impl Tailer {
             reported: BTreeSet::new(),
             out,
             now,
-            buffer: Vec::new(),
+            desk: Desk::default(),
             discover_now: false,
         }
     }
@@ -142,7 +140,7 @@ impl Tailer {
             max_line_bytes: self.sources[source].max_line_bytes,
             now: clock::now(),
         };
-        let progress = live.read(&means, &mut self.buffer, BLOCKS_PER_TURN);
+        let progress = live.read(&means, &mut self.desk);
         if live.truncated {
             // What was found before is still true; the rest of a cut line is not coming.
             live.flush_joiner(&means);
