@@ -1,5 +1,6 @@
 //! Which log files are read, from where, and what that costs.
 
+mod backlog;
 mod lines;
 mod pieces;
 mod rotation;

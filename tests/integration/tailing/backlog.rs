@@ -1,0 +1,84 @@
+//! A long backlog, which is searched in two places at once: nothing may be lost, doubled or misplaced at the seams.
+
+use std::fs;
+
+use crate::daemon::command;
+use crate::site::{Site, lost_line};
+
+/// Several times what is read and searched ahead in one turn (8 MiB).
+const LONG: usize = 60_000_000;
+/// Just more than that: cut lines take longer, because every one of them is looked at.
+const LONG_ENOUGH: usize = 14_000_000;
+
+struct Backlog {
+    text: Vec<u8>,
+    /// Where each line about a lost lock begins.
+    offsets: Vec<u64>,
+    lines: u64,
+}
+
+/// Lines of very different lengths, some longer than a block, a few longer than allowed. Every so often one counts.
+fn backlog(bytes: usize, wrap: impl Fn(&str, u64) -> String) -> Backlog {
+    let mut backlog = Backlog { text: Vec::with_capacity(bytes + (4 << 20)), offsets: Vec::new(), lines: 0 };
+    let mut seed = 1u64;
+    while backlog.text.len() < bytes {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let number = seed >> 40;
+        let line = match number % 4000 {
+            0 => "x".repeat(300_000),
+            1 => "y".repeat(1_500_000),
+            2..100 => {
+                backlog.offsets.push(backlog.text.len() as u64);
+                lost_line()
+            }
+            other => format!("{{\"msg\":\"nothing to see\",\"padding\":\"{}\"}}", "z".repeat(other as usize % 900)),
+        };
+        let wrapped = wrap(&line, number);
+        backlog.lines += wrapped.lines().count() as u64;
+        backlog.text.extend_from_slice(wrapped.as_bytes());
+    }
+    backlog
+}
+
+fn check(site: &Site, backlog: &Backlog) {
+    fs::write(site.path("logs/app.log"), &backlog.text).unwrap();
+    site.configure("presets: [cordum]\nlogs: [{path: SITE/logs/*.log, start_at: beginning}]\n");
+
+    let replayed = command(&["replay", "--preset", "cordum", "--output", "events", &site.place("logs/app.log")]);
+    let offsets: Vec<u64> = String::from_utf8(replayed.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["offset"].as_u64().unwrap())
+        .collect();
+    assert_eq!(offsets, backlog.offsets, "replay finds every line in its place, once and in order");
+
+    // The daemon is killed in the middle, more than once.
+    for _ in 0..3 {
+        let daemon = site.start_configured(&[]);
+        daemon.wait("reading", |daemon| daemon.scrape()[&site.series("log_lines_total", "logs/*.log")] > 0.0);
+        daemon.kill();
+    }
+    let daemon = site.start_configured(&[]);
+    let (lines, events) = (site.series("log_lines_total", "logs/*.log"), site.series("log_events_total", "logs/*.log"));
+    daemon.wait("done", |daemon| daemon.scrape()[&lines] >= backlog.lines as f64);
+    let samples = daemon.scrape();
+    assert_eq!(samples[&lines], backlog.lines as f64);
+    assert_eq!(samples[&events], backlog.offsets.len() as f64);
+    assert_eq!(samples[&site.series("log_bytes_total", "logs/*.log")], backlog.text.len() as f64);
+}
+
+#[test]
+fn every_line_of_a_long_backlog_counts_once() {
+    check(&Site::new(), &backlog(LONG, |line, _| format!("{line}\n")));
+}
+
+#[test]
+fn cut_lines_in_a_long_backlog_are_joined_across_the_seams() {
+    let cut = |line: &str, number: u64| {
+        let line = &line[..line.len().min(20_000)];
+        let at = number as usize % line.len();
+        let time = "2026-06-25T13:37:04.123456789Z";
+        format!("{time} stderr P {}\n{time} stderr F {}\n", &line[..at], &line[at..])
+    };
+    check(&Site::new(), &backlog(LONG_ENOUGH, cut));
+}
