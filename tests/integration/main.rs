@@ -11,6 +11,7 @@ mod http;
 mod lifecycle;
 mod lines;
 mod model;
+mod preset;
 mod replay;
 mod sample;
 mod seeds;

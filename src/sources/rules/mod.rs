@@ -199,6 +199,4 @@ fn failing_condition<'a>(draft: &'a RuleDraft, record: &Record) -> Option<&'a Co
 }
 
 #[cfg(test)]
-mod preset_tests;
-#[cfg(test)]
 mod tests;

@@ -1,78 +1,17 @@
 //! Cordum's lines (tests/fixtures/cordum-lines.yaml) against the preset, in every form in which they can arrive.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
+use redis_lock_exporter::config::{Config, Overrides};
+use redis_lock_exporter::event::{Happening, Label, LogEvent, Operation, Reason, RuleId};
+use redis_lock_exporter::sources::lines::{Record, unwrap_line};
+use redis_lock_exporter::sources::rules::Verdict;
+use redis_lock_exporter::sources::search::Searcher;
 
-use super::*;
-use crate::config::{Config, Overrides};
-use crate::event::Label;
-use crate::sources::lines::unwrap_line;
-use crate::sources::search::Searcher;
+use crate::lines::{Line, Wrapping};
 
-const LINES: &str = include_str!("../../../tests/fixtures/cordum-lines.yaml");
+const LINES: &str = include_str!("../fixtures/cordum-lines.yaml");
 const TIME: &str = "2026-06-25T13:37:04.123456789Z";
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
-    component: String,
-    level: String,
-    message: String,
-    #[serde(default)]
-    attributes: Vec<(String, Value)>,
-    #[serde(default)]
-    expect: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Value {
-    Number(i64),
-    Text(String),
-    Two { json: Box<Value>, text: Box<Value> },
-}
-
-impl Value {
-    fn json(&self) -> String {
-        match self {
-            Value::Number(number) => number.to_string(),
-            Value::Text(text) => quoted(text),
-            Value::Two { json, .. } => json.json(),
-        }
-    }
-
-    fn text(&self) -> String {
-        match self {
-            Value::Number(number) => number.to_string(),
-            Value::Text(text) => text.clone(),
-            Value::Two { text, .. } => text.text(),
-        }
-    }
-}
-
-fn quoted(text: &str) -> String {
-    serde_json::to_string(text).unwrap()
-}
-
-impl Line {
-    fn json(&self) -> String {
-        let mut members = vec![
-            format!("\"time\":\"{TIME}\",\"level\":{}", quoted(&self.level)),
-            format!("\"msg\":{},\"component\":{}", quoted(&self.message), quoted(&self.component)),
-        ];
-        members.extend(self.attributes.iter().map(|(name, value)| format!("\"{name}\":{}", value.json())));
-        format!("{{{}}}", members.join(","))
-    }
-
-    fn text(&self) -> String {
-        let mut text = format!("[{}] {} {}", self.component.to_uppercase(), self.level, self.message);
-        for (name, value) in &self.attributes {
-            text.push_str(&format!(" {name}={}", value.text()));
-        }
-        text
-    }
-}
 
 /// As encoders write that escape whatever they may.
 fn escaped(json: &str) -> String {
@@ -83,10 +22,6 @@ fn escaped(json: &str) -> String {
         other => format!("\\u{:04X}", u32::from(other)),
     };
     json.chars().map(escape).collect()
-}
-
-fn docker(line: &str) -> String {
-    format!("{{\"log\":{},\"stream\":\"stderr\",\"time\":\"{TIME}\"}}", quoted(&format!("{line}\n")))
 }
 
 /// The preset, and the search for lines that its rules may take.
@@ -145,15 +80,16 @@ fn every_line_in_every_form() {
         let text = line.text();
         // A value with newlines makes several lines of text, and only the first says something.
         let mut text_lines = text.lines();
-        let forms = [line.json(), escaped(&line.json()), text_lines.next().unwrap().to_owned()];
+        let forms = [line.json(TIME), escaped(&line.json(TIME)), text_lines.next().unwrap().to_owned()];
         let forms = forms.iter().map(|form| (form.as_str(), &line.expect));
         let silence = BTreeMap::new();
         for (form, expected) in forms.chain(text_lines.map(|rest| (rest, &silence))) {
             check(&cordum, form, expected);
             check(&cordum, &format!("{form}\r"), expected);
             check(&cordum, &format!("cordum-1  | {form}"), expected);
-            check(&cordum, &docker(form), expected);
-            check(&cordum, &format!("{TIME} stderr F {form}"), expected);
+            for wrapping in [Wrapping::Docker, Wrapping::Cri] {
+                check(&cordum, wrapping.wrap(form, TIME).trim_end_matches('\n'), expected);
+            }
         }
     }
 }
@@ -163,15 +99,15 @@ fn every_line_in_every_form() {
 fn every_rule_has_a_line() {
     let (config, _) = cordum();
     let lines: Vec<Line> = serde_yaml::from_str(LINES).unwrap();
-    let mut used = std::collections::BTreeSet::new();
+    let mut used = BTreeSet::new();
     for line in &lines {
-        match config.rules.evaluate(&Record::parse(line.json().as_bytes(), None)) {
+        match config.rules.evaluate(&Record::parse(line.json(TIME).as_bytes(), None)) {
             Verdict::Event(LogEvent { rule, .. }) | Verdict::Ignored { rule } => used.insert(rule),
             Verdict::NoMatch => continue,
         };
     }
-    let unused = config.rules.rules.iter().zip(0..).filter(|(_, index)| !used.contains(&RuleId(*index)));
-    let unused: Vec<&str> = unused.map(|(rule, _)| rule.draft.name.as_str()).collect();
+    let rules = (0..config.n_rules as u16).map(RuleId);
+    let unused: Vec<&str> = rules.filter(|rule| !used.contains(rule)).map(|rule| config.rules.name(rule)).collect();
     assert_eq!(unused, Vec::<&str>::new());
 }
 
