@@ -64,6 +64,15 @@ impl LockHash {
     }
 }
 
+/// How far from a failure a line may be and still belong to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Window {
+    /// Counted from its first line: what fails again and again counts again and again.
+    FromFirst(TimeMs),
+    /// Counted from its last line: a lost lock stays lost for as long as it is noticed.
+    FromLast(TimeMs),
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Joined {
@@ -71,20 +80,29 @@ pub(super) struct Joined {
     evictions: u64,
 }
 
-/// Times of the last line: the one it is judged by, and that of its arrival. Saved as a pair to keep the file small.
+/// The time that lines are compared with, and the arrival of the last line. Saved as a pair to keep the file small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry(TimeMs, TimeMs);
 
 impl Joined {
-    /// Notes a line and tells whether it begins a new failure: the last line about it is further away than `window`.
-    pub(super) fn begins(&mut self, lock: LockHash, at: TimeMs, now: TimeMs, window: TimeMs) -> bool {
+    /// Notes a line and tells whether it begins a new failure.
+    pub(super) fn begins(&mut self, lock: LockHash, at: TimeMs, now: TimeMs, window: Window) -> bool {
+        let (window, lasts) = match window {
+            Window::FromFirst(window) => (window, false),
+            Window::FromLast(window) => (window, true),
+        };
         let begins = !self.is_open(Some(lock), at, window);
         if begins && self.entries.len() >= CAPACITY && !self.entries.contains_key(&lock) {
             self.make_room();
         }
         let entry = self.entries.entry(lock).or_insert(Entry(at, now));
-        // Lines of several files may come out of order: within a failure the latest line counts.
-        *entry = Entry(if begins { at } else { entry.0.max(at) }, now);
+        let since = match (begins, lasts) {
+            (true, _) => at,
+            // Lines of several files may come out of order: the latest one counts.
+            (false, true) => entry.0.max(at),
+            (false, false) => entry.0,
+        };
+        *entry = Entry(since, now);
         begins
     }
 
@@ -126,10 +144,25 @@ mod tests {
         LockHash::new("jobs", &number.to_string(), Aspect::Release)
     }
 
+    const WINDOW: Window = Window::FromFirst(2000);
+
     #[test]
-    fn the_last_line_of_a_failure_keeps_it_open() {
+    fn a_failure_ends_a_window_after_its_first_line() {
         let mut joined = Joined::default();
-        let mut begins = |at| joined.begins(lock(1), at, 0, 2000);
+        let mut begins = |at| joined.begins(lock(1), at, 0, WINDOW);
+        assert!(begins(10_000));
+        assert!(!begins(11_000));
+        assert!(!begins(12_000), "the window's edge belongs to it");
+        assert!(!begins(8_000), "an earlier line comes later");
+        assert!(begins(12_001), "the next failure");
+        assert!(!begins(14_000));
+        assert!(begins(9_000), "long before it");
+    }
+
+    #[test]
+    fn the_last_line_about_a_lost_lock_keeps_it_lost() {
+        let mut joined = Joined::default();
+        let mut begins = |at| joined.begins(lock(1), at, 0, Window::FromLast(2000));
         assert!(begins(10_000));
         assert!(!begins(12_000), "the window's edge belongs to it");
         assert!(!begins(14_000), "the window is counted from the last line");
@@ -142,8 +175,8 @@ mod tests {
     #[test]
     fn a_window_of_nothing_joins_nothing() {
         let mut joined = Joined::default();
-        assert!(joined.begins(lock(1), 5, 5, 0));
-        assert!(joined.begins(lock(1), 5, 5, 0));
+        assert!(joined.begins(lock(1), 5, 5, Window::FromFirst(0)));
+        assert!(joined.begins(lock(1), 5, 5, Window::FromFirst(0)));
     }
 
     #[test]
@@ -163,24 +196,24 @@ mod tests {
     fn a_full_table_drops_what_arrived_first_and_counts_it() {
         let mut joined = Joined::default();
         for number in 0..CAPACITY {
-            assert!(joined.begins(lock(number), 0, number as TimeMs, 2000));
+            assert!(joined.begins(lock(number), 0, number as TimeMs, WINDOW));
         }
         assert_eq!((joined.entries.len(), joined.evictions()), (CAPACITY, 0));
-        assert!(!joined.begins(lock(0), 0, 0, 2000), "a known lock needs no room");
-        assert!(joined.begins(lock(CAPACITY), 0, CAPACITY as TimeMs, 2000));
+        assert!(!joined.begins(lock(0), 0, 0, WINDOW), "a known lock needs no room");
+        assert!(joined.begins(lock(CAPACITY), 0, CAPACITY as TimeMs, WINDOW));
         assert_eq!(joined.evictions(), CAPACITY as u64 / 8);
         assert_eq!(joined.entries.len(), CAPACITY - CAPACITY / 8 + 1);
         for number in [CAPACITY / 8, CAPACITY - 1, CAPACITY] {
-            assert!(!joined.begins(lock(number), 0, 0, 2000), "{number} is still known");
+            assert!(!joined.begins(lock(number), 0, 0, WINDOW), "{number} is still known");
         }
-        assert!(joined.begins(lock(CAPACITY / 8 - 1), 0, 0, 2000));
+        assert!(joined.begins(lock(CAPACITY / 8 - 1), 0, 0, WINDOW));
     }
 
     #[test]
     fn of_what_arrived_together_the_oldest_lines_leave() {
         let mut joined = Joined::default();
         for number in 0..=CAPACITY {
-            joined.begins(lock(number), number as TimeMs * 10, 7, 2000);
+            joined.begins(lock(number), number as TimeMs * 10, 7, WINDOW);
         }
         let is_known = |number: usize| joined.is_open(Some(lock(number)), number as TimeMs * 10, 2000);
         assert!(!is_known(0) && !is_known(CAPACITY / 8 - 1));
@@ -190,7 +223,7 @@ mod tests {
     #[test]
     fn tidying_goes_by_arrival_and_keeps_what_a_window_may_need() {
         let mut joined = Joined::default();
-        joined.begins(lock(1), 1_000_000_000, 0, 2000);
+        joined.begins(lock(1), 1_000_000_000, 0, WINDOW);
         joined.tidy(KEPT_FOR_MS, 2000);
         assert!(joined.is_open(Some(lock(1)), 1_000_000_000, 2000), "lines may be of any time");
         joined.tidy(KEPT_FOR_MS + 1, KEPT_FOR_MS);

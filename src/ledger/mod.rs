@@ -18,7 +18,7 @@ use crate::event::{ConflictKind, Happening, LogEvent, NamespaceId, Operation, Re
 use crate::namespace::Namespace;
 use counters::LogCounters;
 use finals::Finals;
-use joined::{Aspect, Joined, LockHash};
+use joined::{Aspect, Joined, LockHash, Window};
 
 /// A lost lock is noticed by each renewal that follows. They are one loss while they keep coming at about the pace of
 /// renewals.
@@ -107,8 +107,8 @@ impl Ledger {
     }
 
     fn release_failed(&mut self, moment: &Moment, reason: Reason) -> Option<Counted> {
-        let failed = self.is_new(moment, Aspect::Release, moment.window);
-        let lost = reason == Reason::NotOwned && self.is_new_loss(moment, Aspect::ReleaseLoss, moment.window);
+        let failed = self.is_new(moment, Aspect::Release, moment.joining());
+        let lost = reason == Reason::NotOwned && self.is_new_loss(moment, Aspect::ReleaseLoss, moment.joining());
         let counters = self.counters_of(moment);
         if failed {
             counters.release_failures.increment(reason);
@@ -124,7 +124,7 @@ impl Ledger {
             return None;
         }
         let loss_window = moment.loss_window();
-        let failed = self.is_new(moment, Aspect::Renewal, moment.window);
+        let failed = self.is_new(moment, Aspect::Renewal, moment.joining());
         let lost = reason == Reason::NotOwned && self.is_new_loss(moment, Aspect::RenewalLoss, loss_window);
         let counters = self.counters_of(moment);
         if failed {
@@ -137,7 +137,7 @@ impl Ledger {
     }
 
     fn acquire_failed(&mut self, moment: &Moment, reason: Reason) -> Option<Counted> {
-        let failed = self.is_new(moment, Aspect::Acquire, moment.window);
+        let failed = self.is_new(moment, Aspect::Acquire, moment.joining());
         if failed {
             self.counters_of(moment).acquire_failures.increment(reason);
         }
@@ -149,7 +149,7 @@ impl Ledger {
         let part_of_known = [Aspect::ReleaseLoss, Aspect::RenewalLoss]
             .into_iter()
             .any(|aspect| self.saved.joined.is_open(moment.hash(aspect), moment.at, moment.window));
-        let lost = !part_of_known && self.is_new(moment, Aspect::UnknownLoss, moment.window);
+        let lost = !part_of_known && self.is_new(moment, Aspect::UnknownLoss, moment.joining());
         if lost {
             self.counters_of(moment).not_owned.increment(Operation::Unknown);
         }
@@ -171,7 +171,7 @@ impl Ledger {
     }
 
     fn unlocked_work(&mut self, moment: &Moment, reason: Reason) -> Option<Counted> {
-        let unlocked = self.is_new(moment, Aspect::UnlockedWork, moment.window);
+        let unlocked = self.is_new(moment, Aspect::UnlockedWork, moment.joining());
         if unlocked {
             self.counters_of(moment).unlocked_work += 1;
         }
@@ -189,7 +189,7 @@ impl Ledger {
     }
 
     fn conflicting_write(&mut self, moment: &Moment, kind: ConflictKind) -> Option<Counted> {
-        let new = self.is_new(moment, Aspect::Conflict(kind), moment.window);
+        let new = self.is_new(moment, Aspect::Conflict(kind), moment.joining());
         if new {
             self.counters_of(moment).conflicting_writes.increment(kind);
         }
@@ -203,7 +203,7 @@ impl Ledger {
 
     /// Whether this begins a new failure of that kind rather than being one more line about the last one. Without a known
     /// lock nothing can be joined: two such lines may speak of two locks.
-    fn is_new(&mut self, moment: &Moment, aspect: Aspect, window: TimeMs) -> bool {
+    fn is_new(&mut self, moment: &Moment, aspect: Aspect, window: Window) -> bool {
         match moment.hash(aspect) {
             Some(lock) => self.saved.joined.begins(lock, moment.at, moment.now, window),
             None => true,
@@ -211,7 +211,7 @@ impl Ledger {
     }
 
     /// As `is_new`, for a lost lock: a line that did not tell the operation may have counted it already.
-    fn is_new_loss(&mut self, moment: &Moment, aspect: Aspect, window: TimeMs) -> bool {
+    fn is_new_loss(&mut self, moment: &Moment, aspect: Aspect, window: Window) -> bool {
         let unknown_loss = moment.hash(Aspect::UnknownLoss);
         let counted_as_unknown = self.saved.joined.is_open(unknown_loss, moment.at, moment.window);
         self.is_new(moment, aspect, window) && !counted_as_unknown
@@ -239,9 +239,14 @@ struct Moment<'a> {
 }
 
 impl Moment<'_> {
-    /// As `window`, for what every renewal notices again.
-    fn loss_window(&self) -> TimeMs {
-        self.window.max(renewal_window(&self.namespace))
+    /// For one attempt and all that is said about it.
+    fn joining(&self) -> Window {
+        Window::FromFirst(self.window)
+    }
+
+    /// For what every renewal notices again.
+    fn loss_window(&self) -> Window {
+        Window::FromLast(self.window.max(renewal_window(&self.namespace)))
     }
 
     fn hash(&self, aspect: Aspect) -> Option<LockHash> {

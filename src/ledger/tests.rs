@@ -64,8 +64,18 @@ fn shown(ledger: &Ledger, namespace: NamespaceId) -> String {
 
 #[test]
 fn lines_within_the_window_are_one_release() {
-    let lines = [(0, LOST, "not_owned/release"), (1, LOST, ""), (2001, LOST, ""), (4002, LOST, "not_owned/release")];
+    let lines = [(0, LOST, "not_owned/release"), (1, LOST, ""), (2000, LOST, ""), (2001, LOST, "not_owned/release")];
     check(&lines, "not_owned/release=2 release/not_owned=2");
+}
+
+/// Otherwise a lock that everybody fails to get, all the time, would look like one failure.
+#[test]
+fn what_fails_again_and_again_counts_again_and_again() {
+    let busy = || Happening::AcquireFailed(Reason::Busy);
+    let lines: Vec<(TimeMs, Happening, &str)> = (0..10)
+        .map(|second| (second * 1000, busy(), if second % 3 == 0 { "acquire_failed/acquire" } else { "" }))
+        .collect();
+    check(&lines, "acquire/busy=4");
 }
 
 #[test]
