@@ -29,8 +29,9 @@ RUSTDOCFLAGS="-D warnings" step "documentation" cargo doc --locked --no-deps --q
 # its C++ part, which a check never links. Without --locked: a dependency added to the package reaches fuzz/Cargo.lock here.
 export CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a
 step "fuzz targets compile" cargo check --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}"
+# Advisories change without a change of ours and want the network: they are the workflow's.
 if have cargo-deny; then
-  step "licenses and advisories" cargo deny --all-features check
+  step "licenses, bans and sources" cargo deny --all-features check licenses bans sources
 else
   say "cargo-deny is not installed, licenses and advisories are left to the GitHub workflow"
 fi
