@@ -1,7 +1,7 @@
 //! `check --logs`: what the rules make of each line of a sample, or the nearest reason why they make nothing of it.
 //!
 //! The lines go through the extractor and the ledger of the daemon, so what is said here is what `run` would do. Lines that
-//! no rule takes and that do not look like trouble with a lock are only counted.
+//! have none of the texts that rules look for, and do not look like trouble with a lock, are called silent.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use memchr::memchr_iter;
 use regex::bytes::Regex;
 
-use super::check_report::{Finding, Outcome, Report, Summary};
+use super::check_report::{Finding, NO_TEXT, Outcome, Report, Summary};
 use super::input;
 use crate::cli::CheckArgs;
 use crate::clock;
@@ -123,14 +123,14 @@ impl<'a> Sample<'a> {
         for line in looked {
             let index = left.remove(&line.offset).map(|index| first_number + index as u64);
             let number = index.or_else(|| self.pieces.get(&line.offset).copied()).unwrap_or(first_number);
-            findings.extend(self.judge(number, line));
+            findings.push(self.judge(number, line));
         }
         for (line_offset, index) in left {
             let end = starts.get(index + 1).map_or(block.len(), |next| *next);
             let unwrapped = unwrap_line(block[starts[index]..end].trim_ascii_end());
             let (text, time) = (unwrapped.text.into_owned(), unwrapped.time);
             let line = Looked { offset: line_offset, text, time, verdict: None };
-            findings.extend(self.judge(first_number + index as u64, line));
+            findings.push(self.judge(first_number + index as u64, line));
         }
         if !self.joiner.is_waiting() {
             self.pieces.clear();
@@ -149,17 +149,17 @@ impl<'a> Sample<'a> {
         });
         let number = |line: &Looked| self.pieces.get(&line.offset).copied().unwrap_or_default();
         let numbered: Vec<(u64, Looked)> = looked.into_iter().map(|line| (number(&line), line)).collect();
-        numbered.into_iter().filter_map(|(number, line)| self.judge(number, line)).collect()
+        numbered.into_iter().map(|(number, line)| self.judge(number, line)).collect()
     }
 
-    /// Counts a line in the summary; nothing if there is nothing to say about it.
-    fn judge(&mut self, number: u64, line: Looked) -> Option<Finding<'a>> {
+    /// What there is to say about a line; counts it in the summary.
+    fn judge(&mut self, number: u64, line: Looked) -> Finding<'a> {
         let finding = match line.verdict {
-            Some(Verdict::Event(event)) => Some(self.taken(number, &event)),
+            Some(Verdict::Event(event)) => self.taken(number, &event),
             Some(Verdict::Ignored { .. } | Verdict::NoMatch) => self.not_taken(number, &line, true),
             None => self.not_taken(number, &line, false),
         };
-        self.summary.count(finding.as_ref().map(|finding| finding.outcome));
+        self.summary.count(finding.outcome);
         finding
     }
 
@@ -196,10 +196,14 @@ impl<'a> Sample<'a> {
         finding
     }
 
-    fn not_taken(&self, number: u64, line: &Looked, has_literal: bool) -> Option<Finding<'a>> {
+    fn not_taken(&self, number: u64, line: &Looked, has_literal: bool) -> Finding<'a> {
         let is_lock_trouble = A_LOCK.is_match(&line.text) && TROUBLE.is_match(&line.text);
+        let silent = || {
+            let why = Some(NO_TEXT.to_owned());
+            Finding { why, ..Finding::new(number, line.offset, Outcome::Silent) }
+        };
         if !has_literal && !is_lock_trouble {
-            return None;
+            return silent();
         }
         let rules = &self.config.rules;
         let record = Record::parse(&line.text, line.time);
@@ -212,16 +216,16 @@ impl<'a> Sample<'a> {
             Verdict::NoMatch => match rules.explain(&record) {
                 Some(near) => (Outcome::Near, Some(near.rule), near.why),
                 None if is_lock_trouble => (Outcome::Unknown, None, "no rule is like it".to_owned()),
-                None => return None,
+                None => return silent(),
             },
         };
-        Some(Finding {
+        Finding {
             time: record.time.and_then(clock::format),
             rule: rule.map(|rule| rules.name(rule)),
             why: Some(why),
             message: Some(record.message.chars().take(MAX_MESSAGE_CHARS).collect()),
             ..Finding::new(number, line.offset, outcome)
-        })
+        }
     }
 }
 

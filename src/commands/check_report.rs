@@ -10,6 +10,8 @@ use crate::cli::{CheckArgs, CheckOutput};
 use crate::config::Config;
 
 const MAX_MESSAGE_CHARS: usize = 100;
+/// Why a silent line is silent.
+pub(super) const NO_TEXT: &str = "has none of the texts that rules look for";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -21,6 +23,7 @@ pub(super) enum Outcome {
     Near,
     Unknown,
     Overlooked,
+    Silent,
 }
 
 /// What there is to say about one line.
@@ -77,22 +80,22 @@ pub(super) struct Summary {
     near: u64,
     unknown: u64,
     overlooked: u64,
+    silent: u64,
     pub(super) oversized: u64,
     pub(super) generic_rules_only: bool,
 }
 
 impl Summary {
-    /// Nothing: a line about which there is nothing to say.
-    pub(super) fn count(&mut self, outcome: Option<Outcome>) {
+    pub(super) fn count(&mut self, outcome: Outcome) {
         match outcome {
-            Some(Outcome::Counted) => self.counted += 1,
-            Some(Outcome::Joined) => self.joined += 1,
-            Some(Outcome::Noted) => self.noted += 1,
-            Some(Outcome::Ignored) => self.ignored += 1,
-            Some(Outcome::Near) => self.near += 1,
-            Some(Outcome::Unknown) => self.unknown += 1,
-            Some(Outcome::Overlooked) => self.overlooked += 1,
-            None => {}
+            Outcome::Counted => self.counted += 1,
+            Outcome::Joined => self.joined += 1,
+            Outcome::Noted => self.noted += 1,
+            Outcome::Ignored => self.ignored += 1,
+            Outcome::Near => self.near += 1,
+            Outcome::Unknown => self.unknown += 1,
+            Outcome::Overlooked => self.overlooked += 1,
+            Outcome::Silent => self.silent += 1,
         }
     }
 }
@@ -103,6 +106,8 @@ pub(super) struct Report<'w, W> {
     colors: bool,
     namespace_width: usize,
     is_first: bool,
+    /// First and last of the silent lines since the last row: for people they are one row.
+    silent: Option<(u64, u64)>,
 }
 
 impl<'w, W: Write> Report<'w, W> {
@@ -120,13 +125,20 @@ impl<'w, W: Write> Report<'w, W> {
             }
         }
         let namespace_width = names.max().unwrap_or_default();
-        Ok(Self { out, output: args.output, colors, namespace_width, is_first: true })
+        Ok(Self { out, output: args.output, colors, namespace_width, is_first: true, silent: None })
     }
 
     pub(super) fn lines(&mut self, findings: &[Finding<'_>]) -> anyhow::Result<()> {
         for finding in findings {
             match self.output {
-                CheckOutput::Text => self.row(finding)?,
+                CheckOutput::Text if finding.outcome == Outcome::Silent => {
+                    let first = self.silent.map_or(finding.line, |(first, _)| first);
+                    self.silent = Some((first, finding.line));
+                }
+                CheckOutput::Text => {
+                    self.silent_row()?;
+                    self.row(finding)?;
+                }
                 CheckOutput::Json => {
                     self.out.write_all(if self.is_first { b"\n" } else { b",\n" })?;
                     serde_json::to_writer(&mut *self.out, finding).map_err(io::Error::from)?;
@@ -144,9 +156,18 @@ impl<'w, W: Write> Report<'w, W> {
                 serde_json::to_writer(&mut *self.out, summary).map_err(io::Error::from)?;
                 writeln!(self.out, "}}")?;
             }
-            CheckOutput::Text => self.totals(summary)?,
+            CheckOutput::Text => {
+                self.silent_row()?;
+                self.totals(summary)?;
+            }
         }
         Ok(self.out.flush()?)
+    }
+
+    fn silent_row(&mut self) -> io::Result<()> {
+        let Some((first, last)) = self.silent.take() else { return Ok(()) };
+        let lines = if first == last { first.to_string() } else { format!("{first}-{last}") };
+        writeln!(self.out, "{lines:>7}  {:<10}  {NO_TEXT}", "silent")
     }
 
     fn row(&mut self, finding: &Finding<'_>) -> io::Result<()> {
@@ -158,6 +179,7 @@ impl<'w, W: Write> Report<'w, W> {
             Outcome::Near => ("near", "36"),
             Outcome::Unknown => ("unknown", "36"),
             Outcome::Overlooked => ("overlooked", "35"),
+            Outcome::Silent => ("silent", "2"),
         };
         write!(self.out, "{:>7}  ", finding.line)?;
         match self.colors {
@@ -195,7 +217,8 @@ impl<'w, W: Write> Report<'w, W> {
     }
 
     fn totals(&mut self, summary: &Summary) -> io::Result<()> {
-        let Summary { lines, counted, joined, noted, ignored, near, unknown, overlooked, oversized, .. } = *summary;
+        let Summary { lines, counted, joined, noted, ignored, near, unknown, overlooked, silent, oversized, .. } =
+            *summary;
         if !self.is_first {
             writeln!(self.out)?;
         }
@@ -208,6 +231,7 @@ impl<'w, W: Write> Report<'w, W> {
             (near, "near", "no rule took it, but one nearly did"),
             (unknown, "unknown", "looks like trouble with a lock, and no rule is like it"),
             (overlooked, "overlooked", "a rule would take it if the search found it"),
+            (silent, "silent", NO_TEXT),
             (oversized, "oversized", "searched in its first part only"),
         ] {
             if count > 0 || word == "counted" {

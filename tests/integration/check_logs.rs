@@ -67,13 +67,16 @@ fn every_line_has_its_outcome() {
     assert_eq!(
         outcomes(&document),
         [
+            "1 silent -",
             "2 counted cordum/token-mismatch",
             "3 joined cordum/job-release-failed",
+            "4 silent -",
             "5 near cordum/job-renewal-failed",
             "6 noted cordum/job-final-state",
             "7 counted cordum/job-final-state",
             "8 ignored cordum/job-final-state",
             "9 unknown -",
+            "10 silent -",
             "11 near generic/not-owned",
             "12 ignored cordum/job-renewal-failed",
             "13 near cordum/resource-acquire-failed",
@@ -82,7 +85,7 @@ fn every_line_has_its_outcome() {
     );
     assert_eq!(document["problems"], json!([]));
     let summary = json!({
-        "lines": 14, "counted": 2, "joined": 1, "noted": 1, "ignored": 2, "near": 3, "unknown": 1, "overlooked": 1,
+        "lines": 14, "counted": 2, "joined": 1, "noted": 1, "ignored": 2, "near": 3, "unknown": 1, "overlooked": 1, "silent": 3,
         "oversized": 0, "generic_rules_only": false,
     });
     assert_eq!(document["summary"], summary);
@@ -92,12 +95,12 @@ fn every_line_has_its_outcome() {
         "lock_key": "cordum:scheduler:job:j-1", "rule": "cordum/token-mismatch", "joins_line": null, "why": null,
         "message": null,
     });
-    assert_eq!(document["lines"][0], first);
+    assert_eq!(document["lines"][1], first);
     assert_eq!(
-        (&document["lines"][1]["joins_line"], &document["lines"][1]["event"]),
+        (&document["lines"][2]["joins_line"], &document["lines"][2]["event"]),
         (&json!(2), &json!("release_failed"))
     );
-    let near = &document["lines"][2];
+    let near = &document["lines"][4];
     assert_eq!(near["why"], "the message contains \"job lock renewal failed\" but is longer");
     assert_eq!(near["message"], "job lock renewal failed again");
 }
@@ -111,7 +114,7 @@ fn wrapped_and_cut_lines_are_told_by_the_first_of_theirs() {
         let lines = document["lines"].as_array().unwrap();
         let n_pieces = if wrapping == Wrapping::CriPieces { 2 } else { 1 };
         assert_eq!(document["summary"]["lines"], 14 * n_pieces, "{wrapping:?}");
-        for outcome in ["counted", "joined", "noted", "near", "unknown"] {
+        for outcome in ["counted", "joined", "noted", "near", "unknown", "silent"] {
             let numbers = |all: &[Value]| -> Vec<u64> {
                 let of_outcome = all.iter().filter(|line| line["outcome"] == outcome);
                 of_outcome.map(|line| line["line"].as_u64().unwrap()).collect()
@@ -120,10 +123,10 @@ fn wrapped_and_cut_lines_are_told_by_the_first_of_theirs() {
             let expected: Vec<u64> = alone.iter().map(|number| (number - 1) * n_pieces + 1).collect();
             assert_eq!(numbers(lines), expected, "{wrapping:?} {outcome}");
         }
-        let offset = lines[0]["offset"].as_u64().unwrap() as usize;
+        let offset = lines[1]["offset"].as_u64().unwrap() as usize;
         assert!(offset == 0 || log.as_bytes()[offset - 1] == b'\n');
         if wrapping != Wrapping::Bare {
-            assert_eq!(lines[0]["time"], "2026-06-25T13:00:00Z");
+            assert_eq!(lines[1]["time"], "2026-06-25T13:00:00Z");
         }
     }
 }
@@ -162,6 +165,7 @@ fn text_for_people_is_short_and_aligned() {
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
     assert!(shown.starts_with("The configuration is good.\n\n"), "{shown}");
     for row in [
+        "      1  silent      has none of the texts that rules look for\n",
         "      2  counted     not_owned       scheduler            operation=release  reason=not_owned  lock=j-1  \
          rule=cordum/token-mismatch\n",
         "      3  joined      release_failed  scheduler            line=2  operation=release  reason=not_owned  lock=j-1  \
@@ -220,7 +224,7 @@ fn long_lines_and_a_reader_that_left() {
     let long = format!("[X] ERROR lock failed {}\n", "x".repeat(2 << 20));
     let document = document(&format!("{long}{SAMPLE}"));
     assert_eq!((&document["summary"]["oversized"], &document["summary"]["lines"]), (&json!(1), &json!(15)));
-    assert_eq!(outcomes(&document)[..2], ["1 unknown -", "3 counted cordum/token-mismatch"]);
+    assert_eq!(outcomes(&document)[..3], ["1 unknown -", "2 silent -", "3 counted cordum/token-mismatch"]);
 
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.log");
