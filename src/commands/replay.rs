@@ -22,7 +22,7 @@ use crate::event::{LogEvent, TimeMs};
 use crate::exposition::{Build, Format, Process, Scrape};
 use crate::ledger::{Counted, Ledger};
 use crate::snapshot::{NamespaceView, Snapshot, SourceTotals};
-use crate::sources::blocks::Cut;
+use crate::sources::blocks::{Cut, count_lines};
 use crate::sources::extractor::{Extractor, Joiner};
 
 pub fn run(args: &ReplayArgs) -> ExitCode {
@@ -131,8 +131,7 @@ impl<'a> Replay<'a> {
                 Cut::Lines(_) | Cut::TooLong(_) => {
                     skipping = matches!(cut, Cut::TooLong(_));
                     self.seen.oversized_lines += u64::from(skipping);
-                    self.seen.lines +=
-                        memchr::memchr_iter(b'\n', text).count() as u64 + u64::from(!text.ends_with(b"\n"));
+                    self.seen.lines += count_lines(text);
                     self.extractor.extract(text, offset, &mut joiner, &mut events);
                 }
             }

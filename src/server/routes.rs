@@ -48,7 +48,7 @@ pub(super) async fn answer<B>(context: &Context, request: &Request<B>) -> Answer
     }
 }
 
-/// Rendering and packing take about a millisecond, and no lock is held meanwhile.
+/// The text is small and no lock is held while it is made and packed.
 fn metrics<B>(context: &Context, request: &Request<B>) -> Answer {
     let snapshot = Arc::clone(&context.app.snapshot.borrow());
     let format = negotiate::format(request.headers());

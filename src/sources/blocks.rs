@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use memchr::{memchr, memrchr};
+use memchr::{memchr, memchr_iter, memrchr};
 
 use crate::sources::extractor::Extractor;
 use crate::sources::scout::{Finding, PART_BYTES, Scout};
@@ -56,6 +56,12 @@ pub fn cut(bytes: &[u8], skipping: bool, max_line_bytes: usize, more: bool) -> C
         None if more => Cut::NeedMore,
         None => Cut::Unfinished,
     }
+}
+
+/// Lines in a text, the last one with or without its newline.
+pub fn count_lines(text: &[u8]) -> u64 {
+    let unterminated = !text.is_empty() && !text.ends_with(b"\n");
+    memchr_iter(b'\n', text).count() as u64 + u64::from(unterminated)
 }
 
 /// Bytes to look at so that a line of `max_line_bytes` can be told from a longer one, but never two such lines at once.

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use memchr::{memchr, memchr_iter, memrchr};
+use memchr::{memchr, memrchr};
 
 use crate::event::LogEvent;
-use crate::sources::blocks::BLOCK_BYTES;
+use crate::sources::blocks::{BLOCK_BYTES, count_lines};
 use crate::sources::cursor::{MARK_BYTES, Mark};
 use crate::sources::extractor::{Extractor, Joiner};
 
@@ -129,11 +129,45 @@ impl Task {
             }
             let Some(last) = memrchr(b'\n', bytes) else { break };
             let text = &bytes[..=last];
-            finding.lines += memchr_iter(b'\n', text).count() as u64;
+            finding.lines += count_lines(text);
             self.extractor.extract(text, finding.end, &mut joiner, &mut finding.events);
             finding.end += text.len() as u64;
             finding.tail = Mark::of(&buffer[text.len()..text.len() + MARK_BYTES]);
         }
         Ok((finding.end > self.start && !joiner.is_waiting()).then_some(finding))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Overrides};
+
+    /// Searches `text` behind enough bytes to have something before it.
+    fn found(text: &str) -> Option<Finding> {
+        let config =
+            Config::from_yaml("test", "presets: [cordum]\nlogs: [{path: '-'}]", &Overrides::default()).unwrap();
+        let before = format!("{}\n", "x".repeat(2 * MARK_BYTES));
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(path.path(), format!("{before}{text}")).unwrap();
+        let extractor = Arc::new(Extractor::new(config.rules, 1 << 20));
+        let file = Arc::new(path.reopen().unwrap());
+        Task { file, extractor, start: before.len() as u64 }.search(&mut Vec::new()).unwrap()
+    }
+
+    const CUT: &str = "2026-06-25T13:37:04Z stderr P [SCHEDULER] WARN lock renewal fai\n";
+    const REST: &str = "2026-06-25T13:37:04Z stderr F led error=lock not owned\n";
+
+    #[test]
+    fn whole_lines_are_found_and_the_rest_is_left() {
+        let finding = found(&format!("{CUT}{REST}half a li")).unwrap();
+        assert_eq!((finding.lines, finding.events.len()), (2, 1));
+        assert_eq!(finding.end - finding.start, (CUT.len() + REST.len()) as u64);
+    }
+
+    #[test]
+    fn a_part_that_ends_inside_a_cut_line_is_left_to_the_reader() {
+        assert!(found(&format!("{CUT}{REST}{CUT}")).is_none());
+        assert!(found("no whole line").is_none());
     }
 }

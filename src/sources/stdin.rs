@@ -17,7 +17,7 @@ use tracing::{error, info};
 use crate::clock;
 use crate::event::{Batch, Input};
 use crate::snapshot::SourceTotals;
-use crate::sources::blocks::{Blocks, Cut};
+use crate::sources::blocks::{Blocks, Cut, count_lines};
 use crate::sources::extractor::{Extractor, Joiner};
 
 /// How long to wait for lines before looking whether to stop.
@@ -50,7 +50,7 @@ fn pump(max_line_bytes: usize, sender: &SyncSender<Piece>) -> io::Result<()> {
         let mut seen = SourceTotals { bytes: text.len() as u64, ..SourceTotals::default() };
         let searched = match cut {
             Cut::Lines(range) => {
-                seen.lines = memchr::memchr_iter(b'\n', text).count() as u64 + u64::from(!text.ends_with(b"\n"));
+                seen.lines = count_lines(text);
                 &text[range]
             }
             Cut::TooLong(range) => {

@@ -13,7 +13,7 @@ use flate2::read::MultiGzDecoder;
 
 use crate::event::{LogEvent, TimeMs};
 use crate::snapshot::SourceTotals;
-use crate::sources::blocks::{BLOCK_BYTES, Blocks, Cut, block_bytes, cut, read_at};
+use crate::sources::blocks::{BLOCK_BYTES, Blocks, Cut, block_bytes, count_lines, cut, read_at};
 use crate::sources::cursor::{Cursor, FileId, Inode, Mark};
 use crate::sources::extractor::{Extractor, Joiner};
 use crate::sources::scout::{PART_BYTES, Scout};
@@ -312,8 +312,7 @@ impl Live {
         let (length, searched) = match found {
             Cut::Lines(range) => {
                 let text = &bytes[range.clone()];
-                let unterminated = u64::from(!text.is_empty() && !text.ends_with(b"\n"));
-                seen.lines += memchr::memchr_iter(b'\n', text).count() as u64 + unterminated;
+                seen.lines += count_lines(text);
                 (range.end, range)
             }
             Cut::TooLong(range) => {

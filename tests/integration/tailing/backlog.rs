@@ -8,7 +8,7 @@ use crate::site::{Site, lost_line};
 /// Several times what is read and searched ahead in one turn (8 MiB).
 const LONG: usize = 60_000_000;
 /// Just more than that: cut lines take longer, because every one of them is looked at.
-const LONG_ENOUGH: usize = 14_000_000;
+const LONG_ENOUGH: usize = 9_000_000;
 
 struct Backlog {
     text: Vec<u8>,
@@ -17,8 +17,8 @@ struct Backlog {
     lines: u64,
 }
 
-/// Lines of very different lengths, some longer than a block, a few longer than allowed. Every so often one counts.
-fn backlog(bytes: usize, wrap: impl Fn(&str, u64) -> String) -> Backlog {
+/// Lines of very different lengths, some longer than a block, a few longer than allowed. Of 4000 so many count.
+fn backlog(bytes: usize, counting: u64, wrap: impl Fn(&str, u64) -> String) -> Backlog {
     let mut backlog = Backlog { text: Vec::with_capacity(bytes + (4 << 20)), offsets: Vec::new(), lines: 0 };
     let mut seed = 1u64;
     while backlog.text.len() < bytes {
@@ -27,7 +27,7 @@ fn backlog(bytes: usize, wrap: impl Fn(&str, u64) -> String) -> Backlog {
         let line = match number % 4000 {
             0 => "x".repeat(300_000),
             1 => "y".repeat(1_500_000),
-            2..100 => {
+            2.. if number % 4000 < counting => {
                 backlog.offsets.push(backlog.text.len() as u64);
                 lost_line()
             }
@@ -40,10 +40,8 @@ fn backlog(bytes: usize, wrap: impl Fn(&str, u64) -> String) -> Backlog {
     backlog
 }
 
-fn check(site: &Site, backlog: &Backlog) {
+fn check_replay(site: &Site, backlog: &Backlog) {
     fs::write(site.path("logs/app.log"), &backlog.text).unwrap();
-    site.configure("presets: [cordum]\nlogs: [{path: SITE/logs/*.log, start_at: beginning}]\n");
-
     let replayed = command(&["replay", "--preset", "cordum", "--output", "events", &site.place("logs/app.log")]);
     let offsets: Vec<u64> = String::from_utf8(replayed.stdout)
         .unwrap()
@@ -51,7 +49,11 @@ fn check(site: &Site, backlog: &Backlog) {
         .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["offset"].as_u64().unwrap())
         .collect();
     assert_eq!(offsets, backlog.offsets, "replay finds every line in its place, once and in order");
+}
 
+fn check(site: &Site, backlog: &Backlog) {
+    check_replay(site, backlog);
+    site.configure("presets: [cordum]\nlogs: [{path: SITE/logs/*.log, start_at: beginning}]\n");
     // The daemon is killed in the middle, more than once.
     for _ in 0..3 {
         let daemon = site.start_configured(&[]);
@@ -69,16 +71,23 @@ fn check(site: &Site, backlog: &Backlog) {
 
 #[test]
 fn every_line_of_a_long_backlog_counts_once() {
-    check(&Site::new(), &backlog(LONG, |line, _| format!("{line}\n")));
+    check(&Site::new(), &backlog(LONG, 100, |line, _| format!("{line}\n")));
+}
+
+fn cut(line: &str, number: u64) -> String {
+    let line = &line[..line.len().min(20_000)];
+    let at = number as usize % line.len();
+    let time = "2026-06-25T13:37:04.123456789Z";
+    format!("{time} stderr P {}\n{time} stderr F {}\n", &line[..at], &line[at..])
 }
 
 #[test]
-fn cut_lines_in_a_long_backlog_are_joined_across_the_seams() {
-    let cut = |line: &str, number: u64| {
-        let line = &line[..line.len().min(20_000)];
-        let at = number as usize % line.len();
-        let time = "2026-06-25T13:37:04.123456789Z";
-        format!("{time} stderr P {}\n{time} stderr F {}\n", &line[..at], &line[at..])
-    };
-    check(&Site::new(), &backlog(LONG_ENOUGH, cut));
+fn cut_lines_in_a_long_backlog_are_joined() {
+    check(&Site::new(), &backlog(LONG_ENOUGH, 100, cut));
+}
+
+/// Nearly every line counts, so whatever is at a seam does.
+#[test]
+fn cut_lines_are_joined_across_the_seams() {
+    check_replay(&Site::new(), &backlog(LONG_ENOUGH, 3900, cut));
 }
