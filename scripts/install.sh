@@ -11,8 +11,14 @@ source scripts/lib.sh
 
 # command:package
 case ${1:-test} in
-  test) wanted=(promtool:prometheus shellcheck:shellcheck cc:gcc) ;;
-  bench) wanted=(mtail:mtail rg:ripgrep /usr/bin/time:time cc:gcc) ;;
+  test)
+    wanted=(promtool:prometheus amtool:prometheus-alertmanager shellcheck:shellcheck cc:gcc)
+    wanted+=(redis-server:redis-server redis-cli:redis-tools redis-sentinel:redis-sentinel openssl:openssl curl:curl jq:jq)
+    ;;
+  bench)
+    wanted=(mtail:mtail rg:ripgrep /usr/bin/time:time cc:gcc curl:curl)
+    wanted+=(redis-server:redis-server prometheus-redis-exporter:prometheus-redis-exporter)
+    ;;
   *) die "usage: scripts/install.sh [test|bench]" ;;
 esac
 
@@ -22,20 +28,29 @@ missing=()
 for entry in "${wanted[@]}"; do
   have "${entry%%:*}" || missing+=("${entry##*:}")
 done
-((${#missing[@]})) || exit 0
+# Nice to have: a test says that it was skipped where it is not there.
+wants_valkey=false
+if [[ ${1:-test} == test ]] && ! have valkey-server; then
+  wants_valkey=true
+fi
+((${#missing[@]})) || $wants_valkey || exit 0
 
 if ! have apt-get; then
-  die "please install these and try again (names as in Debian): ${missing[*]}"
+  ((${#missing[@]})) && die "please install these and try again (names as in Debian): ${missing[*]}"
+  say "valkey-server is not installed: the test against it will be skipped"
+  exit 0
 fi
 if ((EUID == 0)); then
   as_root=()
 elif have sudo; then
   as_root=(sudo)
-else
+elif ((${#missing[@]})); then
   die "please install these as root and try again: apt-get install ${missing[*]}"
+else
+  say "valkey-server is not installed, which takes root: the test against it will be skipped"
+  exit 0
 fi
 
-say "installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 # Debian's packages start their daemons on installation. We want promtool, not a Prometheus on port 9090 of somebody's
 # machine, so a policy that refuses to start services is in place for as long as this takes, unless one is there already.
@@ -45,9 +60,40 @@ if [[ ! -e $policy ]]; then
   printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
   "${as_root[@]}" chmod 755 "$policy"
 fi
-install=("${as_root[@]}" apt-get install --yes --quiet --no-install-recommends "${missing[@]}")
-# A fresh container has no package lists; a used one may have outdated ones. Only then is an update needed.
-"${install[@]}" </dev/null >&2 || {
-  "${as_root[@]}" apt-get update --quiet </dev/null >&2
-  "${install[@]}" </dev/null >&2
+install=("${as_root[@]}" apt-get install --yes --quiet --no-install-recommends)
+
+install_missing() {
+  say "installing ${missing[*]}"
+  # A fresh container has no package lists; a used one may have outdated ones. Only then is an update needed.
+  "${install[@]}" "${missing[@]}" </dev/null >&2 || {
+    "${as_root[@]}" apt-get update --quiet </dev/null >&2
+    "${install[@]}" "${missing[@]}" </dev/null >&2
+  }
 }
+
+# Debian 12 has Valkey in its backports only: these are looked into for this once, on the mirror that is configured.
+install_valkey() {
+  "${install[@]}" valkey-server </dev/null >/dev/null 2>&1 && return
+  local codename mirror sources options
+  codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+  # shellcheck disable=SC2016 # apt-get fills these in
+  mirror=$(apt-get indextargets --format '$(RELEASE) $(SITE)' 'Created-By: Packages' | sed -n "s/^$codename //p" | head -n 1)
+  [[ -n $codename && -n $mirror ]] || return 1
+  sources=$(mktemp)
+  # Readable for the user that apt-get fetches as.
+  chmod 644 "$sources"
+  [[ ! -e /etc/apt/sources.list ]] || cat /etc/apt/sources.list >"$sources"
+  printf 'deb %s %s-backports main\n' "$mirror" "$codename" >>"$sources"
+  options=(-o "Dir::Etc::SourceList=$sources")
+  "${as_root[@]}" apt-get update --quiet "${options[@]}" </dev/null >/dev/null 2>&1 &&
+    "${install[@]}" "${options[@]}" valkey-server </dev/null >/dev/null 2>&1
+  local status=$?
+  rm -f "$sources"
+  return "$status"
+}
+
+((${#missing[@]} == 0)) || install_missing
+if $wants_valkey; then
+  say "installing valkey-server"
+  install_valkey || say "valkey-server cannot be had here: the test against it will be skipped"
+fi

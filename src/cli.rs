@@ -19,10 +19,15 @@ pub const EXIT_FAILED: u8 = 2;
 /// Exit code: bad flags, or a bad configuration for `run` and `replay`.
 pub const EXIT_USAGE: u8 = 64;
 
+/// Used where neither a flag nor the configuration says where the password for Redis is.
+const PASSWORD_VARIABLE: &str = "REDIS_LOCK_EXPORTER_REDIS_PASSWORD";
+
 const EXAMPLES: &str = "\
 Examples:
   Watch the logs of Cordum, keep counts in memory only:
     redis_lock_exporter --logs.path '/var/log/cordum/*.log' --preset cordum
+  Watch the locks in Redis too:
+    redis_lock_exporter --redis.url redis://127.0.0.1:6379 --logs.path '/var/log/cordum/*.log' --preset cordum
   Run with a configuration file, keep counts across restarts:
     redis_lock_exporter --config.file /etc/redis_lock_exporter.yaml --state.dir /var/lib/redis_lock_exporter
   Check a configuration, and what it makes of a sample of lines:
@@ -44,7 +49,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Watch logs and serve metrics (the default: its flags work without the word `run` too)
+    /// Watch logs and Redis, and serve metrics (the default: its flags work without the word `run` too)
     Run(RunArgs),
     /// Check a configuration and show every problem with its line; exits with 1 if there are any
     Check(CheckArgs),
@@ -60,6 +65,13 @@ pub struct RunArgs {
     /// A log file, a pattern with * and **, or - for standard input; repeatable, added to those of the configuration
     #[arg(long = "logs.path", value_name = "GLOB")]
     pub logs_path: Vec<String>,
+    /// The Redis whose locks to watch: redis://HOST:PORT/DATABASE, rediss:// (TLS) or unix:///PATH
+    #[arg(long = "redis.url", value_name = "URL")]
+    pub redis_url: Option<String>,
+    /// A file with the password for Redis, read at each connection; the environment variable
+    /// REDIS_LOCK_EXPORTER_REDIS_PASSWORD may have the password instead
+    #[arg(long = "redis.password-file", value_name = "FILE")]
+    pub redis_password_file: Option<PathBuf>,
     /// A set of namespaces and rules that is part of the program; repeatable, added to those of the configuration
     #[arg(long = "preset", value_name = "NAME")]
     pub presets: Vec<String>,
@@ -77,6 +89,9 @@ pub struct RunArgs {
     /// Allow reloading the configuration with POST /-/reload
     #[arg(long = "web.enable-lifecycle")]
     pub enable_lifecycle: bool,
+    /// Do not serve /api and the pages that show single locks
+    #[arg(long = "web.disable-api")]
+    pub disable_api: bool,
     /// How much to log
     #[arg(long = "log.level", value_name = "LEVEL", default_value = "info")]
     pub log_level: LogLevel,
@@ -98,6 +113,9 @@ pub struct CheckArgs {
     /// A sample log (plain, .gz, or - for standard input): show what the rules make of each line, or why nothing
     #[arg(long = "logs", value_name = "FILE")]
     pub logs: Option<PathBuf>,
+    /// A file of Prometheus rules: find metrics, labels and values in it that this exporter does not have
+    #[arg(long = "rules", value_name = "FILE", conflicts_with = "logs")]
+    pub rules: Option<PathBuf>,
     /// Text for people or JSON for programs
     #[arg(long = "output", value_name = "FORMAT", default_value = "text")]
     pub output: CheckOutput,
@@ -178,7 +196,15 @@ impl Cli {
 
 impl RunArgs {
     pub fn overrides(&self) -> Overrides {
-        Overrides { logs: self.logs_path.clone(), presets: self.presets.clone(), state_dir: self.state_dir.clone() }
+        let password_is_set = std::env::var_os(PASSWORD_VARIABLE).is_some_and(|password| !password.is_empty());
+        Overrides {
+            logs: self.logs_path.clone(),
+            presets: self.presets.clone(),
+            state_dir: self.state_dir.clone(),
+            redis_url: self.redis_url.clone(),
+            redis_password_file: self.redis_password_file.clone(),
+            redis_password_env: password_is_set.then(|| PASSWORD_VARIABLE.to_owned()),
+        }
     }
 }
 

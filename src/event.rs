@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::observation::LinkBatch;
 use crate::snapshot::SourceTotals;
 use crate::sources::cursor::{Cursor, FileId};
 
@@ -62,6 +63,8 @@ macro_rules! label_enum {
     };
 }
 
+pub(crate) use label_enum;
+
 label_enum! {
     /// What the program tried to do with its lock.
     Operation { Release = "release", Renew = "renew", Unknown = "unknown" }
@@ -87,6 +90,29 @@ label_enum! {
         StaleWriteRejected = "stale_write_rejected",
         StateConflict = "state_conflict",
     }
+}
+
+label_enum! {
+    /// Why a lock was not owned, as far as Redis was seen to tell.
+    Cause {
+        /// Its TTL ran out and no renewal was seen.
+        ExpiredNeverRenewed = "expired_never_renewed",
+        /// Its TTL ran out after renewals.
+        RenewalsStopped = "renewals_stopped",
+        /// Somebody deleted it before its time.
+        DeletedEarly = "deleted_early",
+        /// Another owner replaced it before its time.
+        TakenOver = "taken_over",
+        /// It was gone after a restart or failover of Redis.
+        LostInFailover = "lost_in_failover",
+        /// Nothing was seen that explains it.
+        Unknown = "unknown",
+    }
+}
+
+label_enum! {
+    /// How the owner before ended.
+    After { Release = "release", Expiry = "expiry", Unknown = "unknown" }
 }
 
 /// What a log line says happened.
@@ -132,6 +158,7 @@ pub enum Input {
     Logs(Batch),
     /// All log files that exist have their place to start from: once that is saved, nothing written later can be missed.
     LogsReady,
+    Link(LinkBatch),
 }
 
 /// What one source has to report: events, how far it got, and what it saw on the way. Applied as a whole or not at all.

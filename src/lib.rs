@@ -1,42 +1,55 @@
 //! Prometheus exporter for distributed locks in Redis.
 //!
-//! It reads the logs of the programs that use the locks, finds the lines that say a lock was lost, and shows each failure as
-//! one count, by lock namespace, in a way that survives crashes, restarts and log rotation.
+//! Two eyes. One reads the logs of the programs that use the locks and finds the lines that say a lock was lost; the other
+//! looks at the keys in Redis and sees every lock taken, renewed, released, expired or taken over. What both see is joined:
+//! each failure is one count, by lock namespace, with its cause, in a way that survives crashes, restarts and log rotation.
 //!
 //! ```text
-//!  log files, stdin --> tailer --> blocks --> search --> lines --> rules --> events
-//!                                                                              |
-//!        every second, if changed:  save state, THEN publish   <-- ledger <-- pipeline
-//!                                                   |
-//!                              /metrics  / (page)  <-'
+//!  log files, stdin --> tailer --> blocks --> search --> lines --> rules --> events --.
+//!  Redis: pushes, SCAN, reads --> one link for each primary --> sightings ------------+--> pipeline --> ledger
+//!             ^                                                                       |        |
+//!             '-------------- "read these keys" (a deadline has come) <---------------|--------'
+//!                                                                                     v
+//!                                       every second, if changed:  save state, THEN publish
+//!                                                                                     |
+//!                                            /metrics  /api  / (page)  <--------------'
 //! ```
 //!
 //! # Layout, in reading order
 //!
 //! * [`event`]: the words everything else speaks: what a line said about a lock, batches
+//! * [`observation`]: what Redis tells: sightings of keys, news of links, owners as hashes
 //! * [`namespace`]: lock namespaces and key templates: key -> namespace, log fields -> key
 //! * [`config`]: YAML, presets and flags -> a checked `Config`, or every problem with its line
-//! * [`sources`]: where events come from: files, standard input, and how lines become events
-//! * [`ledger`]: THE state, pure: what an event adds to the counters
+//! * [`sources`]: where events come from: files, standard input and how lines become events; Redis and its links
+//! * [`ledger`]: THE state, pure: what events and sightings add to the counters, and why locks were lost
+//! * [`advice`]: which TTL and renewal interval would do
 //! * [`pipeline`]: the only writer: batch -> ledger; save, then publish
 //! * [`state`]: the state file: positions and counters together, atomically
 //! * [`snapshot`]: what is published
+//! * [`inquiry`]: questions about single locks, and their answers
 //! * [`exposition`]: every metric name and HELP; a snapshot as text
 //! * [`server`]: HTTP routes
 //! * [`cli`], [`commands`]: flags, and one file for each command
-//! * [`clock`]: the wall clock
+//! * [`fleet`]: simulated workers that really lock, and a record of what they did
+//! * [`clock`]: the wall clock and one that never steps
 //!
 //! Invariants: the ledger does no I/O and reads no clock; nothing but the pipeline writes to it; label values come from the
-//! configuration or from closed enums, never from input; nothing is published that was not saved.
+//! configuration or from closed enums, never from input; nothing is published that was not saved; nothing but `fleet` writes to
+//! Redis; an owner's token is hashed where it is read and kept nowhere.
 
+pub mod advice;
 pub mod cli;
 pub mod clock;
 pub mod commands;
 pub mod config;
 pub mod event;
 pub mod exposition;
+pub mod fleet;
+pub mod inquiry;
 pub mod ledger;
 pub mod namespace;
+pub mod observation;
 pub mod pipeline;
 pub mod server;
 pub mod snapshot;

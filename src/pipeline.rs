@@ -8,20 +8,30 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{error, info};
 
 use crate::clock;
 use crate::config::Config;
-use crate::event::{Batch, Input, TimeMs};
-use crate::ledger::Ledger;
-use crate::snapshot::{ExporterView, NamespaceView, Snapshot, SourceNow, SourceView};
+use crate::event::{Batch, Input, NamespaceId, TimeMs};
+use crate::inquiry::Inquiry;
+use crate::ledger::{KeyspaceSettings, Ledger};
+use crate::observation::{LinkBatch, LinkNews};
+use crate::snapshot::{ExporterView, NamespaceView, RedisNow, RedisView, Snapshot, SourceNow, SourceView};
 use crate::state::{State, StateDirectory, encode};
 
 /// Shortest time between two saves, and the time between attempts while they fail.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long saving may fail before unsaved numbers are shown.
 const SHOW_UNSAVED_AFTER: Duration = Duration::from_secs(5);
+/// How often the ledger is asked for locks whose deadline has come.
+const DUE_INTERVAL: Duration = Duration::from_millis(50);
+/// Keys to be read that are handed over at once.
+const DUE_AT_ONCE: usize = 1_000;
+/// Walking all locks may take this part of the time at most.
+const SURVEY_SHARE: u32 = 50;
+/// How long a lost lock waits for Redis to show why, where changes are watched: longer than a push and a save take.
+const CAUSE_WAIT: Duration = Duration::from_secs(3);
 
 pub struct Pipeline {
     config: Arc<Config>,
@@ -30,6 +40,8 @@ pub struct Pipeline {
     state: State,
     directory: Option<Arc<StateDirectory>>,
     sources_now: Arc<Mutex<Vec<SourceNow>>>,
+    redis: Option<RedisSide>,
+    next_survey: Instant,
     publish: watch::Sender<Arc<Snapshot>>,
     started_at: TimeMs,
     reloads: watch::Receiver<ReloadStatus>,
@@ -47,10 +59,25 @@ pub struct Setup {
     pub state: State,
     pub directory: Option<Arc<StateDirectory>>,
     pub sources_now: Arc<Mutex<Vec<SourceNow>>>,
+    /// `None`: no Redis is configured.
+    pub redis: Option<RedisSide>,
     pub publish: watch::Sender<Arc<Snapshot>>,
     pub ready: watch::Sender<bool>,
     pub started: TimeMs,
     pub reloads: watch::Receiver<ReloadStatus>,
+}
+
+/// What connects the pipeline with the keyspace source, beside the queue.
+pub struct RedisSide {
+    pub now: Arc<Mutex<RedisNow>>,
+    /// Where to ask for keys to be read.
+    pub reads: mpsc::Sender<Vec<Box<str>>>,
+}
+
+/// What the pipeline is told and asked.
+pub struct Inputs {
+    pub events: mpsc::Receiver<Input>,
+    pub inquiries: mpsc::Receiver<Inquiry>,
 }
 
 /// How the last attempt to load the configuration went.
@@ -62,15 +89,24 @@ pub struct ReloadStatus {
 
 impl Pipeline {
     pub fn new(setup: Setup) -> Self {
-        let Setup { config, mut state, directory, sources_now, publish, ready, started, reloads } = setup;
+        let Setup { config, mut state, directory, sources_now, redis, publish, ready, started, reloads } = setup;
         let saved = std::mem::take(&mut state.ledger);
-        let ledger = Ledger::new(config.namespaces.clone(), config.join_window, saved);
+        let mut ledger = Ledger::new(config.namespaces.clone(), config.join_window, saved);
+        if let Some(redis) = &config.redis {
+            let watched = if redis.watch.enabled { Duration::ZERO } else { redis.scan.interval };
+            ledger = ledger.naming_rules(Arc::clone(&config.rules)).observing(KeyspaceSettings {
+                max_tracked_locks: redis.max_tracked_locks,
+                cause_wait: (CAUSE_WAIT + watched).as_millis() as TimeMs,
+            });
+        }
         let pipeline = Self {
             config,
             ledger,
             state,
             directory,
             sources_now,
+            redis,
+            next_survey: Instant::now(),
             publish,
             started_at: started,
             reloads,
@@ -85,8 +121,11 @@ impl Pipeline {
     }
 
     /// Runs until every sender is gone, saves a last time and gives the state back.
-    pub async fn run(mut self, mut input: mpsc::Receiver<Input>) -> State {
+    pub async fn run(mut self, inputs: Inputs) -> State {
+        let Inputs { mut events, mut inquiries } = inputs;
         let mut next_save = Instant::now();
+        let mut due = interval(DUE_INTERVAL);
+        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
@@ -94,8 +133,11 @@ impl Pipeline {
                     self.save_and_publish().await;
                     next_save = Instant::now() + SAVE_INTERVAL;
                 }
-                received = input.recv() => match received {
+                _ = due.tick(), if self.redis.is_some() => self.ask_for_due_reads(),
+                Some(inquiry) = inquiries.recv() => self.ledger.answer(inquiry, clock::steady()),
+                received = events.recv() => match received {
                     Some(Input::Logs(batch)) => self.apply(batch),
+                    Some(Input::Link(batch)) => self.apply_link(batch),
                     Some(Input::LogsReady) => {
                         self.started = true;
                         // Where the files begin must be on disk before anything else happens to them.
@@ -114,9 +156,11 @@ impl Pipeline {
         let Some(source) = self.config.logs.get(batch.source) else { return };
         self.changed = true;
         self.state.sources.entry(source.path.clone()).or_default().add(&batch.seen);
-        let now = clock::now();
+        // Lines carry the wall clock's time; what Redis tells comes in that of the steady clock.
+        let now = clock::steady();
+        let correction = now - clock::now();
         for (at, event) in &batch.events {
-            self.ledger.apply(*at, now, event);
+            self.ledger.apply(*at + correction, now, event);
         }
         for (id, cursor) in batch.cursors {
             self.state.next_file_id = self.state.next_file_id.max(id.0 + 1);
@@ -127,9 +171,37 @@ impl Pipeline {
         }
     }
 
+    fn apply_link(&mut self, batch: LinkBatch) {
+        let is_news = |news: &LinkNews| !matches!(news, LinkNews::CaughtUp { .. });
+        self.changed |= batch.news.iter().any(is_news);
+        self.ledger.apply_link(batch);
+    }
+
+    /// What cannot be handed over now is asked for again later: the ledger goes on offering it.
+    fn ask_for_due_reads(&mut self) {
+        let Some(redis) = &self.redis else { return };
+        let Ok(permit) = redis.reads.try_reserve() else { return };
+        let keys = self.ledger.due_reads(clock::steady(), DUE_AT_ONCE);
+        if !keys.is_empty() {
+            permit.send(keys);
+        }
+    }
+
+    /// Causes that are due, and from time to time what only a walk over all locks can tell.
+    fn look_around(&mut self) {
+        let now = clock::steady();
+        self.changed |= self.ledger.settle(now);
+        if self.redis.is_some() && Instant::now() >= self.next_survey {
+            let begun = Instant::now();
+            self.ledger.survey(now);
+            self.next_survey = begun + begun.elapsed() * SURVEY_SHARE;
+        }
+    }
+
     async fn save_and_publish(&mut self) {
+        self.look_around();
         if self.changed {
-            self.ledger.tidy(clock::now());
+            self.ledger.tidy(clock::steady());
             match self.save().await {
                 Ok(()) => {
                     if self.failing_since.take().is_some() {
@@ -174,22 +246,37 @@ impl Pipeline {
     fn publish_health(&self) {
         let mut snapshot = Snapshot::clone(&self.publish.borrow());
         snapshot.exporter = self.exporter_view();
+        snapshot.redis = self.redis_view();
         self.publish.send_replace(Arc::new(snapshot));
     }
 
     fn snapshot(&self) -> Snapshot {
-        let namespaces = self
-            .ledger
-            .namespaces()
-            .iter()
-            .map(|namespace| NamespaceView { namespace: Arc::clone(namespace), logs: self.ledger.counters(namespace) });
-        let now = self.sources_now.lock().map(|now| now.clone()).unwrap_or_default();
+        let now = clock::steady();
+        let namespaces = self.ledger.namespaces().iter().enumerate().map(|(index, namespace)| NamespaceView {
+            namespace: Arc::clone(namespace),
+            logs: self.ledger.counters(namespace),
+            causes: self.ledger.causes(namespace),
+            keyspace: self.ledger.keyspace_view(NamespaceId(index as u16), now),
+        });
+        let sources_now = self.sources_now.lock().map(|now| now.clone()).unwrap_or_default();
         let sources = self.config.logs.iter().enumerate().map(|(index, source)| SourceView {
             name: source.path.clone(),
             totals: self.state.sources.get(&source.path).cloned().unwrap_or_default(),
-            now: now.get(index).cloned().unwrap_or_default(),
+            now: sources_now.get(index).cloned().unwrap_or_default(),
         });
-        Snapshot { namespaces: namespaces.collect(), sources: sources.collect(), exporter: self.exporter_view() }
+        Snapshot {
+            namespaces: namespaces.collect(),
+            told: self.config.rules.told(),
+            sources: sources.collect(),
+            redis: self.redis_view(),
+            exporter: self.exporter_view(),
+        }
+    }
+
+    fn redis_view(&self) -> Option<RedisView> {
+        let (config, side) = (self.config.redis.as_ref()?, self.redis.as_ref()?);
+        let now = side.now.lock().map(|now| now.clone()).unwrap_or_default();
+        Some(RedisView { name: config.name.clone(), now })
     }
 
     fn exporter_view(&self) -> ExporterView {

@@ -6,16 +6,22 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::TimeMs;
-use crate::ledger::counters::LogCounters;
+use crate::event::{Cause, TimeMs};
+use crate::ledger::counters::{KeyspaceCounters, LogCounters, Tally};
 use crate::namespace::Namespace;
+use crate::observation::OperationsSource;
+use crate::sources::rules::Told;
 
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// In configuration order, `other` last.
     pub namespaces: Vec<NamespaceView>,
+    /// What can be counted for each namespace, in the same order. Where it is missing, everything.
+    pub told: Arc<[Told]>,
     /// In configuration order.
     pub sources: Vec<SourceView>,
+    /// `None`: no Redis is configured.
+    pub redis: Option<RedisView>,
     pub exporter: ExporterView,
 }
 
@@ -23,6 +29,109 @@ pub struct Snapshot {
 pub struct NamespaceView {
     pub namespace: Arc<Namespace>,
     pub logs: LogCounters,
+    /// Of each `not_owned`, some seconds after it.
+    pub causes: Tally<Cause>,
+    /// `None`: no Redis is configured, or the namespace has no keys.
+    pub keyspace: Option<KeyspaceView>,
+}
+
+/// What Redis shows about the locks of one namespace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeyspaceView {
+    pub counters: KeyspaceCounters,
+    pub now: KeyspaceNow,
+    /// For each of [`Ratios::WINDOWS`].
+    pub ratios: [Ratios; 2],
+}
+
+/// The locks as they are now; not saved.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeyspaceNow {
+    pub source: Option<OperationsSource>,
+    /// Since when nothing has been missed. `None`: it is not so now.
+    pub observed_since: Option<TimeMs>,
+    pub held: u64,
+    pub without_ttl: u64,
+    pub renewal_overdue: u64,
+    /// Keys that fit a template but are of a type that no lock has.
+    pub not_locks: u64,
+    pub ttl_remaining_min_seconds: Option<f64>,
+    pub oldest_acquired: Option<TimeMs>,
+    /// For each fixed key of the namespace: when somebody was last known to hold it; if never, when looking began.
+    pub last_held: Vec<(String, TimeMs)>,
+}
+
+/// Shares over a window; absent where there is no denominator.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ratios {
+    pub not_owned: Option<f64>,
+    pub renewal_failure: Option<f64>,
+    /// `item` style only.
+    pub expiry: Option<f64>,
+}
+
+impl Ratios {
+    /// Label value and seconds.
+    pub const WINDOWS: [(&'static str, TimeMs); 2] = [("5m", 300_000), ("1h", 3_600_000)];
+}
+
+/// How looking at Redis goes; counts are since the start of the process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RedisView {
+    /// The label `redis`.
+    pub name: String,
+    pub now: RedisNow,
+}
+
+/// Summed over all nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RedisNow {
+    /// Primaries known, connected, and watched with tracking.
+    pub nodes: u64,
+    pub nodes_up: u64,
+    pub nodes_tracking: u64,
+    pub connects: u64,
+    pub connect_errors: u64,
+    /// Changes of role, run id or replication id.
+    pub failovers: u64,
+    /// Commands sent, by kind, all kinds always there.
+    pub commands: Vec<(&'static str, u64)>,
+    /// Commands that the user may not use, of those that are wanted; all always there.
+    pub denied: Vec<(&'static str, bool)>,
+    pub pushes: u64,
+    pub flushes: u64,
+    /// Keys of any kind that Redis deleted to make room.
+    pub evicted_keys: u64,
+    /// Pushes that caused no read because of the ceiling on reads.
+    pub skipped_reads: u64,
+    /// Times that pushes were lost because too many keys were waiting.
+    pub overflows: u64,
+    pub read_errors: u64,
+    pub scan_passes: u64,
+    pub scan_failures: u64,
+    /// Of the last complete pass over all nodes.
+    pub scan_duration_seconds: Option<f64>,
+    pub scan_keys: u64,
+    pub scan_lock_keys: u64,
+    /// Of the pass that is under way, from 0 to 1 by keys seen of those expected.
+    pub scan_progress: Option<f64>,
+    pub scan_last_success: Option<TimeMs>,
+    /// Time that Redis took to answer, summed, for pacing.
+    pub busy_seconds: f64,
+    /// What is not as it should be, for people: one line each.
+    pub complaints: Vec<String>,
+}
+
+impl RedisNow {
+    /// Every known primary is connected. Knowing none is not up.
+    pub fn is_up(&self) -> bool {
+        self.nodes > 0 && self.nodes_up >= self.nodes
+    }
+
+    /// Every known primary tells of each change.
+    pub fn is_tracking(&self) -> bool {
+        self.nodes > 0 && self.nodes_tracking >= self.nodes
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -1,15 +1,17 @@
 //! `check`: is the configuration good, and what does it say?
 //!
 //! Problems go to standard error as text, or to standard output as JSON. Exit code 1 if there are any. With `--logs` a good
-//! configuration is tried on a sample instead of being described, see `check_logs.rs`.
+//! configuration is tried on a sample instead of being described, see `check_logs.rs`; with `--rules` a file of alert rules is
+//! compared with the metrics there are.
 
 use std::io::{self, BufWriter, Write};
 
 use super::check_logs;
 use super::input::is_closed_pipe;
 use crate::cli::{CheckArgs, CheckOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
+use crate::config::redis::{RedisConfig, RedisMode};
 use crate::config::units::{format_duration, format_size};
-use crate::config::{Config, LogSource, Problem, Problems, STDIN, StartAt};
+use crate::config::{Config, LogSource, Problem, Problems, RuleFile, STDIN, StartAt};
 use crate::namespace::{Namespace, OnRenewalFailure, Severity, Style};
 
 /// Runs the command and returns the exit code.
@@ -36,6 +38,14 @@ fn check(args: &CheckArgs, out: &mut impl Write, errors: &mut impl Write) -> any
             return Ok(EXIT_FINDINGS);
         }
     };
+    if let Some(path) = &args.rules {
+        let exit_code = match RuleFile::check(path) {
+            Ok(rules) => write_rules(rules, args.output, out).map(|()| EXIT_OK)?,
+            Err(problems) => write_problems(args, &problems, out, errors).map(|()| EXIT_FINDINGS)?,
+        };
+        out.flush()?;
+        return Ok(exit_code);
+    }
     match (&args.logs, args.output) {
         (Some(path), _) => check_logs::run(path, args, &config, out)?,
         (None, CheckOutput::Text) => write_summary(&config, out)?,
@@ -80,6 +90,18 @@ fn write_json(problems: &[Problem], out: &mut impl Write) -> io::Result<()> {
     writeln!(out)
 }
 
+fn write_rules(rules: RuleFile, output: CheckOutput, out: &mut impl Write) -> io::Result<()> {
+    match output {
+        CheckOutput::Text => writeln!(
+            out,
+            "The rules fit this exporter: {}, {}.",
+            count(rules.alerts, "alert"),
+            count(rules.recording_rules, "recording rule")
+        ),
+        CheckOutput::Json => write_json(&[], out),
+    }
+}
+
 fn write_summary(config: &Config, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "The configuration is good.")?;
     writeln!(out)?;
@@ -93,6 +115,11 @@ fn write_summary(config: &Config, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}", count(config.logs.len(), "log source"))?;
     for source in &config.logs {
         writeln!(out, "  {}", describe_source(source))?;
+    }
+    if let Some(redis) = &config.redis {
+        writeln!(out)?;
+        writeln!(out, "redis")?;
+        writeln!(out, "  {}", describe_redis(redis))?;
     }
     writeln!(out)?;
     writeln!(out, "{}", count(config.namespaces.len(), "namespace"))?;
@@ -115,6 +142,20 @@ fn describe_source(source: &LogSource) -> String {
         STDIN => format!("standard input (lines up to {max_line})"),
         path => format!("{path} ({start} at the first start, lines up to {max_line})"),
     }
+}
+
+/// Without credentials.
+fn describe_redis(redis: &RedisConfig) -> String {
+    let addresses: Vec<String> = redis.addresses.iter().map(ToString::to_string).collect();
+    let mode = match &redis.mode {
+        RedisMode::Single => format!("database {}", redis.database),
+        RedisMode::Sentinel { primary, .. } => format!("Sentinels, primary {primary}, database {}", redis.database),
+        RedisMode::Cluster => "cluster".to_owned(),
+    };
+    let tls = if redis.tls.is_some() { ", TLS" } else { "" };
+    let watch = if redis.watch.enabled { "watched where possible" } else { "scanned only" };
+    let scan = format_duration(redis.scan.interval);
+    format!("{} at {} ({mode}{tls}, {watch}, a pass every {scan} where not watched)", redis.name, addresses.join(", "))
 }
 
 fn describe_namespace(namespace: &Namespace) -> String {

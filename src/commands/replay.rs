@@ -183,7 +183,12 @@ impl<'a> Replay<'a> {
             .ledger
             .namespaces()
             .iter()
-            .map(|namespace| NamespaceView { namespace: Arc::clone(namespace), logs: self.ledger.counters(namespace) })
+            .map(|namespace| NamespaceView {
+                namespace: Arc::clone(namespace),
+                logs: self.ledger.counters(namespace),
+                causes: self.ledger.causes(namespace),
+                keyspace: None,
+            })
             .collect();
         match self.args.output {
             ReplayOutput::Events => {}

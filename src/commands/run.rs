@@ -22,18 +22,28 @@ use crate::cli::{EXIT_FAILED, EXIT_USAGE, ListenAddress, RunArgs};
 use crate::clock;
 use crate::config::{Config, LogSource, STDIN};
 use crate::event::{Input, TimeMs};
-use crate::pipeline::{Pipeline, ReloadStatus, Setup};
+use crate::inquiry::Inquiry;
+use crate::namespace::KeyMap;
+use crate::observation::OwnerHasher;
+use crate::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
 use crate::server::{self, App, ReloadRequest};
 use crate::snapshot::Snapshot;
 use crate::sources::extractor::Extractor;
+use crate::sources::keyspace;
 use crate::sources::stdin::{self, Follower};
 use crate::sources::tailer::{Start, Tailer};
 use crate::state::{State, StateDirectory};
 
 /// Batches that may wait for the pipeline. A full queue makes the tailer wait, and the files are its buffer.
 const QUEUE: usize = 64;
+/// Lists of keys that may wait to be read. A full queue is asked again later.
+const READS: usize = 16;
+/// Questions that may wait for the pipeline; more are told to come back.
+const INQUIRIES: usize = 8;
 /// The name of the source that follows files.
 const TAILER: &str = "tailer";
+/// The name of the source that looks at Redis.
+const KEYSPACE: &str = "keyspace";
 /// How long stopping may take before the process gives up and says what was still busy.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -78,12 +88,15 @@ async fn serve(args: &RunArgs, config: Config) -> anyhow::Result<()> {
     let (publish, snapshots) = watch::channel(Arc::new(Snapshot::default()));
     let (ready, is_ready) = watch::channel(false);
     let (reload, mut reloads) = mpsc::channel(1);
+    let (inquiries, is_asked) = watch::channel(None);
     let mut daemon = Daemon {
         args: args.clone(),
         stdin: None,
         directory,
         publish,
         ready,
+        inquiries,
+        hasher: OwnerHasher::new(),
         started: clock::now(),
         reloads: watch::Sender::new(ReloadStatus { ok: true, last_success: clock::now() }),
     };
@@ -100,6 +113,7 @@ async fn serve(args: &RunArgs, config: Config) -> anyhow::Result<()> {
                 false => Err("log files are being looked for and their positions saved".to_owned()),
             }),
             reload: args.enable_lifecycle.then(|| reload.clone()),
+            inquiries: (!args.disable_api).then(|| is_asked.clone()),
         };
         servers.spawn(server::serve(listener, app, http.clone()));
     }
@@ -138,6 +152,10 @@ struct Daemon {
     directory: Option<Arc<StateDirectory>>,
     publish: watch::Sender<Arc<Snapshot>>,
     ready: watch::Sender<bool>,
+    /// Where the generation at work takes questions.
+    inquiries: watch::Sender<Option<mpsc::Sender<Inquiry>>>,
+    /// Owners look the same over a reload.
+    hasher: OwnerHasher,
     started: TimeMs,
     reloads: watch::Sender<ReloadStatus>,
 }
@@ -158,7 +176,7 @@ impl Daemon {
             presets = ?config.presets, "watching"
         );
         let stop = CancellationToken::new();
-        let (out, input) = mpsc::channel::<Input>(QUEUE);
+        let (out, events) = mpsc::channel::<Input>(QUEUE);
         let sources_now = Arc::new(Mutex::new(vec![Default::default(); config.logs.len()]));
         let mut sources = JoinSet::new();
         let extractor = |source: &LogSource| Extractor::new(Arc::clone(&config.rules), source.max_line_bytes);
@@ -190,17 +208,40 @@ impl Daemon {
             });
         }
 
+        let redis = config.redis.clone().map(|redis| {
+            let now = Arc::default();
+            let (reads, wanted) = mpsc::channel(READS);
+            let setup = keyspace::Setup {
+                config: redis,
+                keys: Arc::new(KeyMap::new(&config.namespaces)),
+                namespaces: config.namespaces.clone(),
+                hasher: self.hasher.clone(),
+                out: out.clone(),
+                now: Arc::clone(&now),
+                reads: wanted,
+            };
+            let stop = stop.clone();
+            sources.spawn(async move {
+                keyspace::run(setup, stop).await;
+                KEYSPACE
+            });
+            RedisSide { now, reads }
+        });
+
         let pipeline = Pipeline::new(Setup {
             config: Arc::clone(&config),
             state,
             directory: self.directory.clone(),
             sources_now,
+            redis,
             publish: self.publish.clone(),
             ready: self.ready.clone(),
             started: self.started,
             reloads: self.reloads.subscribe(),
         });
-        let pipeline = tokio::spawn(pipeline.run(input));
+        let (inquiries, asked) = mpsc::channel(INQUIRIES);
+        self.inquiries.send_replace(Some(inquiries));
+        let pipeline = tokio::spawn(pipeline.run(Inputs { events, inquiries: asked }));
         Ok(Generation { config, stop, sources, pipeline })
     }
 
@@ -234,7 +275,7 @@ impl Generation {
                 Some(ended) = self.sources.join_next() => match ended {
                     Ok(STDIN) => {}
                     Ok(name) => return anyhow::anyhow!("the {name} ended by itself"),
-                    Err(error) => return anyhow::Error::new(error).context("a log source failed"),
+                    Err(error) => return anyhow::Error::new(error).context("a source failed"),
                 },
                 ended = &mut self.pipeline => {
                     return match ended {
@@ -250,7 +291,7 @@ impl Generation {
     async fn stop(&mut self) -> anyhow::Result<State> {
         self.stop.cancel();
         let sources = async { while self.sources.join_next().await.is_some() {} };
-        timeout(GRACE, sources).await.context("the log sources did not stop in time")?;
+        timeout(GRACE, sources).await.context("the sources did not stop in time")?;
         let state = timeout(GRACE, &mut self.pipeline).await.context("the last save did not end in time")?;
         state.context("the pipeline panicked")
     }

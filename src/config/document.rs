@@ -26,7 +26,7 @@ pub(super) struct Document {
 }
 
 /// Where a value is: number `node` of document `document`, both in the order of reading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) document: usize,
     pub(super) node: usize,

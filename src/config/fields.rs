@@ -206,10 +206,21 @@ impl<'a> Fields<'a> {
 
     /// A whole number from 1 to a million.
     pub(super) fn count(&self, name: &str, findings: &mut Findings) -> Option<At<u64>> {
+        self.count_up_to(name, 1_000_000, findings)
+    }
+
+    /// A whole number from 1 to `max`.
+    pub(super) fn count_up_to(&self, name: &str, max: u64, findings: &mut Findings) -> Option<At<u64>> {
         let node = self.get(name)?;
-        match node.kind {
-            Kind::Integer(number @ 1..=1_000_000) => return Some(At { place: node.place, value: number as u64 }),
-            _ => findings.add(node.place, wrong(name, "a count", node), "write a whole number from 1 to 1000000"),
+        let number = match node.kind {
+            Kind::Integer(number) => u64::try_from(number).ok(),
+            _ => None,
+        };
+        match number {
+            Some(value) if (1..=max).contains(&value) => return Some(At { place: node.place, value }),
+            _ => {
+                findings.add(node.place, wrong(name, "a count", node), format!("write a whole number from 1 to {max}"))
+            }
         }
         None
     }

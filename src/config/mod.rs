@@ -1,10 +1,12 @@
 //! The configuration: YAML and flags in, a checked [`Config`] or all of its [`Problems`] out. Nothing downstream re-checks.
 //!
-//! Two stages. `document.rs` and `raw.rs` read the text into typed values with places; `logs.rs`, `namespaces.rs` and
-//! `rules.rs` compare them, fill in defaults and compile. A configuration has layers: the user's file, the presets it or the
+//! Two stages. `document.rs` and `raw.rs` read the text into typed values with places; `logs.rs`, `connection.rs`,
+//! `namespaces.rs` and `rules.rs` compare them, fill in defaults and compile. A configuration has layers: the user's file, the presets it or the
 //! flags name, and the generic preset; earlier layers come first or win. Every stage goes on after a problem.
 
+mod connection;
 mod document;
+mod expression;
 mod fields;
 mod logs;
 mod namespaces;
@@ -13,8 +15,12 @@ mod patterns;
 pub mod presets;
 mod problem;
 mod raw;
+mod raw_redis;
 mod raw_rule;
 mod reasons;
+pub mod redis;
+mod redis_url;
+mod rule_file;
 mod rules;
 mod suggest;
 pub(crate) mod units;
@@ -32,6 +38,7 @@ use crate::sources::rules::RuleSet;
 
 pub use self::logs::{DEFAULT_MAX_LINE_BYTES, STDIN};
 pub use self::problem::{Problem, Problems};
+pub use self::rule_file::RuleFile;
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
 const DEFAULT_JOIN_WINDOW: Duration = Duration::from_secs(2);
@@ -46,6 +53,8 @@ pub struct Config {
     pub rules: Arc<RuleSet>,
     /// How many rules there are, those of presets and the generic ones included.
     pub n_rules: usize,
+    /// `None`: logs only.
+    pub redis: Option<redis::RedisConfig>,
     pub state_dir: Option<PathBuf>,
     /// Lines about the same namespace, lock and operation within this time are one failure.
     pub join_window: Duration,
@@ -69,36 +78,41 @@ pub enum StartAt {
     Beginning,
 }
 
-/// What flags say about the configuration. Log sources and presets are added to the file's, the state directory wins.
-#[derive(Clone, Debug, Default)]
+/// What flags say about the configuration. Log sources and presets are added to the file's, all else wins.
+#[derive(Clone, Default)]
 pub struct Overrides {
     pub logs: Vec<String>,
     pub presets: Vec<String>,
     pub state_dir: Option<PathBuf>,
+    /// In the place of `url` in the section `redis`.
+    pub redis_url: Option<String>,
+    pub redis_password_file: Option<PathBuf>,
+    /// An environment variable that is set, for a password that nothing else gives.
+    pub redis_password_env: Option<String>,
 }
 
 /// Must there be something to watch? Not for commands that bring their own lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Logs {
+enum Targets {
     Required,
     Optional,
 }
 
 impl Config {
-    /// The configuration of a daemon: without any log source it has nothing to do, which is a problem.
+    /// The configuration of a daemon: without a log source or Redis it has nothing to do, which is a problem.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Config, Problems> {
-        assemble(read_file(path)?, overrides, Logs::Required)
+        assemble(read_file(path)?, overrides, Targets::Required)
     }
 
     /// The configuration of a command that brings its own lines, so that log sources are not needed.
     pub fn load_without_logs(path: Option<&Path>, overrides: &Overrides) -> Result<Config, Problems> {
-        assemble(read_file(path)?, overrides, Logs::Optional)
+        assemble(read_file(path)?, overrides, Targets::Optional)
     }
 
     /// Like [`Config::load`], from a text; `name` stands for the file in messages.
     pub fn from_yaml(name: &str, text: &str, overrides: &Overrides) -> Result<Config, Problems> {
         let document = Document { name: name.to_owned(), text: text.to_owned() };
-        assemble(Some(document), overrides, Logs::Required)
+        assemble(Some(document), overrides, Targets::Required)
     }
 }
 
@@ -142,7 +156,7 @@ struct Layer {
     raw: RawConfig,
 }
 
-fn assemble(file: Option<Document>, overrides: &Overrides, logs: Logs) -> Result<Config, Problems> {
+fn assemble(file: Option<Document>, overrides: &Overrides, targets: Targets) -> Result<Config, Problems> {
     let mut findings = Findings::default();
     let mut documents = Vec::new();
     let file_name = file.as_ref().map(|document| document.name.clone());
@@ -161,14 +175,19 @@ fn assemble(file: Option<Document>, overrides: &Overrides, logs: Logs) -> Result
 
     let user = &layers[0].raw;
     let sources = logs::build(&user.logs, overrides, &mut findings);
-    let nothing_to_watch = user.logs.is_empty() && overrides.logs.is_empty();
-    if logs == Logs::Required && nothing_to_watch && file_is_sound {
+    let redis = connection::build(user, overrides, &mut findings);
+    let has_logs = !user.logs.is_empty() || !overrides.logs.is_empty();
+    let nothing_to_watch = !has_logs && user.redis.is_none() && overrides.redis_url.is_none();
+    if targets == Targets::Required && nothing_to_watch && file_is_sound {
         findings.add_problem(nothing_to_watch_problem(file_name.as_deref()));
     }
     let state_dir = logs::state_dir(user.state_dir.as_ref(), overrides);
     let join_window = join_window(user, &mut findings);
     let namespace_layers = layers.iter_mut().map(|layer| std::mem::take(&mut layer.raw.namespaces)).collect();
     let namespaces = namespaces::build(namespace_layers, &mut findings);
+    if redis.is_some() && namespaces.iter().all(|namespace| namespace.keys.is_empty()) {
+        connection::report_without_keys(&layers[0].raw, &mut findings);
+    }
 
     let mut rules = RuleBuilder::new(&namespaces);
     let mut reasons = Vec::new();
@@ -184,7 +203,7 @@ fn assemble(file: Option<Document>, overrides: &Overrides, logs: Logs) -> Result
     }
     let n_rules = rules.len();
     let rules = Arc::new(RuleSet::new(rules, reasons, key_finders, &namespaces));
-    Ok(Config { logs: sources, namespaces, rules, n_rules, state_dir, join_window, presets })
+    Ok(Config { logs: sources, namespaces, rules, n_rules, redis, state_dir, join_window, presets })
 }
 
 /// Reads a document and keeps it for the positions of problems; what cannot be parsed says nothing.
@@ -200,10 +219,11 @@ fn read_layer(document: Document, documents: &mut Vec<Document>, findings: &mut 
     raw
 }
 
-/// A preset says how to read lines, never which ones or where to keep state.
+/// A preset says how to read lines and what locks look like, never where they are or where to keep state.
 fn read_preset(document: Document, documents: &mut Vec<Document>, findings: &mut Findings) -> RawConfig {
     let raw = read_layer(document, documents, findings);
-    RawConfig { state_dir: None, join_window: None, logs: Vec::new(), presets: Vec::new(), ..raw }
+    let RawConfig { namespaces, reasons, keys_in_text, rules, .. } = raw;
+    RawConfig { namespaces, reasons, keys_in_text, rules, ..RawConfig::default() }
 }
 
 /// The presets of the file, then those of the flags that the file does not have.
@@ -244,8 +264,9 @@ fn join_window(user: &RawConfig, findings: &mut Findings) -> Duration {
 }
 
 fn nothing_to_watch_problem(file: Option<&str>) -> Problem {
-    let message = "nothing to watch: there is no log source";
-    let help = "add `logs: [{path: /var/log/app/*.log}]` to the file given by --config.file, or give --logs.path";
+    let message = "nothing to watch: there is neither a log source nor a Redis";
+    let help = "add `logs: [{path: /var/log/app/*.log}]` or `redis: {url: redis://HOST:PORT}` to the file given by \
+                --config.file, or give --logs.path or --redis.url";
     match file {
         Some(file) => {
             let (file, message) = (file.to_owned(), message.to_owned());

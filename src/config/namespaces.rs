@@ -9,7 +9,7 @@ use super::overlap;
 use super::problem::Findings;
 use super::raw::{RawNamespace, RawThresholds};
 use super::units::format_duration;
-use crate::namespace::{KeyTemplate, Namespace, OTHER, OnRenewalFailure, Severity, Style, Thresholds};
+use crate::namespace::{KeyTemplate, Namespace, OTHER, Thresholds};
 
 /// Each namespace has about forty series, whether or not anything happens in it.
 const MAX_NAMESPACES: usize = 200;
@@ -24,24 +24,13 @@ pub(super) fn build(layers: Vec<Vec<RawNamespace>>, findings: &mut Findings) -> 
     for (name, raw) in merged {
         check_times(&name, &raw, findings);
         let own_templates = parse_keys(namespaces.len(), &raw, findings);
-        let keys = own_templates.iter().map(|placed| placed.template.clone()).collect();
+        let keys: Vec<KeyTemplate> = own_templates.iter().map(|placed| placed.template.clone()).collect();
+        let fence = raw.fence.as_ref().and_then(|fence| parse_fence(fence, &keys, findings));
         templates.extend(own_templates);
-        namespaces.push(Arc::new(checked(name, keys, &raw)));
+        namespaces.push(Arc::new(Namespace { fence, ..checked(name, keys, &raw) }));
     }
     check_overlaps(&namespaces, &templates, findings);
-    // Nobody said that an unknown lock is worth waking somebody.
-    namespaces.push(Arc::new(Namespace {
-        name: OTHER.to_owned(),
-        keys: Vec::new(),
-        components: Vec::new(),
-        style: Style::Item,
-        on_renewal_failure: OnRenewalFailure::Fence,
-        severity: Severity::Ticket,
-        ttl: None,
-        renew_every: None,
-        takeover_slo: None,
-        thresholds: Thresholds::default(),
-    }));
+    namespaces.push(Arc::new(Namespace::other()));
     namespaces
 }
 
@@ -94,6 +83,7 @@ fn fill(upper: &mut RawNamespace, lower: RawNamespace) {
     fill_field(&mut upper.max_hold, lower.max_hold);
     fill_field(&mut upper.leader_absent, lower.leader_absent);
     fill_field(&mut upper.strict, lower.strict);
+    fill_field(&mut upper.fence, lower.fence);
     let RawThresholds { not_owned_ratio, renewal_failure_ratio, busy_ratio, min_failures } = lower.thresholds;
     fill_field(&mut upper.thresholds.not_owned_ratio, not_owned_ratio);
     fill_field(&mut upper.thresholds.renewal_failure_ratio, renewal_failure_ratio);
@@ -154,6 +144,29 @@ fn parse_keys(namespace: usize, raw: &RawNamespace, findings: &mut Findings) -> 
     templates
 }
 
+/// Every lock of the namespace must have a fence counter of its own.
+fn parse_fence(fence: &At<String>, keys: &[KeyTemplate], findings: &mut Findings) -> Option<KeyTemplate> {
+    let help = "write the counter's key with the lock's in it: fence:{key}; or with fields of all its `keys`";
+    let template = match KeyTemplate::parse(&fence.value) {
+        Ok(template) => template,
+        Err(sentence) => {
+            findings.add(fence.place, sentence, help);
+            return None;
+        }
+    };
+    let unknown = template
+        .fields()
+        .find(|field| *field != "key" && !keys.iter().all(|key| key.fields().any(|known| known == *field)));
+    if keys.is_empty() {
+        findings.add(fence.place, "`fence` has no effect without `keys`", "add `keys`, or remove `fence`");
+    } else if let Some(field) = unknown {
+        findings.add(fence.place, format!("`{{{field}}}` in `fence` is not in all of the `keys`"), help);
+    } else if template.is_fixed() && keys.iter().any(|key| !key.is_fixed()) {
+        findings.add(fence.place, format!("`fence` is `{}` for all locks alike", template.as_str()), help);
+    }
+    Some(template)
+}
+
 /// A key must belong to one namespace, or else the component of a line must tell which of two it is about.
 fn check_overlaps(namespaces: &[Arc<Namespace>], templates: &[PlacedTemplate], findings: &mut Findings) {
     for (index, later) in templates.iter().enumerate() {
@@ -204,6 +217,7 @@ fn checked(name: String, keys: Vec<KeyTemplate>, raw: &RawNamespace) -> Namespac
         ttl: value(&raw.ttl),
         renew_every: value(&raw.renew_every),
         takeover_slo: value(&raw.takeover_slo),
+        fence: None,
         thresholds: Thresholds {
             not_owned_ratio: value(&raw.thresholds.not_owned_ratio),
             renewal_failure_ratio: value(&raw.thresholds.renewal_failure_ratio),

@@ -1,7 +1,8 @@
 //! What a configuration file or a preset says, typed and with places, before anything is compared with anything else.
 //!
 //! The first of two stages: [`RawConfig::read`] reports unknown fields, wrong types and words, bad durations and sizes.
-//! `logs.rs`, `namespaces.rs` and `rules.rs` make the checked configuration of it. Rules are read in `raw_rule.rs`.
+//! `logs.rs`, `namespaces.rs` and `rules.rs` make the checked configuration of it. Rules are read in `raw_rule.rs`,
+//! what is said about Redis in `raw_redis.rs`.
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use super::StartAt;
 use super::document::{Kind, Node};
 use super::fields::{At, Fields, text};
 use super::problem::Findings;
+use super::raw_redis::{RawRedis, RawScan, RawWatch};
 use super::raw_rule::{RawReason, RawRule};
 use crate::namespace::{OnRenewalFailure, Severity, Style};
 
@@ -17,6 +19,9 @@ pub(super) struct RawConfig {
     pub(super) state_dir: Option<At<String>>,
     pub(super) join_window: Option<At<Duration>>,
     pub(super) logs: Vec<RawLog>,
+    pub(super) redis: Option<RawRedis>,
+    pub(super) scan: Option<RawScan>,
+    pub(super) watch: Option<RawWatch>,
     pub(super) presets: Vec<At<String>>,
     pub(super) namespaces: Vec<RawNamespace>,
     pub(super) reasons: Vec<RawReason>,
@@ -46,6 +51,7 @@ pub(super) struct RawNamespace {
     pub(super) max_hold: Option<At<Duration>>,
     pub(super) leader_absent: Option<At<Duration>>,
     pub(super) strict: Option<At<bool>>,
+    pub(super) fence: Option<At<String>>,
     pub(super) thresholds: RawThresholds,
 }
 
@@ -58,8 +64,11 @@ pub(super) struct RawThresholds {
 }
 
 impl RawConfig {
-    pub(super) const FIELDS: [&str; 8] =
-        ["state_dir", "join_window", "logs", "presets", "namespaces", "reasons", "keys_in_text", "rules"];
+    #[rustfmt::skip]
+    pub(super) const FIELDS: [&str; 11] = [
+        "state_dir", "join_window", "logs", "redis", "scan", "watch", "presets", "namespaces", "reasons", "keys_in_text",
+        "rules",
+    ];
 
     /// Reads a whole document; an empty one says nothing.
     pub(super) fn read(root: &Node, findings: &mut Findings) -> Self {
@@ -75,6 +84,9 @@ impl RawConfig {
             state_dir: fields.text("state_dir", findings),
             join_window: fields.duration("join_window", findings),
             logs: read_items(&fields, "logs", RawLog::read, findings),
+            redis: fields.get("redis").and_then(|node| RawRedis::read(node, findings)),
+            scan: fields.get("scan").and_then(|node| RawScan::read(node, findings)),
+            watch: RawWatch::read(&fields, findings),
             presets: preset_names.iter().filter_map(|node| text(node, "a preset", findings)).collect(),
             namespaces: read_items(&fields, "namespaces", RawNamespace::read, findings),
             reasons: read_items(&fields, "reasons", RawReason::read, findings),
@@ -112,9 +124,9 @@ impl RawLog {
 
 impl RawNamespace {
     #[rustfmt::skip]
-    const FIELDS: [&str; 13] = [
+    const FIELDS: [&str; 14] = [
         "name", "keys", "components", "style", "on_renewal_failure", "severity", "ttl", "renew_every", "takeover_slo",
-        "max_hold", "leader_absent", "strict", "thresholds",
+        "max_hold", "leader_absent", "strict", "fence", "thresholds",
     ];
 
     fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
@@ -136,6 +148,7 @@ impl RawNamespace {
             max_hold: fields.duration("max_hold", findings),
             leader_absent: fields.duration("leader_absent", findings),
             strict: fields.boolean("strict", findings),
+            fence: fields.text("fence", findings),
             thresholds: fields
                 .get("thresholds")
                 .and_then(|node| RawThresholds::read(node, findings))

@@ -3,33 +3,35 @@
 //! A metric without a single sample is left out whole. Samples keep the order of the configuration, and label values that
 //! of their enum, so that two scrapes of one snapshot are equal.
 
-use std::fmt;
+use std::sync::LazyLock;
+use std::{fmt, iter};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 
 use super::Scrape;
-use super::metric::{Kind, Metric, Number, Numbers};
-use super::names::METRICS;
-use crate::event::Label;
+use super::metric::{Distribution, Kind, Metric, Number, Numbers};
+use super::names::{metrics, timestamp};
+use crate::event::{Cause, Label, Operation};
 use crate::ledger::counters::{LogCounters, Tally};
-use crate::namespace::{OnRenewalFailure, Severity, Style};
+use crate::namespace::Namespace;
+use crate::observation::OperationsSource;
+use crate::snapshot::{KeyspaceView, NamespaceView, Ratios};
+use crate::sources::rules::Told;
 
 #[derive(Debug)]
 pub(super) struct SnapshotCollector(pub(super) Scrape);
 
 impl Collector for SnapshotCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        for metric in METRICS {
+        for metric in metrics() {
             let samples = self.0.samples(metric);
             if samples.is_empty() {
                 continue;
             }
-            // The encoder adds the unit to the name again.
-            let unit = metric.unit();
-            let unit_suffix = unit.as_ref().map_or(0, |unit| unit.as_str().len() + 1);
-            let stem = &metric.family()[..metric.family().len() - unit_suffix];
-            let mut family = encoder.encode_descriptor(stem, metric.help, unit.as_ref(), metric.kind.metric_type())?;
+            // Units are in the names; UNIT lines would only repeat them.
+            let mut family =
+                encoder.encode_descriptor(metric.family(), metric.help, None, metric.kind.metric_type())?;
             for sample in samples {
                 encode_sample(&mut family, metric.kind, &sample)?;
             }
@@ -40,7 +42,12 @@ impl Collector for SnapshotCollector {
 
 struct Sample<'a> {
     labels: Vec<(&'static str, &'a str)>,
-    value: Number,
+    value: Value,
+}
+
+enum Value {
+    Number(Number),
+    Distribution(Distribution),
 }
 
 impl Scrape {
@@ -51,17 +58,60 @@ impl Scrape {
                 let views = self.snapshot.namespaces.iter();
                 views.filter_map(|view| sample(names, &[&view.namespace.name], read(view))).collect()
             }
-            Numbers::Operation(tally) => self.tallied(names, tally),
-            Numbers::Reason(tally) => self.tallied(names, tally),
-            Numbers::Conflict(tally) => self.tallied(names, tally),
+            Numbers::Logs(read, can_be) => {
+                let views = self.told().filter(|(view, told)| can_be(told) || read(&view.logs) > 0);
+                views.filter_map(|(view, _)| logged(names, view, read)).collect()
+            }
+            Numbers::Operation(tally) => self.tallied(names, tally, |_| Operation::ALL),
+            Numbers::Reason(tally, possible) => self.tallied(names, tally, possible),
+            Numbers::Conflict(tally, possible) => self.tallied(names, tally, possible),
+            Numbers::Cause => {
+                // Nothing is seen of locks without a key.
+                let can_be =
+                    |cause: &Cause, view: &NamespaceView| !view.namespace.keys.is_empty() || *cause == Cause::Unknown;
+                let views = self.snapshot.namespaces.iter();
+                views
+                    .flat_map(|view| {
+                        let causes = view.causes.iter().filter(|(cause, _)| can_be(cause, view));
+                        causes.filter_map(|(cause, count)| {
+                            sample(names, &[&view.namespace.name, cause.as_str()], Some(Number::Whole(count)))
+                        })
+                    })
+                    .collect()
+            }
+            Numbers::Keyspace(read) => self
+                .observed()
+                .filter_map(|seen| sample(names, &seen.labels(), read(seen.namespace, seen.view)))
+                .collect(),
+            Numbers::Distribution(read) => {
+                let distributions = self.observed().filter_map(|seen| {
+                    let labels = label(names, &seen.labels());
+                    read(seen.namespace, seen.view).map(|value| Sample { labels, value: Value::Distribution(value) })
+                });
+                distributions.collect()
+            }
+            Numbers::OwnerChange => {
+                let seen = self.observed();
+                seen.flat_map(|seen| counted(names, &seen.labels(), &seen.view.counters.owner_changes)).collect()
+            }
+            Numbers::Takeover => self.observed().flat_map(|seen| seen.takeovers(names)).collect(),
+            Numbers::LastHeld => self.observed().flat_map(|seen| seen.last_held(names)).collect(),
+            Numbers::OperationsSource => {
+                let sources = self.observed().filter_map(|seen| {
+                    let source = seen.view.now.source.unwrap_or(OperationsSource::None);
+                    sample(names, &[seen.redis, &seen.namespace.name, source.as_str()], Some(Number::Whole(1)))
+                });
+                sources.collect()
+            }
+            Numbers::Ratio(read) => self.observed().flat_map(|seen| seen.ratios(names, read)).collect(),
             Numbers::Policy => {
                 let namespaces = self.snapshot.namespaces.iter().map(|view| &view.namespace);
                 let policies = namespaces.filter_map(|namespace| {
                     let policy = [
                         namespace.name.as_str(),
-                        style(namespace.style),
-                        on_renewal_failure(namespace.on_renewal_failure),
-                        severity(namespace.severity),
+                        namespace.style.as_str(),
+                        namespace.on_renewal_failure.as_str(),
+                        namespace.severity.as_str(),
                     ];
                     sample(names, &policy, Some(Number::Whole(1)))
                 });
@@ -76,6 +126,14 @@ impl Scrape {
                 let tables = read(&self.snapshot.exporter).iter();
                 tables.filter_map(|(table, count)| sample(names, &[table], Some(Number::Whole(*count)))).collect()
             }
+            Numbers::Redis(read) => {
+                let redis = self.snapshot.redis.iter();
+                redis.filter_map(|redis| sample(names, &[], read(&redis.now))).collect()
+            }
+            Numbers::Command(read) => {
+                let commands = self.snapshot.redis.iter().flat_map(|redis| read(&redis.now));
+                commands.filter_map(|(name, count)| sample(names, &[name], Some(Number::Whole(count)))).collect()
+            }
             Numbers::Process(read) => Vec::from_iter(sample(names, &[], read(&self.process))),
             Numbers::Build => {
                 Vec::from_iter(sample(names, &[self.build.version, self.build.revision], Some(Number::Whole(1))))
@@ -83,59 +141,131 @@ impl Scrape {
         }
     }
 
-    /// Every value of the label for every namespace, zeros included: the first failure must be an increase.
-    fn tallied<L: Label>(&self, names: &[&'static str], tally: fn(&LogCounters) -> &Tally<L>) -> Vec<Sample<'_>> {
+    /// Every value of the label that can be counted for a namespace, zeros included: the first failure must be an increase.
+    /// What was counted is shown in any case.
+    fn tallied<L: Label>(
+        &self,
+        names: &[&'static str],
+        tally: fn(&LogCounters) -> &Tally<L>,
+        possible: fn(&Told) -> &[L],
+    ) -> Vec<Sample<'_>> {
         let mut samples = Vec::new();
-        for view in &self.snapshot.namespaces {
-            for (label, count) in tally(&view.logs).iter() {
-                samples.extend(sample(names, &[&view.namespace.name, label.as_str()], Some(Number::Whole(count))));
-            }
+        for (view, told) in self.told() {
+            let counts = tally(&view.logs).iter().filter(|(label, count)| *count > 0 || possible(told).contains(label));
+            samples.extend(counts.filter_map(|(label, count)| {
+                sample(names, &[&view.namespace.name, label.as_str()], Some(Number::Whole(count)))
+            }));
         }
         samples
     }
+
+    /// Each namespace with what can be counted for it.
+    fn told(&self) -> impl Iterator<Item = (&NamespaceView, &Told)> {
+        static EVERYTHING: LazyLock<Told> = LazyLock::new(Told::everything);
+        let told = self.snapshot.told.iter().chain(iter::repeat(&*EVERYTHING));
+        self.snapshot.namespaces.iter().zip(told)
+    }
+
+    /// The namespaces that are looked at in Redis.
+    fn observed(&self) -> impl Iterator<Item = Observed<'_>> {
+        let redis = self.snapshot.redis.iter().map(|redis| redis.name.as_str());
+        redis.flat_map(|redis| self.snapshot.namespaces.iter().filter_map(move |view| Observed::new(redis, view)))
+    }
+}
+
+/// One namespace as Redis shows it.
+#[derive(Clone, Copy)]
+struct Observed<'a> {
+    redis: &'a str,
+    namespace: &'a Namespace,
+    view: &'a KeyspaceView,
+}
+
+impl<'a> Observed<'a> {
+    fn new(redis: &'a str, view: &'a NamespaceView) -> Option<Self> {
+        let NamespaceView { namespace, keyspace, .. } = view;
+        keyspace.as_ref().map(|view| Self { redis, namespace, view })
+    }
+
+    fn labels(self) -> [&'a str; 2] {
+        [self.redis, &self.namespace.name]
+    }
+
+    fn sample(self, names: &[&'static str], last_label: &'a str, value: Option<Number>) -> Option<Sample<'a>> {
+        sample(names, &[self.redis, &self.namespace.name, last_label], value)
+    }
+
+    /// Both values from the start, but only where it is said what is soon enough.
+    fn takeovers(self, names: &[&'static str]) -> Vec<Sample<'a>> {
+        let counters = &self.view.counters;
+        let counts = [("true", counters.takeovers_within_slo), ("false", counters.takeovers_beyond_slo)];
+        let counts = counts.into_iter().filter(|_| self.namespace.takeover_slo.is_some());
+        counts.filter_map(|(within, count)| self.sample(names, within, Some(Number::Whole(count)))).collect()
+    }
+
+    fn last_held(self, names: &[&'static str]) -> Vec<Sample<'a>> {
+        let times = self.view.now.last_held.iter();
+        times.filter_map(|(lock, time)| self.sample(names, lock, timestamp(*time))).collect()
+    }
+
+    fn ratios(self, names: &[&'static str], read: fn(&Namespace, &Ratios) -> Option<f64>) -> Vec<Sample<'a>> {
+        let windows = Ratios::WINDOWS.iter().zip(&self.view.ratios);
+        windows
+            .filter_map(|((window, _), ratios)| self.sample(names, window, rounded(read(self.namespace, ratios))))
+            .collect()
+    }
+}
+
+fn logged<'a>(names: &[&'static str], view: &'a NamespaceView, read: fn(&LogCounters) -> u64) -> Option<Sample<'a>> {
+    sample(names, &[&view.namespace.name], Some(Number::Whole(read(&view.logs))))
+}
+
+fn counted<'a, L: Label>(names: &[&'static str], labels: &[&'a str], tally: &Tally<L>) -> Vec<Sample<'a>> {
+    let counts = tally.iter();
+    let samples = counts.filter_map(|(label, count)| {
+        let labels: Vec<&str> = labels.iter().copied().chain([label.as_str()]).collect();
+        sample(names, &labels, Some(Number::Whole(count)))
+    });
+    samples.collect()
+}
+
+/// A share to six digits: more are noise, and they are part of every scrape.
+fn rounded(share: Option<f64>) -> Option<Number> {
+    share.map(|share| Number::Real((share * 1e6).round() / 1e6))
 }
 
 fn sample<'a>(names: &[&'static str], values: &[&'a str], value: Option<Number>) -> Option<Sample<'a>> {
+    let value = Value::Number(value?);
+    Some(Sample { labels: label(names, values), value })
+}
+
+fn label<'a>(names: &[&'static str], values: &[&'a str]) -> Vec<(&'static str, &'a str)> {
     debug_assert_eq!(names.len(), values.len());
-    let labels = names.iter().copied().zip(values.iter().copied()).collect();
-    value.map(|value| Sample { labels, value })
+    names.iter().copied().zip(values.iter().copied()).collect()
 }
 
 fn encode_sample(family: &mut MetricEncoder<'_>, kind: Kind, sample: &Sample<'_>) -> fmt::Result {
     match kind {
         Kind::Info => family.encode_info(&sample.labels),
         // The encoder would write empty braces.
-        _ if sample.labels.is_empty() => encode_value(family, kind, sample.value),
-        _ => encode_value(&mut family.encode_family(&sample.labels)?, kind, sample.value),
+        _ if sample.labels.is_empty() => encode_value(family, kind, &sample.value),
+        _ => encode_value(&mut family.encode_family(&sample.labels)?, kind, &sample.value),
     }
 }
 
-fn encode_value(encoder: &mut MetricEncoder<'_>, kind: Kind, value: Number) -> fmt::Result {
+fn encode_value(encoder: &mut MetricEncoder<'_>, kind: Kind, value: &Value) -> fmt::Result {
     match (kind, value) {
-        (Kind::Counter, Number::Whole(value)) => encoder.encode_counter::<NoLabelSet, _, u64>(&value, None),
-        (Kind::Counter, Number::Real(value)) => encoder.encode_counter::<NoLabelSet, _, u64>(&value, None),
-        (_, Number::Whole(value)) => encoder.encode_gauge(&value),
-        (_, Number::Real(value)) => encoder.encode_gauge(&value),
-    }
-}
-
-fn style(style: Style) -> &'static str {
-    match style {
-        Style::Item => "item",
-        Style::Loop => "loop",
-    }
-}
-
-fn on_renewal_failure(policy: OnRenewalFailure) -> &'static str {
-    match policy {
-        OnRenewalFailure::Fence => "fence",
-        OnRenewalFailure::Continue => "continue",
-    }
-}
-
-fn severity(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Page => "page",
-        Severity::Ticket => "ticket",
+        (_, Value::Distribution(Distribution { sum, buckets })) => {
+            let count = buckets.iter().map(|(_, count)| count).sum();
+            encoder.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)
+        }
+        (Kind::Counter, Value::Number(Number::Whole(value))) => {
+            encoder.encode_counter::<NoLabelSet, _, u64>(value, None)
+        }
+        (Kind::Counter, Value::Number(Number::Real(value))) => {
+            encoder.encode_counter::<NoLabelSet, _, u64>(value, None)
+        }
+        (_, Value::Number(Number::Whole(value))) => encoder.encode_gauge(value),
+        (_, Value::Number(Number::Real(value))) => encoder.encode_gauge(value),
     }
 }

@@ -1,14 +1,15 @@
 //! What a row of the table of metrics consists of.
 //!
-//! Labels follow from where the numbers come from, and units from the name, so neither is written twice.
+//! Labels follow from where the numbers come from, so they are not written twice.
 
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Unit;
 
 use super::Process;
 use crate::event::{ConflictKind, Operation, Reason};
-use crate::ledger::counters::{LogCounters, Tally};
-use crate::snapshot::{ExporterView, NamespaceView, SourceView};
+use crate::ledger::counters::{Bounds, Histogram, LogCounters, Tally};
+use crate::namespace::Namespace;
+use crate::snapshot::{ExporterView, KeyspaceView, NamespaceView, Ratios, RedisNow, SourceView};
+use crate::sources::rules::Told;
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,8 @@ pub struct Metric {
 pub enum Kind {
     Counter,
     Gauge,
+    /// Written as `_bucket`, `_sum` and `_count`.
+    Histogram,
     /// Always 1; what it says is in its labels. A gauge in the classic format.
     Info,
 }
@@ -36,17 +39,61 @@ pub(super) enum Number {
     Real(f64),
 }
 
+/// What a histogram saw.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Distribution {
+    pub(super) sum: f64,
+    /// Upper bounds with the counts of their own buckets; the last bound is infinite.
+    pub(super) buckets: Vec<(f64, u64)>,
+}
+
+impl Distribution {
+    /// With all of the ledger's buckets.
+    pub(super) fn whole<B: Bounds>(histogram: &Histogram<B>) -> Self {
+        Self { sum: histogram.sum(), buckets: histogram.buckets().collect() }
+    }
+
+    /// With some of the ledger's bounds only: each is a series for each namespace. What is below a bound that is left out
+    /// is in the bucket of the next one that is shown.
+    pub(super) fn at<B: Bounds>(histogram: &Histogram<B>, shown: &[f64]) -> Self {
+        let mut buckets = Vec::with_capacity(shown.len() + 1);
+        let mut count = 0;
+        for (bound, own_count) in histogram.buckets() {
+            count += own_count;
+            if bound.is_infinite() || shown.contains(&bound) {
+                buckets.push((bound, std::mem::take(&mut count)));
+            }
+        }
+        Self { sum: histogram.sum(), buckets }
+    }
+}
+
 /// Where a metric's numbers come from: this decides its labels. `None` is an absent sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Numbers {
     Namespace(fn(&NamespaceView) -> Option<Number>),
+    /// With whether it can be counted for the namespace at all.
+    Logs(fn(&LogCounters) -> u64, fn(&Told) -> bool),
     Operation(fn(&LogCounters) -> &Tally<Operation>),
-    Reason(fn(&LogCounters) -> &Tally<Reason>),
-    Conflict(fn(&LogCounters) -> &Tally<ConflictKind>),
+    /// With the values that can be counted for the namespace.
+    Reason(fn(&LogCounters) -> &Tally<Reason>, fn(&Told) -> &[Reason]),
+    Conflict(fn(&LogCounters) -> &Tally<ConflictKind>, fn(&Told) -> &[ConflictKind]),
+    Cause,
+    /// As all that follow up to `Ratio`: only where Redis is configured and the namespace has keys.
+    Keyspace(fn(&Namespace, &KeyspaceView) -> Option<Number>),
+    Distribution(fn(&Namespace, &KeyspaceView) -> Option<Distribution>),
+    OwnerChange,
+    Takeover,
+    LastHeld,
+    OperationsSource,
+    /// For each window.
+    Ratio(fn(&Namespace, &Ratios) -> Option<f64>),
     Policy,
     Source(fn(&SourceView) -> Option<Number>),
     Exporter(fn(&ExporterView) -> Option<Number>),
     Table(fn(&ExporterView) -> &[(&'static str, u64)]),
+    Redis(fn(&RedisNow) -> Option<Number>),
+    Command(fn(&RedisNow) -> Vec<(&'static str, u64)>),
     Process(fn(&Process) -> Option<Number>),
     Build,
 }
@@ -54,22 +101,24 @@ pub(super) enum Numbers {
 impl Metric {
     pub fn labels(&self) -> &'static [&'static str] {
         match self.numbers {
-            Numbers::Namespace(_) => &["lock_namespace"],
+            Numbers::Namespace(_) | Numbers::Logs(..) => &["lock_namespace"],
             Numbers::Operation(_) => &["lock_namespace", "operation"],
-            Numbers::Reason(_) => &["lock_namespace", "reason"],
-            Numbers::Conflict(_) => &["lock_namespace", "kind"],
+            Numbers::Reason(..) => &["lock_namespace", "reason"],
+            Numbers::Conflict(..) => &["lock_namespace", "kind"],
+            Numbers::Cause => &["lock_namespace", "cause"],
+            Numbers::Keyspace(_) | Numbers::Distribution(_) => &["redis", "lock_namespace"],
+            Numbers::OwnerChange => &["redis", "lock_namespace", "after"],
+            Numbers::Takeover => &["redis", "lock_namespace", "within_slo"],
+            Numbers::LastHeld => &["redis", "lock_namespace", "lock"],
+            Numbers::OperationsSource => &["redis", "lock_namespace", "source"],
+            Numbers::Ratio(_) => &["redis", "lock_namespace", "window"],
             Numbers::Policy => &["lock_namespace", "style", "on_renewal_failure", "severity"],
             Numbers::Source(_) => &["source"],
             Numbers::Table(_) => &["table"],
-            Numbers::Exporter(_) | Numbers::Process(_) => &[],
+            Numbers::Command(_) => &["command"],
+            Numbers::Exporter(_) | Numbers::Redis(_) | Numbers::Process(_) => &[],
             Numbers::Build => &["version", "revision"],
         }
-    }
-
-    /// What the name counts in, where it says so.
-    pub fn unit(&self) -> Option<Unit> {
-        let units = [("_seconds", Unit::Seconds), ("_bytes", Unit::Bytes), ("_ratio", Unit::Other("ratio".to_owned()))];
-        units.into_iter().find(|(suffix, _)| self.family().ends_with(suffix)).map(|(_, unit)| unit)
     }
 
     /// The name without the suffix that OpenMetrics gives to samples only.
@@ -77,7 +126,7 @@ impl Metric {
         match self.kind {
             Kind::Counter => self.name.trim_end_matches("_total"),
             Kind::Info => self.name.trim_end_matches("_info"),
-            Kind::Gauge => self.name,
+            Kind::Gauge | Kind::Histogram => self.name,
         }
     }
 }
@@ -87,6 +136,7 @@ impl Kind {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
             Self::Info => "info",
         }
     }
@@ -95,6 +145,7 @@ impl Kind {
         match self {
             Self::Counter => MetricType::Counter,
             Self::Gauge => MetricType::Gauge,
+            Self::Histogram => MetricType::Histogram,
             Self::Info => MetricType::Info,
         }
     }
@@ -102,17 +153,18 @@ impl Kind {
 
 #[cfg(test)]
 mod tests {
-    use crate::exposition::METRICS;
+    use super::*;
+    use crate::ledger::counters::MarginBounds;
 
     #[test]
-    fn units_come_from_names() {
-        let unit = |name: &str| {
-            let metric = METRICS.iter().find(|metric| metric.name == name).unwrap();
-            metric.unit().map(|unit| unit.as_str().to_owned())
-        };
-        assert_eq!(unit("redis_lock_config_ttl_seconds").as_deref(), Some("seconds"));
-        assert_eq!(unit("process_cpu_seconds_total").as_deref(), Some("seconds"));
-        assert_eq!(unit("redis_lock_config_busy_ratio").as_deref(), Some("ratio"));
-        assert_eq!(unit("redis_lock_not_owned_total"), None);
+    fn buckets_that_are_not_shown_are_part_of_the_next() {
+        let mut histogram = Histogram::<MarginBounds>::default();
+        for value in [0.05, 0.15, 0.25, 0.35, 0.75, 2.0] {
+            histogram.observe(value);
+        }
+        let shown = Distribution::at(&histogram, &[0.2, 0.4]);
+        assert_eq!(shown.buckets, [(0.2, 2), (0.4, 2), (f64::INFINITY, 2)]);
+        assert_eq!(shown.sum, histogram.sum());
+        assert_eq!(Distribution::whole(&histogram).buckets.len(), 9);
     }
 }

@@ -1,6 +1,6 @@
 //! The text that Prometheus reads: every metric's name, type, HELP and where its numbers come from.
 //!
-//! [`METRICS`] is the one table of all metrics, in the order in which they are written. The server renders a [`Scrape`] for
+//! [`metrics`] lists all of them, in the order in which they are written. The server renders a [`Scrape`] for
 //! each request and `replay` renders one at its end; nothing here does I/O, and nothing can fail. Numbers come from a
 //! published snapshot only, never from shared gauges, so the text is the same for the same snapshot, byte for byte.
 
@@ -15,7 +15,7 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
 pub use metric::{Kind, Metric};
-pub use names::METRICS;
+pub use names::metrics;
 
 use crate::snapshot::Snapshot;
 use collector::SnapshotCollector;

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::event::{ConflictKind, Label, Operation, Reason};
+use crate::event::{After, ConflictKind, Label, Operation, Reason};
 
 /// One counter for each value of a label. Saved by label value, so that the order of the enum may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,11 +16,19 @@ pub struct Tally<L> {
 
 impl<L: Label> Tally<L> {
     pub fn increment(&mut self, label: L) {
-        self.counts[label.index()] += 1;
+        self.add(label, 1);
+    }
+
+    pub fn add(&mut self, label: L, count: u64) {
+        self.counts[label.index()] += count;
     }
 
     pub fn get(&self, label: L) -> u64 {
         self.counts[label.index()]
+    }
+
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
     }
 
     /// Every label value with its count, zeros included.
@@ -68,6 +76,103 @@ pub struct LogCounters {
     pub conflicting_writes: Tally<ConflictKind>,
 }
 
+/// What Redis was seen to do with the locks of one namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KeyspaceCounters {
+    pub acquisitions: u64,
+    pub renewals: u64,
+    pub releases: u64,
+    pub expirations: u64,
+    /// Ends that could not be told: interrupted, flushed, lost in a failover.
+    pub unknown_ends: u64,
+    /// Of `loop` locks.
+    pub early_releases: u64,
+    pub owner_changes: Tally<After>,
+    pub takeovers_within_slo: u64,
+    pub takeovers_beyond_slo: u64,
+    pub fence_regressions: u64,
+    /// Locks that the full table could not take.
+    pub untracked: u64,
+    pub hold_seconds: Histogram<HoldBounds>,
+    pub renewal_margin_ratio: Histogram<MarginBounds>,
+    pub takeover_seconds: Histogram<TakeoverBounds>,
+}
+
+/// The upper bounds of a histogram's buckets, without the infinite one.
+pub trait Bounds: 'static {
+    const BOUNDS: &'static [f64];
+}
+
+macro_rules! bounds {
+    ($($(#[$meta:meta])* $name:ident = $bounds:expr;)+) => {
+        $($(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name;
+
+        impl Bounds for $name {
+            const BOUNDS: &'static [f64] = &$bounds;
+        })+
+    };
+}
+
+bounds! {
+    /// From a short critical section to a lock that is held all day.
+    HoldBounds = [0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
+    /// Renewing at a third of the TTL leaves two thirds.
+    MarginBounds = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8];
+    TakeoverBounds = [1.0, 5.0, 10.0, 15.0, 30.0, 45.0, 60.0, 75.0, 90.0, 120.0, 300.0];
+}
+
+/// Counts by bucket, each on its own, the last one unbounded. Saved with its bounds: other bounds start anew.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Histogram<B> {
+    counts: Vec<u64>,
+    sum: f64,
+    bounds: PhantomData<B>,
+}
+
+impl<B: Bounds> Histogram<B> {
+    pub fn observe(&mut self, value: f64) {
+        let index = B::BOUNDS.iter().position(|bound| value <= *bound).unwrap_or(B::BOUNDS.len());
+        self.counts[index] += 1;
+        self.sum += value;
+    }
+
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    pub fn sum(&self) -> f64 {
+        self.sum
+    }
+
+    /// Each bound with the count of its bucket; the last bound is infinite.
+    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
+        B::BOUNDS.iter().copied().chain([f64::INFINITY]).zip(self.counts.iter().copied())
+    }
+}
+
+impl<B: Bounds> Default for Histogram<B> {
+    fn default() -> Self {
+        Self { counts: vec![0; B::BOUNDS.len() + 1], sum: 0.0, bounds: PhantomData }
+    }
+}
+
+impl<B: Bounds> Serialize for Histogram<B> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (B::BOUNDS, &self.counts, self.sum).serialize(serializer)
+    }
+}
+
+impl<'de, B: Bounds> Deserialize<'de> for Histogram<B> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (bounds, counts, sum) = <(Vec<f64>, Vec<u64>, f64)>::deserialize(deserializer)?;
+        let is_ours = bounds == B::BOUNDS && counts.len() == bounds.len() + 1 && sum.is_finite();
+        Ok(if is_ours { Self { counts, sum, bounds: PhantomData } } else { Self::default() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +188,22 @@ mod tests {
         assert_eq!(serde_json::from_str::<Tally<Reason>>(&saved).unwrap(), tally);
         assert_eq!(tally.iter().count(), Reason::ALL.len(), "zeros are shown");
         assert_eq!(serde_json::from_str::<Tally<Reason>>("{}").unwrap(), Tally::default());
+    }
+
+    #[test]
+    fn a_histogram_is_saved_with_its_bounds() {
+        let mut histogram = Histogram::<MarginBounds>::default();
+        for value in [0.05, 0.1, 0.66, 2.0] {
+            histogram.observe(value);
+        }
+        let counts: Vec<u64> = histogram.buckets().map(|(_, count)| count).collect();
+        assert_eq!(counts, [2, 0, 0, 0, 0, 0, 1, 0, 1]);
+        assert_eq!(histogram.buckets().last(), Some((f64::INFINITY, 1)));
+        assert_eq!(histogram.count(), 4);
+        let saved = serde_json::to_string(&histogram).unwrap();
+        assert_eq!(serde_json::from_str::<Histogram<MarginBounds>>(&saved).unwrap(), histogram);
+        let other: Histogram<HoldBounds> = serde_json::from_str(&saved).unwrap();
+        assert_eq!(other, Histogram::default(), "counts of other buckets would be wrong ones");
     }
 
     #[test]

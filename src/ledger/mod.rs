@@ -1,12 +1,29 @@
 //! THE state, pure: no I/O, no clock, cannot fail. Time and events come in as arguments.
 //!
-//! [`Ledger::apply`] is the only way in. It decides what an event adds to the counters: one failure is one count, however
-//! many lines a program prints about it (`joined.rs`), and a second final state of one piece of work is a conflict
-//! (`finals.rs`). The pipeline is the only caller in the daemon, `replay` and `check --logs` the other ones.
+//! There are two ways in. [`Ledger::apply`] takes what a log line said and decides what it adds to the counters: one
+//! failure is one count, however many lines a program prints about it (`joined.rs`), and a second final state of one piece
+//! of work is a conflict (`finals.rs`). [`Ledger::apply_link`] takes what Redis shows (`keyspace.rs`): what happened to a
+//! lock follows from what was there before and what is there now (`life.rs`). Both meet in the causes of lost locks
+//! (`causes.rs`) and in ratios (`ratios.rs`). The pipeline is the only caller in the daemon, `replay` and `check --logs` the
+//! other ones; those do not observe Redis.
 
+mod belonging;
+mod bounded;
+mod causes;
 pub mod counters;
+mod counting;
 mod finals;
+mod history;
+mod inquiries;
 mod joined;
+mod keyspace;
+mod life;
+mod links;
+mod observing;
+mod ratios;
+mod seeing;
+mod table;
+mod views;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,11 +31,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{ConflictKind, Happening, LogEvent, NamespaceId, Operation, Reason, TimeMs};
+use crate::event::{Cause, ConflictKind, Happening, LogEvent, NamespaceId, Operation, Reason, RuleId, TimeMs};
 use crate::namespace::Namespace;
-use counters::LogCounters;
+use crate::sources::rules::RuleSet;
+use counters::{KeyspaceCounters, LogCounters, Tally};
 use finals::Finals;
 use joined::{Aspect, Joined, LockHash, Window};
+use keyspace::Keyspace;
+pub use keyspace::KeyspaceSettings;
 
 /// A lost lock is noticed by each renewal that follows. They are one loss while they keep coming at about the pace of
 /// renewals.
@@ -28,6 +48,10 @@ pub struct Ledger {
     namespaces: Vec<Arc<Namespace>>,
     join_window: TimeMs,
     saved: Saved,
+    /// `None`: Redis is not observed.
+    keyspace: Option<Keyspace>,
+    /// For their names.
+    rules: Option<Arc<RuleSet>>,
 }
 
 /// All that must survive a restart.
@@ -38,6 +62,10 @@ pub struct Saved {
     namespaces: BTreeMap<String, LogCounters>,
     joined: Joined,
     finals: Finals,
+    /// By name, too.
+    keyspace: BTreeMap<String, KeyspaceCounters>,
+    /// As many as there are lost locks in `namespaces`, but for those that waited for their cause when this was saved.
+    causes: BTreeMap<String, Tally<Cause>>,
 }
 
 /// What an event was counted as.
@@ -51,7 +79,10 @@ pub struct Counted {
 impl Ledger {
     /// `namespaces` ends with `other`.
     pub fn new(namespaces: Vec<Arc<Namespace>>, join_window: Duration, saved: Saved) -> Self {
-        Self { namespaces, join_window: join_window.as_millis() as TimeMs, saved }
+        let join_window = join_window.as_millis() as TimeMs;
+        let mut ledger = Self { namespaces, join_window, saved, keyspace: None, rules: None };
+        ledger.settle_saved();
+        ledger
     }
 
     pub fn saved(&self) -> &Saved {
@@ -70,11 +101,6 @@ impl Ledger {
         self.saved.namespaces.get(&namespace.name).cloned().unwrap_or_default()
     }
 
-    /// Entries that left a full table, for each table.
-    pub fn evictions(&self) -> [(&'static str, u64); 2] {
-        [("joined_lines", self.saved.joined.evictions()), ("final_states", self.saved.finals.evictions())]
-    }
-
     /// Forgets what no later line can be joined with. `now` is the time of arrival, not of lines.
     pub fn tidy(&mut self, now: TimeMs) {
         let renewals = self.namespaces.iter().map(|namespace| renewal_window(namespace)).max().unwrap_or_default();
@@ -90,6 +116,8 @@ impl Ledger {
             now,
             window: self.join_window.max(joins),
             lock: event.lock.as_deref(),
+            rule: event.rule,
+            id: self.known(event.namespace),
             namespace: self.namespace(event.namespace),
         };
         match &event.happening {
@@ -115,6 +143,7 @@ impl Ledger {
         }
         if lost {
             counters.not_owned.increment(Operation::Release);
+            self.lost(moment, Operation::Release);
         }
         counted(lost, "not_owned", "release", reason).or_else(|| counted(failed, "release_failed", "release", reason))
     }
@@ -132,6 +161,10 @@ impl Ledger {
         }
         if lost {
             counters.not_owned.increment(Operation::Renew);
+            self.lost(moment, Operation::Renew);
+        }
+        if failed {
+            self.happened_lately(moment, ratios::Event::RenewalFailure);
         }
         counted(lost, "not_owned", "renew", reason).or_else(|| counted(failed, "renewal_failed", "renew", reason))
     }
@@ -152,6 +185,7 @@ impl Ledger {
         let lost = !part_of_known && self.is_new(moment, Aspect::UnknownLoss, moment.joining());
         if lost {
             self.counters_of(moment).not_owned.increment(Operation::Unknown);
+            self.lost(moment, Operation::Unknown);
         }
         counted(lost, "not_owned", "unknown", Reason::NotOwned)
     }
@@ -217,10 +251,13 @@ impl Ledger {
         self.is_new(moment, aspect, window) && !counted_as_unknown
     }
 
+    /// `other` is the last one and takes what a rule made for another configuration could not place.
+    fn known(&self, id: NamespaceId) -> NamespaceId {
+        NamespaceId(id.0.min((self.namespaces.len() - 1) as u16))
+    }
+
     fn namespace(&self, id: NamespaceId) -> Arc<Namespace> {
-        // `other` is the last one and takes what a rule made for another configuration could not place.
-        let index = (id.0 as usize).min(self.namespaces.len() - 1);
-        Arc::clone(&self.namespaces[index])
+        Arc::clone(&self.namespaces[usize::from(self.known(id).0)])
     }
 
     fn counters_of(&mut self, moment: &Moment) -> &mut LogCounters {
@@ -235,6 +272,8 @@ struct Moment<'a> {
     /// How far from the last line about a failure this one may be and still be about it.
     window: TimeMs,
     lock: Option<&'a str>,
+    rule: RuleId,
+    id: NamespaceId,
     namespace: Arc<Namespace>,
 }
 

@@ -21,6 +21,7 @@ fn ledger() -> Ledger {
             ttl: None,
             renew_every: renew_every.map(Duration::from_secs),
             takeover_slo: None,
+            fence: None,
             thresholds: Default::default(),
         })
     };

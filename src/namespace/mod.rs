@@ -5,8 +5,10 @@
 
 use std::time::Duration;
 
+mod keys;
 mod template;
 
+pub use keys::KeyMap;
 pub use template::KeyTemplate;
 
 /// Name of the namespace that takes every lock event no configured namespace claims.
@@ -21,6 +23,15 @@ pub enum Style {
     Loop,
 }
 
+impl Style {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Item => "item",
+            Self::Loop => "loop",
+        }
+    }
+}
+
 /// What the program does when it cannot renew: stop its own writes, or carry on without the lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -30,6 +41,15 @@ pub enum OnRenewalFailure {
     Continue,
 }
 
+impl OnRenewalFailure {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fence => "fence",
+            Self::Continue => "continue",
+        }
+    }
+}
+
 /// Whether trouble in this namespace should wake somebody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -37,6 +57,15 @@ pub enum Severity {
     #[default]
     Page,
     Ticket,
+}
+
+impl Severity {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Page => "page",
+            Self::Ticket => "ticket",
+        }
+    }
 }
 
 /// Per-namespace limits that the bundled alert rules read from the `redis_lock_config_*` metrics.
@@ -66,6 +95,8 @@ pub struct Namespace {
     pub ttl: Option<Duration>,
     pub renew_every: Option<Duration>,
     pub takeover_slo: Option<Duration>,
+    /// Where the fence counter of a lock is: `{key}` stands for the lock's key, other fields are those of its template.
+    pub fence: Option<KeyTemplate>,
     pub thresholds: Thresholds,
 }
 
@@ -79,6 +110,23 @@ pub struct LockName<'a> {
 }
 
 impl Namespace {
+    /// Takes what no configured namespace claims. Nobody said that an unknown lock is worth waking somebody.
+    pub fn other() -> Self {
+        Self {
+            name: OTHER.to_owned(),
+            keys: Vec::new(),
+            components: Vec::new(),
+            style: Style::Item,
+            on_renewal_failure: OnRenewalFailure::Fence,
+            severity: Severity::Ticket,
+            ttl: None,
+            renew_every: None,
+            takeover_slo: None,
+            fence: None,
+            thresholds: Thresholds::default(),
+        }
+    }
+
     /// `lock` is what a line told about the lock: its key, or its bare id.
     pub fn name_lock<'a>(&self, lock: Option<&'a str>) -> LockName<'a> {
         let Some(lock) = lock else { return LockName::default() };

@@ -129,6 +129,27 @@ impl KeyTemplate {
         }
     }
 
+    /// What a field stands for in a key, by the same choice of places as [`Self::matches`]. Nothing for other keys.
+    pub fn field_of<'a>(&self, key: &'a str, field: &str) -> Option<&'a str> {
+        let at = self.parts.iter().position(|part| matches!(part, Part::Field(name) if name == field))?;
+        let mut rest = self.matches(key).then_some(key)?;
+        let mut after_field = false;
+        for part in &self.parts[..at] {
+            match part {
+                Part::Field(_) => after_field = true,
+                Part::Literal(literal) if after_field => {
+                    (rest, after_field) = (&rest[find_after_first_char(rest, literal)?..], false);
+                }
+                Part::Literal(literal) => rest = rest.strip_prefix(literal.as_str())?,
+            }
+        }
+        match &self.parts[at + 1..] {
+            [Part::Literal(last)] => rest.strip_suffix(last.as_str()),
+            [Part::Literal(next), ..] => Some(&rest[..find_after_first_char(rest, next)? - next.len()]),
+            _ => Some(rest),
+        }
+    }
+
     /// The key, or nothing if a field is missing or empty.
     pub fn build<'a>(&self, field: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
         let mut key = String::new();
@@ -165,6 +186,18 @@ mod tests {
         for key in other {
             assert!(!template.matches(key), "{} should not match {key}", template.as_str());
         }
+    }
+
+    #[test]
+    fn fields_are_found_in_keys() {
+        let template = KeyTemplate::parse("a:{one}:{two}:lock").unwrap();
+        let fields = |key| (template.field_of(key, "one"), template.field_of(key, "two"));
+        assert_eq!(fields("a:1:2:lock"), (Some("1"), Some("2")));
+        assert_eq!(fields("a:1:2:lock:lock"), (Some("1"), Some("2:lock")));
+        assert_eq!(fields("a::2:3:lock"), (Some(":2"), Some("3")));
+        assert_eq!(fields("a:1:lock"), (None, None));
+        assert_eq!(template.field_of("a:1:2:lock", "three"), None);
+        assert_eq!(KeyTemplate::parse("a:{id}").unwrap().field_of("a:7", "id"), Some("7"));
     }
 
     #[test]

@@ -5,10 +5,11 @@
 
 use std::fmt::Write;
 
+use super::api;
 use crate::event::Label;
 use crate::exposition::Build;
 use crate::ledger::counters::Tally;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{KeyspaceView, Snapshot};
 
 /// The hash is that of [`STYLE`]; a test compares them.
 pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'sha256-mDqisd/CQetTJ3mYs49/0tmI3i3LIpubuRrIgD7qOTQ='; base-uri 'none'; \
@@ -23,8 +24,7 @@ th,td{padding:.3rem .8rem;border-bottom:1px solid #8886;text-align:right}\
 th:first-child,td:first-child{text-align:left}td{font-variant-numeric:tabular-nums}\
 .zero{opacity:.4}";
 
-const COLUMNS: [&str; 8] = [
-    "lock namespace",
+const LOG_COLUMNS: [&str; 7] = [
     "not owned",
     "renewal failures",
     "abandonments",
@@ -34,9 +34,16 @@ const COLUMNS: [&str; 8] = [
     "conflicting writes",
 ];
 
-pub(super) fn page(snapshot: &Snapshot, build: Build) -> String {
-    let head: String = COLUMNS.iter().map(|column| format!("<th scope=\"col\">{column}</th>")).collect();
-    let rows = rows(snapshot);
+const KEYSPACE_COLUMNS: [&str; 8] =
+    ["held now", "acquisitions", "renewals", "releases", "expirations", "unknown ends", "owner changes", "takeovers"];
+
+pub(super) fn page(snapshot: &Snapshot, build: Build, has_api: bool) -> String {
+    let failures = table(&LOG_COLUMNS, &log_rows(snapshot));
+    let locks = locks(snapshot);
+    let routes: String = match has_api {
+        true => api::ROUTES.iter().map(|route| format!(" · <a href=\"{route}\">{route}</a>")).collect(),
+        false => String::new(),
+    };
     let (version, revision) = (Escaped(build.version), Escaped(build.revision));
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
@@ -44,16 +51,27 @@ pub(super) fn page(snapshot: &Snapshot, build: Build) -> String {
          <title>redis_lock_exporter</title>\n<style>{STYLE}</style></head>\n<body>\n\
          <h1>redis_lock_exporter <small>{version} ({revision})</small></h1>\n\
          <p>Prometheus exporter for distributed locks in Redis.\n\
-         <a href=\"/metrics\">Metrics</a> · <a href=\"/-/healthy\">Healthy</a> · <a href=\"/-/ready\">Ready</a></p>\n\
-         <p>Failures read from the logs since counting began:</p>\n\
-         <div class=\"scroll\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n\
-         </body></html>\n"
+         <a href=\"/metrics\">Metrics</a> · <a href=\"/-/healthy\">Healthy</a> · <a href=\"/-/ready\">Ready</a>{routes}</p>\n\
+         <p>Failures read from the logs since counting began:</p>\n{failures}{locks}</body></html>\n"
     )
 }
 
-fn rows(snapshot: &Snapshot) -> String {
-    let mut rows = String::new();
-    for view in &snapshot.namespaces {
+/// Nothing where no Redis is configured.
+fn locks(snapshot: &Snapshot) -> String {
+    let Some(redis) = &snapshot.redis else { return String::new() };
+    let state = if redis.now.is_up() { "connected" } else { "not connected" };
+    let locks = table(&KEYSPACE_COLUMNS, &keyspace_rows(snapshot));
+    format!("<p>Locks seen in Redis {} ({state}) since counting began:</p>\n{locks}", Escaped(&redis.name))
+}
+
+fn table(columns: &[&str], rows: &str) -> String {
+    let columns = ["lock namespace"].iter().chain(columns);
+    let head: String = columns.map(|column| format!("<th scope=\"col\">{column}</th>")).collect();
+    format!("<div class=\"scroll\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n")
+}
+
+fn log_rows(snapshot: &Snapshot) -> String {
+    let rows = snapshot.namespaces.iter().map(|view| {
         let logs = &view.logs;
         let counts = [
             sum(&logs.not_owned),
@@ -64,10 +82,32 @@ fn rows(snapshot: &Snapshot) -> String {
             logs.unlocked_work,
             sum(&logs.conflicting_writes),
         ];
-        let cells: String = counts.iter().map(|count| cell(*count)).collect();
-        rows.push_str(&format!("<tr><td>{}</td>{cells}</tr>\n", Escaped(&view.namespace.name)));
-    }
-    rows
+        row(&view.namespace.name, &counts)
+    });
+    rows.collect()
+}
+
+fn keyspace_rows(snapshot: &Snapshot) -> String {
+    let rows = snapshot.namespaces.iter().filter_map(|view| {
+        let KeyspaceView { counters, now, .. } = view.keyspace.as_ref()?;
+        let counts = [
+            now.held,
+            counters.acquisitions,
+            counters.renewals,
+            counters.releases,
+            counters.expirations,
+            counters.unknown_ends,
+            sum(&counters.owner_changes),
+            counters.takeover_seconds.count(),
+        ];
+        Some(row(&view.namespace.name, &counts))
+    });
+    rows.collect()
+}
+
+fn row(name: &str, counts: &[u64]) -> String {
+    let cells: String = counts.iter().map(|count| cell(*count)).collect();
+    format!("<tr><td>{}</td>{cells}</tr>\n", Escaped(name))
 }
 
 fn cell(count: u64) -> String {
@@ -109,8 +149,9 @@ mod tests {
 
     #[test]
     fn an_empty_snapshot_still_makes_a_page() {
-        let page = page(&Snapshot::default(), Build { version: "1.2.3", revision: "<abc>" });
+        let page = page(&Snapshot::default(), Build { version: "1.2.3", revision: "<abc>" }, false);
         assert!(page.contains("1.2.3 (&lt;abc&gt;)"), "{page}");
+        assert!(!page.contains("Redis main") && !page.contains("/api/"), "{page}");
         assert!(page.ends_with("</html>\n"));
     }
 }

@@ -1,20 +1,28 @@
-//! The HTTP side: accepts connections and answers from the published snapshot. It never waits for the pipeline.
+//! The HTTP side: accepts connections and answers from the published snapshot. Only questions about single locks go to the
+//! pipeline, and they do not wait for it for long.
 //!
 //! | route | answer |
 //! |---|---|
 //! | `GET /metrics` | the metrics, OpenMetrics or classic text by `Accept`, gzip by `Accept-Encoding` |
 //! | `GET /-/healthy` | 200 as long as the process answers |
-//! | `GET /-/ready` | 200, or 503 with the reasons, one a line |
+//! | `GET /-/ready` | 200 with what is degraded, or 503 with the reasons, one a line |
 //! | `POST /-/reload` | loads the configuration again; 403 unless enabled, 500 with the reasons when refused |
 //! | `GET /` | a page for people |
+//! | `GET /api/v1/namespaces` | every namespace: its policy and its numbers |
+//! | `GET /api/v1/locks` | the locks that are held |
+//! | `GET /api/v1/locks/{key}` | one lock and its history |
+//! | `GET /api/v1/incidents` | locks that were lost, and why |
 //!
 //! `HEAD` works wherever `GET` does, `PUT` wherever `POST` does. Each connection is a task of its own with limits on time and
 //! size, so a slow client holds up nobody but itself. When file descriptors run out, accepting backs off and goes on.
 
+mod api;
 mod connection;
 mod landing;
+mod namespaces;
 mod negotiate;
 mod process;
+mod query;
 mod routes;
 mod stall;
 
@@ -29,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
+use crate::inquiry::Inquiry;
 use crate::snapshot::Snapshot;
 
 const FIRST_ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -42,6 +51,9 @@ pub struct App {
     pub readiness: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// Where to ask for the configuration to be loaded again; `None` unless that is enabled.
     pub reload: Option<mpsc::Sender<ReloadRequest>>,
+    /// Where to ask about single locks: the pipeline of the day, and none while the exporter starts. `None`: the API is
+    /// off.
+    pub inquiries: Option<watch::Receiver<Option<mpsc::Sender<Inquiry>>>>,
 }
 
 /// Somebody asked for the configuration to be loaded again and waits for the outcome.
@@ -66,6 +78,8 @@ pub struct Limits {
     pub drain: Duration,
     /// For a reload to be finished.
     pub reload: Duration,
+    /// For the pipeline to answer a question.
+    pub inquiry: Duration,
 }
 
 impl Default for Limits {
@@ -77,6 +91,7 @@ impl Default for Limits {
             connection_life: Duration::from_secs(300),
             drain: Duration::from_secs(5),
             reload: Duration::from_secs(30),
+            inquiry: Duration::from_secs(5),
         }
     }
 }

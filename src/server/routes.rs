@@ -19,12 +19,14 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::process::read_process;
-use super::{Context, ReloadRequest, landing, negotiate};
+use super::{Context, ReloadRequest, api, landing, negotiate};
 use crate::exposition::{Build, Scrape};
+use crate::snapshot::Snapshot;
 
-type Answer = Response<Full<Bytes>>;
+pub(super) type Answer = Response<Full<Bytes>>;
 
 const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
 
 pub(super) async fn answer<B>(context: &Context, request: &Request<B>) -> Answer {
@@ -32,6 +34,7 @@ pub(super) async fn answer<B>(context: &Context, request: &Request<B>) -> Answer
     let methods = match request.uri().path() {
         "/metrics" | "/-/healthy" | "/-/ready" | "/" => reading,
         "/-/reload" => writing,
+        path if api::is_route(path) => reading,
         _ => return text(StatusCode::NOT_FOUND, "not found\n"),
     };
     if !methods.contains(request.method()) {
@@ -44,7 +47,8 @@ pub(super) async fn answer<B>(context: &Context, request: &Request<B>) -> Answer
         "/-/healthy" => text(StatusCode::OK, "healthy\n"),
         "/-/ready" => ready(context),
         "/-/reload" => reload(context).await,
-        _ => landing_page(context),
+        "/" => landing_page(context),
+        _ => api::answer(context, request).await,
     }
 }
 
@@ -65,14 +69,26 @@ fn gzip(text: &str) -> Option<Vec<u8>> {
     encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()).ok()
 }
 
+/// A Redis that is down does not make the exporter unready, for the logs are counted all the same; but it is said.
 fn ready(context: &Context) -> Answer {
     if context.stop.is_cancelled() {
         return text(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
     }
     match (context.app.readiness)() {
-        Ok(()) => text(StatusCode::OK, "ready\n"),
+        Ok(()) => text(StatusCode::OK, format!("ready\n{}", degraded(&context.app.snapshot.borrow()))),
         Err(reasons) => text(StatusCode::SERVICE_UNAVAILABLE, format!("not ready\n{}\n", reasons.trim_end())),
     }
+}
+
+/// One line for each thing that is not as it should be.
+fn degraded(snapshot: &Snapshot) -> String {
+    let Some(redis) = &snapshot.redis else { return String::new() };
+    let complaints = redis.now.complaints.iter().map(|complaint| format!("degraded: {complaint}\n"));
+    let down = (redis.now.complaints.is_empty() && !redis.now.is_up()).then(|| {
+        let (up, known) = (redis.now.nodes_up, redis.now.nodes);
+        format!("degraded: redis {}: {up} of {known} known primaries connected\n", redis.name)
+    });
+    complaints.chain(down).collect()
 }
 
 async fn reload(context: &Context) -> Answer {
@@ -101,9 +117,13 @@ async fn reload(context: &Context) -> Answer {
 }
 
 fn landing_page(context: &Context) -> Answer {
-    let page = landing::page(&context.app.snapshot.borrow(), Build::CURRENT);
+    let page = landing::page(&context.app.snapshot.borrow(), Build::CURRENT, context.app.inquiries.is_some());
     let page = with(plain(StatusCode::OK, page, HTML), CONTENT_SECURITY_POLICY, landing::CONTENT_SECURITY_POLICY);
     with(page, CACHE_CONTROL, "no-store")
+}
+
+pub(super) fn json(status: StatusCode, body: String) -> Answer {
+    with(plain(status, body, JSON), CACHE_CONTROL, "no-store")
 }
 
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {

@@ -3,6 +3,7 @@
 pub mod blocks;
 pub mod cursor;
 pub mod extractor;
+pub mod keyspace;
 pub mod lines;
 pub mod rules;
 pub mod scout;

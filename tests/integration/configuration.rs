@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use redis_lock_exporter::config::redis::{Credentials, PasswordSource, RedisMode, ScanFrom, WatchConfig};
 use redis_lock_exporter::config::{Config, LogSource, Overrides, StartAt};
 
 fn fixtures(extension: &str) -> Vec<PathBuf> {
@@ -109,7 +110,7 @@ fn flags_are_checked_like_the_file() {
     let overrides = Overrides {
         logs: vec!["/a.log".to_owned(), "/b**.log".to_owned()],
         presets: vec!["cordon".to_owned()],
-        state_dir: None,
+        ..Overrides::default()
     };
     let problems = Config::from_yaml("c.yaml", "logs: [{path: /a.log}]", &overrides).unwrap_err();
     let places: Vec<String> =
@@ -131,6 +132,7 @@ fn flags_add_sources_and_presets_and_win_over_the_state_directory() {
         logs: vec!["/b.log".to_owned()],
         presets: vec!["cordum".to_owned()],
         state_dir: Some("/flag".into()),
+        ..Overrides::default()
     };
     let text =
         "{state_dir: /file, presets: [cordum], logs: [{path: /a.log, start_at: beginning, max_line_bytes: 2KiB}]}";
@@ -140,6 +142,78 @@ fn flags_add_sources_and_presets_and_win_over_the_state_directory() {
     let a = LogSource { path: "/a.log".to_owned(), start_at: StartAt::Beginning, max_line_bytes: 2048 };
     let b = LogSource { path: "/b.log".to_owned(), start_at: StartAt::End, max_line_bytes: 1 << 20 };
     assert_eq!(config.logs, [a, b]);
+}
+
+const NAMESPACE: &str = "namespaces: [{name: a, keys: [\"a:{id}\"], fence: \"fence:{key}\"}]";
+
+#[test]
+fn redis_in_full() {
+    let text = format!(
+        "redis:
+  name: main
+  url: rediss://redis:6380/3
+  mode: sentinel
+  addresses: [b, '[::1]:7']
+  sentinel: {{primary: mymaster, username: s, password_env: S}}
+  username: exporter
+  password_file: /run/secrets/redis
+  tls: {{ca_file: /ca, cert_file: /cert, key_file: /key, server_name: name}}
+  connect_timeout: 1s
+  response_timeout: 2s
+  max_tracked_locks: 3000000
+scan: {{interval: 10s, watched_interval: 1m, max_redis_share: 1, from: replica}}
+watch: {{mode: off, max_reads_per_second: 7}}
+{NAMESPACE}"
+    );
+    let config = Config::from_yaml("c.yaml", &text, &Overrides::default()).unwrap();
+    assert_eq!(config.namespaces[0].fence.as_ref().unwrap().as_str(), "fence:{key}");
+    let redis = config.redis.unwrap();
+    let addresses: Vec<String> = redis.addresses.iter().map(ToString::to_string).collect();
+    assert_eq!((redis.name.as_str(), redis.database), ("main", 3));
+    assert_eq!(addresses, ["redis:6380", "b:26379", "[::1]:7"]);
+    let credentials =
+        Credentials { username: Some("s".to_owned()), password: Some(PasswordSource::Environment("S".to_owned())) };
+    assert_eq!(redis.mode, RedisMode::Sentinel { primary: "mymaster".to_owned(), credentials });
+    assert_eq!(redis.credentials.username.as_deref(), Some("exporter"));
+    assert_eq!(redis.credentials.password, Some(PasswordSource::File("/run/secrets/redis".into())));
+    let tls = redis.tls.unwrap();
+    assert_eq!((tls.ca_file, tls.server_name), (Some("/ca".into()), Some("name".to_owned())));
+    assert_eq!(tls.client, Some(("/cert".into(), "/key".into())));
+    assert_eq!((redis.connect_timeout, redis.response_timeout), (Duration::from_secs(1), Duration::from_secs(2)));
+    assert_eq!(redis.max_tracked_locks, 3_000_000);
+    assert_eq!((redis.scan.interval, redis.scan.watched_interval), (Duration::from_secs(10), Duration::from_secs(60)));
+    assert_eq!((redis.scan.max_redis_share, redis.scan.from), (1.0, ScanFrom::Replica));
+    assert_eq!(redis.watch, WatchConfig { enabled: false, max_reads_per_second: 7 });
+}
+
+#[test]
+fn redis_by_flags() {
+    let flags = |url: &str| Overrides { redis_url: Some(url.to_owned()), ..Overrides::default() };
+    let text = format!("{{redis: {{url: redis://file, name: main}}, {NAMESPACE}}}");
+    let config = Config::from_yaml("c.yaml", &text, &flags("redis://:secret@flag/1")).unwrap();
+    let redis = config.redis.unwrap();
+    assert_eq!((redis.name.as_str(), redis.database), ("main", 1));
+    assert_eq!(redis.addresses[0].to_string(), "flag:6379");
+    assert_eq!(redis.credentials.password, Some(PasswordSource::Inline("secret".to_owned())));
+    assert!(!format!("{redis:?}").contains("secret"));
+    assert_eq!((redis.mode, redis.tls, redis.watch), (RedisMode::Single, None, WatchConfig::default()));
+
+    let presets = vec!["cordum".to_owned()];
+    let password = Overrides { redis_password_env: Some("P".to_owned()), presets, ..flags("rediss://flag") };
+    let redis = Config::load(None, &password).unwrap().redis.unwrap();
+    assert_eq!(redis.credentials.password, Some(PasswordSource::Environment("P".to_owned())));
+    assert!(redis.tls.is_some());
+    let file = Overrides { redis_password_file: Some("/p".into()), ..password };
+    let redis = Config::load(None, &file).unwrap().redis.unwrap();
+    assert_eq!(redis.credentials.password, Some(PasswordSource::File("/p".into())));
+
+    let check = |overrides: &Overrides, expected: &str| {
+        let problems = Config::load(None, overrides).unwrap_err().to_string();
+        assert!(problems.starts_with(expected) && !problems.contains("secret"), "{problems}");
+    };
+    check(&flags("redis://flag"), "--redis.url: no namespace has `keys`");
+    check(&flags("http://:secret@flag"), "--redis.url: the URL of Redis has the scheme \"http\"");
+    check(&Overrides { redis_url: None, ..file }, "--redis.password-file: there is a password but no Redis");
 }
 
 #[test]
@@ -220,6 +294,12 @@ fn the_check_command_tells_problems_and_a_summary() {
     {
         assert!(summary.contains(part), "{summary}");
     }
+    fs::write(path, "redis: {url: 'rediss://me:secret@redis:6380/2'}\nnamespaces: [{name: a, keys: 'a:{id}'}]\n")
+        .unwrap();
+    let (code, summary, errors) = check(&["--config.file", path]);
+    assert_eq!((code, errors), (Some(0), String::new()));
+    assert!(summary.contains("redis\n  redis at redis:6380 (database 2, TLS, watched where possible"), "{summary}");
+    assert!(!summary.contains("secret"), "{summary}");
     assert_eq!(check(&["--config.file", path, "--output", "json"]), (Some(0), "[]\n".to_owned(), String::new()));
     assert_eq!(check(&["--no-such-flag"]).0, Some(64));
 }

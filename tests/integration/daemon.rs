@@ -171,6 +171,11 @@ impl Daemon {
         self.child.wait().unwrap()
     }
 
+    /// After a signal that ends it.
+    pub(crate) fn wait_for_end(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
     /// Where it was started with a pipe.
     pub(crate) fn take_stdin(&mut self) -> ChildStdin {
         self.child.stdin.take().unwrap()

@@ -6,12 +6,15 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::{env, fs, io::Write};
 
-use redis_lock_exporter::event::{ConflictKind, Label, Operation, Reason};
-use redis_lock_exporter::exposition::{Build, Format, Kind, METRICS, Process, Scrape, render};
+use redis_lock_exporter::config::{Config, Overrides};
+use redis_lock_exporter::event::{Cause, ConflictKind, Label, Operation, Reason};
+use redis_lock_exporter::exposition::{Build, Format, Kind, Process, Scrape, metrics, render};
 use redis_lock_exporter::ledger::counters::LogCounters;
-use redis_lock_exporter::snapshot::Snapshot;
+use redis_lock_exporter::namespace::{KeyTemplate, Namespace};
+use redis_lock_exporter::snapshot::{NamespaceView, RedisView, Snapshot};
+use redis_lock_exporter::sources::rules::Told;
 
-use crate::sample::{full_snapshot, namespace, view};
+use crate::sample::{full_counters, full_keyspace, full_redis, full_snapshot, namespace, tally, view};
 
 #[test]
 fn openmetrics_equals_its_golden_file() {
@@ -27,8 +30,8 @@ fn classic_equals_its_golden_file() {
 fn the_full_snapshot_shows_every_metric_of_the_table_and_no_other() {
     for format in [Format::OpenMetrics, Format::Classic] {
         let text = full_text(format);
-        let shown: BTreeSet<&str> = samples(&text).map(|line| line.split(['{', ' ']).next().unwrap()).collect();
-        let table: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
+        let shown: BTreeSet<&str> = samples(&text).map(name_of).collect();
+        let table: BTreeSet<&str> = metrics().map(|metric| metric.name).collect();
         assert_eq!(shown, table);
     }
 }
@@ -36,8 +39,8 @@ fn the_full_snapshot_shows_every_metric_of_the_table_and_no_other() {
 #[test]
 fn samples_carry_the_labels_of_the_table() {
     let text = full_text(Format::OpenMetrics);
-    for metric in METRICS {
-        let line = samples(&text).find(|line| line.split(['{', ' ']).next() == Some(metric.name)).unwrap();
+    for metric in metrics() {
+        let line = samples(&text).find(|line| name_of(line) == metric.name).unwrap();
         let opening: Vec<String> = metric.labels().iter().map(|label| format!("{label}=\"")).collect();
         assert!(opening.iter().all(|label| line.contains(label)), "{line}");
         assert_eq!(line.matches("=\"").count(), opening.len(), "{line}");
@@ -46,7 +49,9 @@ fn samples_carry_the_labels_of_the_table() {
 
 #[test]
 fn counters_of_every_namespace_and_label_value_start_at_zero() {
-    let namespaces = ["approval", "other"].map(|name| view(namespace(name), LogCounters::default()));
+    let keys = vec![KeyTemplate::parse("lock:{id}").unwrap()];
+    let namespaces = ["approval", "jobs"]
+        .map(|name| view(Namespace { keys: keys.clone(), ..namespace(name) }, LogCounters::default()));
     let text = render(&Snapshot { namespaces: namespaces.into(), ..Snapshot::default() }, Format::Classic);
     fn values<L: Label>() -> Vec<&'static str> {
         L::ALL.iter().map(|label| label.as_str()).collect()
@@ -55,9 +60,10 @@ fn counters_of_every_namespace_and_label_value_start_at_zero() {
         ("operation", values::<Operation>()),
         ("reason", values::<Reason>()),
         ("kind", values::<ConflictKind>()),
+        ("cause", values::<Cause>()),
     ]);
-    for metric in METRICS.iter().filter(|metric| metric.kind == Kind::Counter) {
-        for namespace in ["approval", "other"] {
+    for metric in metrics().filter(|metric| metric.kind == Kind::Counter) {
+        for namespace in ["approval", "jobs"] {
             let expected: Vec<String> = match metric.labels() {
                 ["lock_namespace"] => vec![format!("{}{{lock_namespace=\"{namespace}\"}} 0", metric.name)],
                 ["lock_namespace", label] => {
@@ -72,6 +78,63 @@ fn counters_of_every_namespace_and_label_value_start_at_zero() {
             }
         }
     }
+}
+
+#[test]
+fn counters_of_the_keyspace_start_at_zero_where_they_can_count() {
+    let text = full_text(Format::Classic);
+    // Nothing was seen of this one yet.
+    let labels = "redis=\"main\",lock_namespace=\"reconciler\"";
+    let counters = ["acquisitions", "renewals", "releases", "expirations", "unknown_ends", "early_releases"];
+    for counter in counters.into_iter().chain(["untracked_locks"]) {
+        let line = format!("redis_lock_{counter}_total{{{labels}}} 0");
+        assert!(text.lines().any(|shown| shown == line), "missing: {line}");
+    }
+    for after in ["release", "expiry", "unknown"] {
+        let line = format!("redis_lock_owner_changes_total{{{labels},after=\"{after}\"}} 0");
+        assert!(text.lines().any(|shown| shown == line), "missing: {line}");
+    }
+    assert!(text.contains(&format!("\nredis_lock_operations_source{{{labels},source=\"none\"}} 1\n")));
+    assert!(text.contains(&format!("\nredis_lock_takeover_seconds_bucket{{le=\"+Inf\",{labels}}} 0\n")));
+    for absent in ["hold_seconds_count", "renewal_margin_ratio_count", "fence_regressions_total", "takeovers_total"] {
+        assert!(!text.contains(&format!("redis_lock_{absent}{{{labels}")), "{absent} cannot count here");
+    }
+    let keyspace = samples(&text).filter(|line| line.contains("redis=\"main\""));
+    assert!(keyspace.into_iter().all(|line| !line.contains("lock_namespace=\"other\"")), "it has no keys");
+}
+
+/// Series that no rule can count are left out, but what was counted is shown whatever the rules say.
+#[test]
+fn what_no_rule_can_count_has_no_series_until_it_is_counted() {
+    let overrides = Overrides { presets: vec!["cordum".to_owned()], ..Overrides::default() };
+    let config = Config::load_without_logs(None, &overrides).unwrap();
+    let views = config.namespaces.iter().map(|namespace| view(Namespace::clone(namespace), LogCounters::default()));
+    let mut snapshot = Snapshot { namespaces: views.collect(), told: config.rules.told(), ..Snapshot::default() };
+    let text = render(&snapshot, Format::Classic);
+    let has = |text: &str, sample: &str| text.contains(&format!("\nredis_lock_{sample} "));
+    for possible in [
+        "renewal_failures_total{lock_namespace=\"scheduler\",reason=\"denied\"}",
+        "renewal_failures_total{lock_namespace=\"saga\",reason=\"not_owned\"}",
+        "acquire_failures_total{lock_namespace=\"saga\",reason=\"busy\"}",
+        "release_failures_total{lock_namespace=\"delay_poller\",reason=\"other\"}",
+        "conflicting_writes_total{lock_namespace=\"scheduler\",kind=\"duplicate_terminal_state\"}",
+        "abandonments_total{lock_namespace=\"scheduler\"}",
+        "unlocked_work_total{lock_namespace=\"workflow\"}",
+        "not_owned_total{lock_namespace=\"other\",operation=\"renew\"}",
+    ] {
+        assert!(has(&text, possible), "missing: {possible}");
+    }
+    let impossible = [
+        "renewal_failures_total{lock_namespace=\"saga\",reason=\"denied\"}",
+        "renewal_failures_total{lock_namespace=\"scheduler\",reason=\"busy\"}",
+        "abandonments_total{lock_namespace=\"saga\"}",
+    ];
+    assert!(impossible.iter().all(|sample| !has(&text, sample)), "{text}");
+    for view in &mut snapshot.namespaces {
+        view.logs = full_counters();
+    }
+    let text = render(&snapshot, Format::Classic);
+    assert!(impossible.iter().all(|sample| has(&text, sample)), "{text}");
 }
 
 #[test]
@@ -120,8 +183,7 @@ fn the_documentation_lists_the_metrics_of_the_table_and_no_other() {
         let twice = documented.insert(name.replace('`', ""), (kind.to_owned(), labels.replace('`', "")));
         assert!(twice.is_none(), "documented twice: {row}");
     }
-    let table: BTreeMap<String, (String, String)> = METRICS
-        .iter()
+    let table: BTreeMap<String, (String, String)> = metrics()
         .map(|metric| (metric.name.to_owned(), (metric.kind.as_str().to_owned(), metric.labels().join(", "))))
         .collect();
     assert_eq!(documented, table);
@@ -134,7 +196,59 @@ fn the_documentation_lists_the_metrics_of_the_table_and_no_other() {
     }
 }
 
+/// The largest preset; half of its namespaces are busy enough for advice and takeovers.
+#[test]
+fn a_scrape_with_the_cordum_preset_stays_below_100_kb() {
+    let overrides = Overrides {
+        logs: vec!["/var/log/cordum/*.log".to_owned()],
+        presets: vec!["cordum".to_owned()],
+        ..Overrides::default()
+    };
+    let config = Config::load(None, &overrides).unwrap();
+    let namespaces = config.namespaces.iter().enumerate().map(|(index, namespace)| NamespaceView {
+        namespace: Arc::clone(namespace),
+        logs: counted(&config.rules.told()[index]),
+        causes: tally(60),
+        keyspace: (!namespace.keys.is_empty()).then(|| {
+            let mut keyspace = full_keyspace(namespace);
+            if index % 2 == 1 {
+                keyspace.counters.takeover_seconds = Default::default();
+                keyspace.counters.hold_seconds = Default::default();
+                keyspace.counters.renewal_margin_ratio = Default::default();
+            }
+            keyspace
+        }),
+    });
+    let redis = RedisView { name: "redis".to_owned(), now: full_redis() };
+    let mut snapshot =
+        Snapshot { namespaces: namespaces.collect(), told: config.rules.told(), redis: Some(redis), ..full_snapshot() };
+    snapshot.sources.truncate(1);
+    for format in [Format::OpenMetrics, Format::Classic] {
+        let text = text(snapshot.clone(), format);
+        assert!(text.len() < 100_000, "{format:?}: {} bytes, {} series", text.len(), samples(&text).count());
+    }
+}
+
+/// All that the rules can count, some of it many times.
+fn counted(told: &Told) -> LogCounters {
+    let mut logs = LogCounters { not_owned: tally(1_000), ..LogCounters::default() };
+    let reasons = [
+        (&mut logs.renewal_failures, &told.renewal_failures),
+        (&mut logs.release_failures, &told.release_failures),
+        (&mut logs.acquire_failures, &told.acquire_failures),
+    ];
+    for (tally, possible) in reasons {
+        possible.iter().for_each(|reason| (0..1_000).for_each(|_| tally.increment(*reason)));
+    }
+    told.conflicting_writes.iter().for_each(|kind| logs.conflicting_writes.increment(*kind));
+    logs
+}
+
 fn full_text(format: Format) -> String {
+    text(full_snapshot(), format)
+}
+
+fn text(snapshot: Snapshot, format: Format) -> String {
     let process = Process {
         resident_memory_bytes: Some(12_345_344),
         cpu_seconds: Some(1.25),
@@ -143,7 +257,17 @@ fn full_text(format: Format) -> String {
         start_time_seconds: Some(1_784_998_999.75),
     };
     let build = Build { version: "1.2.3", revision: "0123456789ab" };
-    Scrape { snapshot: Arc::new(full_snapshot()), process, build }.render(format)
+    Scrape { snapshot: Arc::new(snapshot), process, build }.render(format)
+}
+
+/// The metric a sample belongs to.
+fn name_of(sample: &str) -> &str {
+    let name = sample.split(['{', ' ']).next().unwrap();
+    let histogram = metrics().filter(|metric| metric.kind == Kind::Histogram).find(|metric| {
+        let suffix = name.strip_prefix(metric.name);
+        suffix.is_some_and(|suffix| ["_bucket", "_sum", "_count"].contains(&suffix))
+    });
+    histogram.map_or(name, |metric| metric.name)
 }
 
 fn samples(text: &str) -> impl Iterator<Item = &str> {

@@ -2,17 +2,23 @@
 
 #![allow(clippy::unwrap_used)] // clippy.toml's allowance does not reach the helpers of tests
 
+mod alertmanager;
+mod api;
 mod check_logs;
+mod check_rules;
 mod configuration;
 mod cordum;
 mod daemon;
 mod exposition;
 mod http;
+mod keyspace;
 mod lifecycle;
 mod lines;
 mod model;
 mod preset;
+mod redis;
 mod replay;
+mod runbooks;
 mod sample;
 mod seeds;
 mod server;

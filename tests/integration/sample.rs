@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis_lock_exporter::event::{ConflictKind, Label, Operation, Reason};
-use redis_lock_exporter::ledger::counters::{LogCounters, Tally};
-use redis_lock_exporter::namespace::{Namespace, OnRenewalFailure, Severity, Style, Thresholds};
-use redis_lock_exporter::snapshot::{ExporterView, NamespaceView, Snapshot, SourceNow, SourceTotals, SourceView};
+use redis_lock_exporter::event::{After, Cause, ConflictKind, Label, Operation, Reason};
+use redis_lock_exporter::ledger::counters::{Bounds, Histogram, KeyspaceCounters, LogCounters, Tally};
+use redis_lock_exporter::namespace::{KeyTemplate, Namespace, OnRenewalFailure, Severity, Style, Thresholds};
+use redis_lock_exporter::observation::OperationsSource;
+use redis_lock_exporter::snapshot::{
+    ExporterView, KeyspaceNow, KeyspaceView, NamespaceView, Ratios, RedisNow, RedisView, Snapshot, SourceNow,
+    SourceTotals, SourceView,
+};
 
 /// A label value that needs every escape there is.
 pub(crate) const AWKWARD_SOURCE: &str = "/var/log/a \"b\"\\c\n# EOF # {d=\"1\"} <script>*.log";
@@ -22,20 +26,24 @@ pub(crate) fn namespace(name: &str) -> Namespace {
         ttl: None,
         renew_every: None,
         takeover_slo: None,
+        fence: None,
         thresholds: Thresholds::default(),
     }
 }
 
 pub(crate) fn view(namespace: Namespace, logs: LogCounters) -> NamespaceView {
-    NamespaceView { namespace: Arc::new(namespace), logs }
+    NamespaceView { namespace: Arc::new(namespace), logs, causes: Default::default(), keyspace: None }
 }
 
 pub(crate) fn full_snapshot() -> Snapshot {
+    let template = |text| KeyTemplate::parse(text).unwrap();
     let workflow = Namespace {
+        keys: vec![template("cordum:wf:run:lock:{run_id}")],
         on_renewal_failure: OnRenewalFailure::Continue,
         ttl: Some(Duration::from_secs(30)),
         renew_every: Some(Duration::from_secs(10)),
         takeover_slo: Some(Duration::from_secs(45)),
+        fence: Some(template("fence:{key}")),
         thresholds: Thresholds {
             not_owned_ratio: Some(0.02),
             renewal_failure_ratio: Some(0.05),
@@ -48,16 +56,30 @@ pub(crate) fn full_snapshot() -> Snapshot {
         ..namespace("workflow")
     };
     let reconciler = Namespace {
+        keys: vec![template("cordum:reconciler:default")],
         style: Style::Loop,
         severity: Severity::Ticket,
         ttl: Some(Duration::from_millis(2_500)),
         thresholds: Thresholds { leader_absent: Some(Duration::from_secs(180)), ..Thresholds::default() },
         ..namespace("reconciler")
     };
+    let workflow = NamespaceView {
+        causes: tally::<Cause>(60),
+        keyspace: Some(full_keyspace(&workflow)),
+        ..view(workflow, full_counters())
+    };
+    // Nothing was seen yet.
+    let now = KeyspaceNow { last_held: fixed_keys(&reconciler), ..KeyspaceNow::default() };
+    let reconciler = NamespaceView {
+        keyspace: Some(KeyspaceView { now, ..KeyspaceView::default() }),
+        ..view(reconciler, LogCounters::default())
+    };
     Snapshot {
+        told: Default::default(),
+        redis: Some(RedisView { name: "main".to_owned(), now: full_redis() }),
         namespaces: vec![
-            view(workflow, full_counters()),
-            view(reconciler, LogCounters::default()),
+            workflow,
+            reconciler,
             view(namespace("other"), LogCounters { abandonments: u64::MAX, ..LogCounters::default() }),
         ],
         sources: vec![
@@ -92,7 +114,89 @@ pub(crate) fn full_snapshot() -> Snapshot {
     }
 }
 
-fn full_counters() -> LogCounters {
+/// All that the locks of a namespace can show.
+pub(crate) fn full_keyspace(namespace: &Namespace) -> KeyspaceView {
+    let counters = KeyspaceCounters {
+        acquisitions: 70_001,
+        renewals: 70_002,
+        releases: 70_003,
+        expirations: 704,
+        unknown_ends: 75,
+        early_releases: 706,
+        owner_changes: tally::<After>(80),
+        takeovers_within_slo: 90,
+        takeovers_beyond_slo: 91,
+        fence_regressions: 92,
+        untracked: 93,
+        hold_seconds: histogram(&[0.004, 0.2, 7.5, 42.25, 4_000.0]),
+        renewal_margin_ratio: histogram(&[0.05, 0.66, 0.665, 0.9]),
+        takeover_seconds: histogram(&[31.5, 44.0, 301.0]),
+    };
+    let now = KeyspaceNow {
+        source: Some(OperationsSource::Watch),
+        observed_since: Some(1_784_999_500_750),
+        held: 1_001,
+        without_ttl: 2,
+        renewal_overdue: 3,
+        not_locks: 4,
+        ttl_remaining_min_seconds: Some(7.125),
+        oldest_acquired: Some(1_784_999_400_125),
+        last_held: fixed_keys(namespace),
+    };
+    let expiry = |share| (namespace.style == Style::Item).then_some(share);
+    let ratios = [
+        Ratios { not_owned: Some(0.015625), renewal_failure: Some(0.03125), expiry: expiry(0.0625) },
+        Ratios { not_owned: Some(0.0078125), renewal_failure: Some(0.00390625), expiry: expiry(0.125) },
+    ];
+    KeyspaceView { counters, now, ratios }
+}
+
+fn fixed_keys(namespace: &Namespace) -> Vec<(String, i64)> {
+    let fixed = namespace.keys.iter().filter(|template| template.is_fixed());
+    fixed.map(|template| (template.as_str().to_owned(), 1_784_999_999_875)).collect()
+}
+
+pub(crate) fn full_redis() -> RedisNow {
+    let commands = [
+        "hello", "auth", "client", "select", "ping", "info", "scan", "getrange", "pttl", "type", "hscan", "zrange",
+        "cluster", "asking", "readonly", "role", "sentinel",
+    ];
+    let wanted = ["scan", "getrange", "pttl", "type", "hscan", "zrange", "info", "client", "cluster", "asking"];
+    RedisNow {
+        nodes: 3,
+        nodes_up: 3,
+        nodes_tracking: 2,
+        connects: 101,
+        connect_errors: 102,
+        failovers: 103,
+        commands: commands.into_iter().zip(1_000_001..).collect(),
+        denied: wanted.map(|command| (command, command == "hscan")).to_vec(),
+        pushes: 104,
+        flushes: 105,
+        evicted_keys: 112,
+        skipped_reads: 106,
+        overflows: 107,
+        read_errors: 108,
+        scan_passes: 109,
+        scan_failures: 110,
+        scan_duration_seconds: Some(1.375),
+        scan_keys: 1_000_000,
+        scan_lock_keys: 1_007,
+        scan_progress: Some(0.5),
+        scan_last_success: Some(1_784_999_990_625),
+        busy_seconds: 12.75,
+        complaints: vec!["user exporter may not HSCAN keys under lock:*".to_owned()],
+    }
+}
+
+/// Often enough for advice.
+fn histogram<B: Bounds>(values: &[f64]) -> Histogram<B> {
+    let mut histogram = Histogram::default();
+    values.iter().cycle().take(100 * values.len()).for_each(|value| histogram.observe(*value));
+    histogram
+}
+
+pub(crate) fn full_counters() -> LogCounters {
     LogCounters {
         not_owned: tally::<Operation>(1),
         renewal_failures: tally::<Reason>(10),
@@ -105,7 +209,7 @@ fn full_counters() -> LogCounters {
 }
 
 /// Counts that go up by one from label value to label value.
-fn tally<L: Label>(first: u64) -> Tally<L> {
+pub(crate) fn tally<L: Label>(first: u64) -> Tally<L> {
     let mut tally = Tally::default();
     for (label, count) in L::ALL.iter().zip(first..) {
         for _ in 0..count {

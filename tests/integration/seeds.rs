@@ -82,7 +82,8 @@ fn for_each_input(target: &str, check: impl Fn(&str, &[u8])) {
 
 #[test]
 fn lines_never_panic_and_are_found_if_a_rule_takes_them() {
-    let overrides = Overrides { logs: vec!["-".to_owned()], presets: vec!["cordum".to_owned()], state_dir: None };
+    let overrides =
+        Overrides { logs: vec!["-".to_owned()], presets: vec!["cordum".to_owned()], ..Overrides::default() };
     let config = Config::from_yaml("seeds", "", &overrides).unwrap();
     let searcher = Searcher::new(&config.rules.needed_texts());
     let taken = std::cell::Cell::new(0);

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use redis_lock_exporter::inquiry::Inquiry;
 use redis_lock_exporter::server::{App, Limits, ReloadRequest, serve_with_limits};
-use redis_lock_exporter::snapshot::Snapshot;
+use redis_lock_exporter::snapshot::{RedisNow, RedisView, Snapshot};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
@@ -120,6 +121,33 @@ fn ready_gives_its_reasons() {
     let answer = server.get("/-/ready");
     assert_eq!((answer.status, answer.text().as_str()), (503, "not ready\nno log source was read yet\n"));
     assert_eq!(server.get("/-/healthy").status, 200);
+}
+
+#[test]
+fn ready_says_what_is_degraded_and_stays_ready() {
+    let server = Server::start(Limits::default());
+    let answer = server.get("/-/ready");
+    let expected = "ready\ndegraded: user exporter may not HSCAN keys under lock:*\n";
+    assert_eq!((answer.status, answer.text().as_str()), (200, expected));
+
+    let down = RedisView { name: "main".to_owned(), now: RedisNow { nodes: 1, ..RedisNow::default() } };
+    server.publish.send(Arc::new(Snapshot { redis: Some(down), ..full_snapshot() })).unwrap();
+    let answer = server.get("/-/ready");
+    let expected = "ready\ndegraded: redis main: 0 of 1 known primaries connected\n";
+    assert_eq!((answer.status, answer.text().as_str()), (200, expected));
+
+    server.publish.send(Arc::new(Snapshot { redis: None, ..full_snapshot() })).unwrap();
+    assert_eq!(server.get("/-/ready").text(), "ready\n");
+}
+
+#[test]
+fn the_landing_page_shows_locks_only_where_redis_is_configured() {
+    let server = Server::start(Limits::default());
+    let page = server.get("/").text();
+    assert!(page.contains("Locks seen in Redis main (connected)") && page.contains("<td>70001</td>"), "{page}");
+    assert!(!page.contains("/api/v1/"), "the API is off here: {page}");
+    server.publish.send(Arc::new(Snapshot { redis: None, ..full_snapshot() })).unwrap();
+    assert!(!server.get("/").text().contains("Locks seen"));
 }
 
 #[test]
@@ -286,10 +314,12 @@ fn stopping_finishes_what_runs_and_refuses_the_rest() {
     assert!(started.elapsed() < Duration::from_secs(4), "took {:?}", started.elapsed());
 }
 
+type Inquiries = watch::Receiver<Option<mpsc::Sender<Inquiry>>>;
+
 /// A server on a free port, stopped when it is dropped.
-struct Server {
+pub(crate) struct Server {
     address: SocketAddr,
-    publish: watch::Sender<Arc<Snapshot>>,
+    pub(crate) publish: watch::Sender<Arc<Snapshot>>,
     ready: Arc<AtomicBool>,
     stop: CancellationToken,
     serving: Mutex<Option<JoinHandle<anyhow::Result<()>>>>,
@@ -297,11 +327,20 @@ struct Server {
 }
 
 impl Server {
-    fn start(limits: Limits) -> Self {
+    pub(crate) fn start(limits: Limits) -> Self {
         Self::start_with(limits, None)
     }
 
     fn start_with(limits: Limits, reload: Option<mpsc::Sender<ReloadRequest>>) -> Self {
+        Self::start_whole(limits, reload, None)
+    }
+
+    /// With the API, which asks the pipeline that the channel tells of.
+    pub(crate) fn start_api(limits: Limits, inquiries: Inquiries) -> Self {
+        Self::start_whole(limits, None, Some(inquiries))
+    }
+
+    fn start_whole(limits: Limits, reload: Option<mpsc::Sender<ReloadRequest>>, inquiries: Option<Inquiries>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
@@ -312,7 +351,7 @@ impl Server {
             true => Ok(()),
             false => Err("no log source was read yet".to_owned()),
         };
-        let app = App { snapshot, readiness: Box::new(readiness), reload };
+        let app = App { snapshot, readiness: Box::new(readiness), reload, inquiries };
         let serving = runtime.spawn(serve_with_limits(listener, app, limits, stop.clone()));
         Self { address, publish, ready, stop, serving: Mutex::new(Some(serving)), runtime }
     }
@@ -321,11 +360,11 @@ impl Server {
         connect(self.address)
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"))
     }
 
-    fn ask(&self, request: &str) -> Answer {
+    pub(crate) fn ask(&self, request: &str) -> Answer {
         ask(self.address, request)
     }
 }

@@ -12,7 +12,7 @@ use crate::namespace::{KeyTemplate, Namespace};
 use crate::sources::lines::Record;
 
 /// Fields that hold a whole key.
-const KEY_FIELDS: [&str; 2] = ["key", "lock_key"];
+pub(super) const KEY_FIELDS: [&str; 2] = ["key", "lock_key"];
 
 #[derive(Debug)]
 pub(super) struct Locator {

@@ -8,6 +8,7 @@ mod draft;
 mod explain;
 mod literals;
 mod locate;
+mod told;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use locate::{IdSource, Locator, Query};
 pub use draft::{Condition, FieldTest, Matcher, ReasonDraft, RuleDraft, RuleEvent, TextTest};
 pub use explain::Near;
 pub use literals::{AnyOf, required_literals};
+pub use told::Told;
 
 /// What the rules make of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +46,7 @@ pub struct RuleSet {
     searching: Vec<RuleId>,
     reasons: Vec<ReasonDraft>,
     locator: Locator,
+    told: Arc<[Told]>,
 }
 
 #[derive(Debug)]
@@ -80,9 +83,10 @@ impl RuleSet {
                 Matcher::Regex(_) => searching.push(RuleId(index)),
             }
         }
+        let told = told::of_rules(&rules, &reasons, namespaces.len()).into();
         let with_ids = |draft: RuleDraft| Rule { ids: draft.id.iter().map(|id| IdSource::new(id)).collect(), draft };
         let rules = rules.into_iter().map(with_ids).collect();
-        RuleSet { rules, exact, searching, reasons, locator: Locator::new(namespaces, keys_in_text) }
+        RuleSet { rules, exact, searching, reasons, locator: Locator::new(namespaces, keys_in_text), told }
     }
 
     pub fn evaluate(&self, record: &Record) -> Verdict {
@@ -97,6 +101,11 @@ impl RuleSet {
         let (namespace, lock) = self.locate(rule, record, &groups);
         let joins = rule.draft.joins;
         Verdict::Event(LogEvent { offset: 0, time: record.time, namespace, lock, happening, joins, rule: id })
+    }
+
+    /// What can be counted, by namespace.
+    pub fn told(&self) -> Arc<[Told]> {
+        Arc::clone(&self.told)
     }
 
     pub fn name(&self, rule: RuleId) -> &str {

@@ -20,6 +20,7 @@ fn namespaces(texts: &[&str]) -> Vec<Arc<Namespace>> {
             ttl: None,
             renew_every: None,
             takeover_slo: None,
+            fence: None,
             thresholds: Default::default(),
         })
     };

@@ -1,0 +1,192 @@
+#!/usr/bin/env bash
+# The cost of looking at Redis: passes beside prometheus-redis-exporter, the share of Redis's time, watching under load,
+# memory. Prints a table with PASS or FAIL for each bar and writes bench-data/keyspace.json. Exit code 1 when a bar is missed.
+#
+#   BENCH_KEYS=900000     keys that are no locks
+#   BENCH_LOCKS=100000    locks for the comparison
+#   BENCH_RATE=5000       lock cycles a second for watching
+#   BENCH_SECONDS=20      for so long
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/lib.sh
+source scripts/lib.sh
+# shellcheck source=scripts/bench_lib.sh
+source scripts/bench_lib.sh
+export LC_ALL=C
+
+keys=${BENCH_KEYS:-900000}
+locks=${BENCH_LOCKS:-100000}
+rate=${BENCH_RATE:-5000}
+seconds=${BENCH_SECONDS:-20}
+load=$target/examples/lock_load
+
+scripts/install.sh bench
+say "building"
+cargo build --locked --release --bin redis_lock_exporter --example lock_load
+mkdir -p "$data"
+work=$(mktemp -d "$PWD/$data/keyspace.XXXXXX")
+processes=()
+trap 'kill "${processes[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
+
+redis_port=$(free_port 16379)
+redis-server --port "$redis_port" --bind 127.0.0.1 --save '' --appendonly no --dir "$work" --daemonize no >"$work/redis.log" &
+redis_pid=$!
+processes+=("$redis_pid")
+redis() {
+  redis-cli -p "$redis_port" "$@"
+}
+for ((attempt = 0; attempt < 100; attempt++)); do
+  [[ $(redis ping 2>/dev/null) == PONG ]] && break
+  sleep 0.05
+done
+[[ $(redis ping 2>/dev/null) == PONG ]] || die "redis-server did not start: $(tail -n 3 "$work/redis.log")"
+
+# redis_cpu: seconds of CPU that Redis has used so far.
+redis_cpu() {
+  redis info cpu | tr -d '\r' | awk -F : '$1 == "used_cpu_user" || $1 == "used_cpu_sys" { sum += $2 } END { printf "%.6f", sum }'
+}
+
+# commands_usec: microseconds that Redis spent in the commands the exporter sends.
+commands_usec() {
+  redis info commandstats | tr -d '\r' |
+    awk -F '[:=,]' '$1 ~ /^cmdstat_(scan|getrange|pttl|ping|info|type|hscan|zrange)$/ { sum += $5 } END { printf "%d", sum }'
+}
+
+# start_exporter YAML: starts one on a free port and sets `exporter_port` and `exporter_pid`.
+start_exporter() {
+  exporter_port=$(free_port 19877)
+  printf 'redis:\n  url: redis://127.0.0.1:%s/0\npresets: [cordum]\n%s\n' "$redis_port" "$1" >"$work/config.yaml"
+  "$exporter" --config.file "$work/config.yaml" --web.listen-address "127.0.0.1:$exporter_port" >"$work/exporter.log" 2>&1 &
+  exporter_pid=$!
+  processes+=("$exporter_pid")
+  wait_ready "$exporter_port" "$exporter_pid" 30 || die "the exporter did not start: $(tail -n 3 "$work/exporter.log")"
+}
+
+stop_exporter() {
+  kill "$exporter_pid"
+  wait "$exporter_pid" 2>/dev/null || true
+}
+
+scrape() {
+  http_get "$exporter_port" /metrics
+}
+
+# wait_metric NAME CONDITION SECONDS: until the sum of NAME fulfils CONDITION (awk, the sum is `value`).
+wait_metric() {
+  local deadline=$((SECONDS + $3)) value
+  while ((SECONDS < deadline)); do
+    value=$(scrape | metric "$1")
+    [[ $(awk -v value="${value:-0}" "BEGIN { print ($2) ? 1 : 0 }") == 1 ]] && return 0
+    sleep 0.1
+  done
+  die "$1 is $value, waited for $2"
+}
+
+# scrape_cost: "BYTES SECONDS" of a scrape, the median time of 21.
+scrape_cost() {
+  local index
+  for ((index = 0; index < 21; index++)); do
+    curl --silent --output "$work/scrape" --write-out '%{size_download} %{time_total}\n' "http://127.0.0.1:$exporter_port/metrics"
+  done | sort -k 2 -n | awk '{ bytes[NR] = $1; time[NR] = $2 } END { print bytes[11], time[11] }'
+}
+
+pass_seconds() {
+  scrape | metric redis_lock_exporter_scan_duration_seconds
+}
+
+# --- A pass over the whole keyspace, unpaced, beside the exporter that people use today.
+say "filling Redis: $keys keys and $locks locks"
+"$load" fill --port "$redis_port" --keys "$keys" --locks "$locks" >/dev/null
+row "keys, of which locks" "$((keys + locks)), $locks" "" ""
+
+say "prometheus-redis-exporter --check-keys"
+peer_port=$(free_port 19121)
+prometheus-redis-exporter -redis.addr "redis://127.0.0.1:$redis_port" -check-keys 'cordum:scheduler:job:*' \
+  -web.listen-address "127.0.0.1:$peer_port" >"$work/peer.log" 2>&1 &
+processes+=("$!")
+for ((attempt = 0; attempt < 100; attempt++)); do
+  (exec 3<>"/dev/tcp/127.0.0.1/$peer_port") 2>/dev/null && break
+  sleep 0.05
+done
+read -r peer_bytes peer_seconds < <(
+  curl --silent --max-time 300 --output "$work/peer" --write-out '%{size_download} %{time_total}\n' "http://127.0.0.1:$peer_port/metrics"
+)
+peer_found=$(grep -c '^redis_key_size{' "$work/peer" || true)
+((peer_found == locks)) || die "prometheus-redis-exporter showed $peer_found of $locks locks: it does not do the same work"
+row "prometheus-redis-exporter, one scrape" "$peer_seconds s" "" ""
+row "its scrape" "$(calc "$peer_bytes / 1e6") MB" "" ""
+
+say "our pass, unpaced"
+start_exporter $'scan: {max_redis_share: 1, interval: 2s}\nwatch: off'
+wait_metric redis_lock_held "value == $locks" 60
+wait_metric redis_lock_exporter_scan_passes_total 'value >= 3' 60
+ours=$(pass_seconds)
+row "our pass, unpaced" "$ours s" "" ""
+ratio=$(calc "$peer_seconds / $ours")
+row "faster than prometheus-redis-exporter" "$ratio x" ">= 10" "$ratio >= 10"
+read -r bytes time < <(scrape_cost)
+row "scrape during passes" "$(calc "$bytes / 1000") KB" "< 100" "$bytes < 100000"
+row "time of a scrape" "$(calc "$time * 1000") ms" "< 5" "$time < 0.005"
+stop_exporter
+
+# --- At the default pace.
+say "a pass at the default pace"
+start_exporter 'watch: off'
+wait_metric redis_lock_exporter_scan_passes_total 'value >= 1' 300
+before_usec=$(commands_usec)
+before=$EPOCHREALTIME
+wait_metric redis_lock_exporter_scan_passes_total 'value >= 3' 600
+share=$(calc "($(commands_usec) - $before_usec) / 1e6 / ($EPOCHREALTIME - $before)")
+row "our pass, default pace" "$(pass_seconds) s" "" ""
+row "share of Redis's time, from commandstats" "$(calc "$share * 100") %" "<= 5" "$share <= 0.05"
+stop_exporter
+
+# --- Watching under load, on an otherwise empty Redis.
+redis flushall >/dev/null
+say "$rate lock cycles a second for $seconds s, nobody watching"
+before=$(redis_cpu)
+"$load" cycles --port "$redis_port" --rate "$rate" --seconds "$seconds" >"$work/alone.json"
+alone=$(calc "($(redis_cpu) - $before) / $seconds")
+say "the same, watched"
+start_exporter ''
+wait_metric redis_lock_exporter_tracking_up 'value == 1' 30
+wait_metric redis_lock_exporter_scan_passes_total 'value >= 1' 30
+before=$(redis_cpu)
+exporter_before=$(scrape | metric process_cpu_seconds_total)
+"$load" cycles --port "$redis_port" --rate "$rate" --seconds "$seconds" >"$work/watched.json"
+watched=$(calc "($(redis_cpu) - $before) / $seconds")
+cycles=$(awk -F '[:,]' '{ print $2 + 0 }' "$work/watched.json")
+wait_metric redis_lock_releases_total "value >= $cycles * 0.999" 30
+sleep 2
+shown=$(scrape)
+exporter_cpu=$(calc "($(metric process_cpu_seconds_total <<<"$shown") - $exporter_before) / $seconds")
+acquisitions=$(metric redis_lock_acquisitions_total <<<"$shown")
+releases=$(metric redis_lock_releases_total <<<"$shown")
+dropped=$(calc "$(metric redis_lock_exporter_tracking_skipped_reads_total <<<"$shown") + $(metric redis_lock_exporter_tracking_overflows_total <<<"$shown")")
+row "lock cycles" "$cycles" "" ""
+row "acquisitions counted" "${acquisitions%.*}" "== cycles" "$acquisitions == $cycles"
+row "releases counted" "${releases%.*}" "== cycles" "$releases == $cycles"
+row "dropped" "${dropped%.*}" "== 0" "$dropped == 0"
+row "CPU of Redis, not watched" "$(calc "$alone * 100") %" "" ""
+row "CPU of Redis, watched" "$(calc "$watched * 100") %" "" ""
+row "CPU of the exporter" "$(calc "$exporter_cpu * 100") %" "" ""
+stop_exporter
+
+# --- How it grows.
+for n_locks in 10000 100000 1000000; do
+  redis flushall >/dev/null
+  "$load" fill --port "$redis_port" --locks "$n_locks" >/dev/null
+  say "$n_locks held locks"
+  start_exporter 'scan: {max_redis_share: 1}'
+  wait_metric redis_lock_held "value == $n_locks" 120
+  memory=$(calc "$(scrape | metric process_resident_memory_bytes) / 1e6")
+  read -r bytes time < <(scrape_cost)
+  row "$n_locks locks: first pass, unpaced" "$(pass_seconds) s" "" ""
+  row "$n_locks locks: memory" "$memory MB" "< 250" "$memory < 250"
+  row "$n_locks locks: scrape" "$(calc "$bytes / 1000") KB" "< 100" "$bytes < 100000"
+  row "$n_locks locks: time of a scrape" "$(calc "$time * 1000") ms" "< 5" "$time < 0.005"
+  stop_exporter
+done
+
+write_results "$data/keyspace.json"
+exit "$failed"

@@ -1,0 +1,160 @@
+//! Does a file of Prometheus rules fit this exporter? Names of metrics and labels that it does not have are problems.
+//!
+//! Takes plain rule files and PrometheusRule manifests. The grammar of the expressions is left to `promtool`.
+
+use std::path::Path;
+
+use super::document::{Kind, Node, Place};
+use super::expression::{Matcher, Selector, selectors};
+use super::problem::{Findings, Problem, Problems};
+use super::suggest;
+use crate::event::{After, Cause, ConflictKind, Label, Operation, Reason};
+use crate::exposition::{self, Metric, metrics};
+use crate::observation::OperationsSource;
+use crate::snapshot::Ratios;
+
+const PREFIX: &str = "redis_lock_";
+
+/// What a good file has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct RuleFile {
+    pub alerts: usize,
+    pub recording_rules: usize,
+}
+
+impl RuleFile {
+    pub fn check(path: &Path) -> Result<Self, Problems> {
+        let Some(document) = super::read_file(Some(path))? else { return Ok(Self::default()) };
+        let root = document.parse(0).map_err(|problem| Problems(vec![problem]))?;
+        let mut findings = Findings::default();
+        let rules = rules_of(&root);
+        if rules.is_empty() {
+            let help = "a rule file has `groups: [{name: ..., rules: [...]}]`";
+            findings.add_problem(Problem::without_line(&document.name, "there are no rules in the file", help));
+        }
+        let recorded: Vec<&str> = rules.iter().filter_map(|rule| text(rule, "record")).map(|(name, _)| name).collect();
+        for rule in &rules {
+            match text(rule, "expr") {
+                Some((expression, place)) => check_expression(expression, place, &recorded, &mut findings),
+                None => findings.add(rule.place, "a rule without `expr`", "say what it looks for"),
+            }
+        }
+        match findings.is_empty() {
+            true => Ok(Self { alerts: rules.len() - recorded.len(), recording_rules: recorded.len() }),
+            false => Err(findings.into_problems(&[document])),
+        }
+    }
+}
+
+/// All rules of all groups, at the top or in the `spec` of a manifest.
+fn rules_of(root: &Node) -> Vec<&Node> {
+    let groups = field(root, "groups").or_else(|| field(field(root, "spec")?, "groups"));
+    let groups = groups.map(items).unwrap_or_default();
+    groups.iter().filter_map(|group| field(group, "rules")).flat_map(items).collect()
+}
+
+fn field<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
+    let Kind::Mapping(fields) = &node.kind else { return None };
+    fields.iter().find(|(key, _)| matches!(&key.kind, Kind::Text(text) if text == name)).map(|(_, value)| value)
+}
+
+fn items(node: &Node) -> &[Node] {
+    match &node.kind {
+        Kind::List(items) => items,
+        _ => &[],
+    }
+}
+
+fn text<'a>(node: &'a Node, name: &str) -> Option<(&'a str, Place)> {
+    let value = field(node, name)?;
+    match &value.kind {
+        Kind::Text(text) => Some((text, value.place)),
+        _ => None,
+    }
+}
+
+fn check_expression(expression: &str, place: Place, recorded: &[&str], findings: &mut Findings) {
+    for selector in selectors(expression) {
+        let name = selector.name.as_str();
+        if name.contains(':') {
+            if name.contains(PREFIX) && !recorded.contains(&name) {
+                let help = did_you_mean(name, recorded, "add the recording rule, or use a metric of docs/metrics.md");
+                findings.add(place, format!("no rule of this file records `{name}`"), help);
+            }
+        } else if name.starts_with(PREFIX) {
+            match metrics().find(|metric| is_series_of(metric, name)) {
+                Some(metric) => check_labels(&selector, metric, place, findings),
+                None => {
+                    let names: Vec<&str> = metrics().map(|metric| metric.name).collect();
+                    let message = format!("this exporter has no metric `{name}`");
+                    findings.add(place, message, did_you_mean(name, &names, "docs/metrics.md lists all of them"));
+                }
+            }
+        }
+    }
+}
+
+fn did_you_mean(name: &str, known: &[&str], otherwise: &str) -> String {
+    match suggest::nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => otherwise.to_owned(),
+    }
+}
+
+fn is_series_of(metric: &Metric, name: &str) -> bool {
+    let is_histogram = metric.kind == exposition::Kind::Histogram;
+    let suffix = name.strip_prefix(metric.name);
+    suffix == Some("") || is_histogram && matches!(suffix, Some("_bucket" | "_sum" | "_count"))
+}
+
+/// A label may come from the target or from outside; one that other metrics here have and this one has not is a mistake.
+fn check_labels(selector: &Selector, metric: &Metric, place: Place, findings: &mut Findings) {
+    for matcher in &selector.matchers {
+        let label = matcher.label.as_str();
+        let is_ours = metrics().any(|metric| metric.labels().contains(&label));
+        if is_ours && !metric.labels().contains(&label) {
+            let labels = metric.labels().join("`, `");
+            let message = format!("`{}` has no label `{label}`", metric.name);
+            findings.add(place, message, format!("it has `{labels}`"));
+        }
+        if metric.labels().contains(&label)
+            && let Some(values) = values_of(metric, label)
+            && !can_match(matcher, &values)
+        {
+            let message = format!("`{label}` of `{}` is never {:?}", metric.name, matcher.value);
+            findings.add(place, message, format!("it is one of {}", values.join(", ")));
+        }
+    }
+}
+
+/// Where the values of a label are known.
+fn values_of(metric: &Metric, label: &str) -> Option<Vec<&'static str>> {
+    fn all<L: Label>() -> Vec<&'static str> {
+        L::ALL.iter().map(|value| value.as_str()).collect()
+    }
+    Some(match label {
+        "operation" => all::<Operation>(),
+        "reason" => all::<Reason>(),
+        "kind" => all::<ConflictKind>(),
+        "cause" => all::<Cause>(),
+        "after" => all::<After>(),
+        // A log source is whatever path is configured.
+        "source" if metric.labels().contains(&"lock_namespace") => all::<OperationsSource>(),
+        "window" => Ratios::WINDOWS.iter().map(|(window, _)| *window).collect(),
+        "within_slo" => vec!["true", "false"],
+        "style" => vec!["item", "loop"],
+        "on_renewal_failure" => vec!["fence", "continue"],
+        "severity" => vec!["page", "ticket"],
+        _ => return None,
+    })
+}
+
+/// A negative matcher excludes, which is never wrong by itself.
+fn can_match(matcher: &Matcher, values: &[&str]) -> bool {
+    match matcher.operator.as_str() {
+        "=" => matcher.value.is_empty() || values.contains(&matcher.value.as_str()),
+        "=~" => regex::Regex::new(&format!("^(?:{})$", matcher.value))
+            .map_or(true, |regex| regex.is_match("") || values.iter().any(|value| regex.is_match(value))),
+        _ => true,
+    }
+}

@@ -1,0 +1,107 @@
+//! How the exporter itself is doing: its log sources, its state, its configuration.
+
+use super::{Metric, Numbers, counter, flag, gauge, info, timestamp, whole};
+
+pub(super) const METRICS: &[Metric] = &[
+    info("redis_lock_exporter_build_info", "Version of the exporter and the commit it was built from.", Numbers::Build),
+    gauge(
+        "redis_lock_exporter_start_time_seconds",
+        "When the exporter started.",
+        Numbers::Exporter(|exporter| timestamp(exporter.started)),
+    ),
+    counter(
+        "redis_lock_exporter_log_bytes_total",
+        "Bytes read from the files of a log source.",
+        Numbers::Source(|source| whole(source.totals.bytes)),
+    ),
+    counter(
+        "redis_lock_exporter_log_lines_total",
+        "Lines read from the files of a log source.",
+        Numbers::Source(|source| whole(source.totals.lines)),
+    ),
+    counter(
+        "redis_lock_exporter_log_events_total",
+        "Lines that said something about a lock, before several lines about one failure are joined.",
+        Numbers::Source(|source| whole(source.totals.events)),
+    ),
+    counter(
+        "redis_lock_exporter_log_oversized_lines_total",
+        "Lines longer than the limit, of which only the first part was searched.",
+        Numbers::Source(|source| whole(source.totals.oversized_lines)),
+    ),
+    counter(
+        "redis_lock_exporter_log_rotations_total",
+        "Files that were renamed or deleted while they were followed.",
+        Numbers::Source(|source| whole(source.totals.rotations)),
+    ),
+    counter(
+        "redis_lock_exporter_log_truncations_total",
+        "Files that were cut and are read again from their beginning.",
+        Numbers::Source(|source| whole(source.totals.truncations)),
+    ),
+    counter(
+        "redis_lock_exporter_log_read_errors_total",
+        "Failed attempts to list, open or read the files of a log source.",
+        Numbers::Source(|source| whole(source.totals.read_errors)),
+    ),
+    gauge(
+        "redis_lock_exporter_log_lag_bytes",
+        "Bytes written to the files of a log source but not yet read.",
+        Numbers::Source(|source| whole(source.now.lag_bytes)),
+    ),
+    gauge(
+        "redis_lock_exporter_log_open_files",
+        "Files of a log source that are being followed.",
+        Numbers::Source(|source| whole(source.now.open_files)),
+    ),
+    gauge(
+        "redis_lock_exporter_log_last_read_timestamp_seconds",
+        "When bytes were last read from a log source.",
+        Numbers::Source(|source| source.totals.last_read.and_then(timestamp)),
+    ),
+    gauge(
+        "redis_lock_exporter_state_enabled",
+        "1 if a state directory is configured, otherwise 0.",
+        Numbers::Exporter(|exporter| flag(exporter.state_enabled)),
+    ),
+    gauge(
+        "redis_lock_exporter_state_durable",
+        "1 if every number shown here is on disk, otherwise 0.",
+        Numbers::Exporter(|exporter| flag(exporter.state_durable)),
+    ),
+    counter(
+        "redis_lock_exporter_state_saves_total",
+        "Times the state was saved.",
+        Numbers::Exporter(|exporter| whole(exporter.state_saves)),
+    ),
+    counter(
+        "redis_lock_exporter_state_save_errors_total",
+        "Times the state could not be saved.",
+        Numbers::Exporter(|exporter| whole(exporter.state_save_errors)),
+    ),
+    gauge(
+        "redis_lock_exporter_state_last_save_timestamp_seconds",
+        "When the state was last saved.",
+        Numbers::Exporter(|exporter| exporter.state_last_save.and_then(timestamp)),
+    ),
+    counter(
+        "redis_lock_exporter_state_set_aside_total",
+        "State files that could not be used and were set aside.",
+        Numbers::Exporter(|exporter| whole(exporter.state_set_aside)),
+    ),
+    counter(
+        "redis_lock_exporter_table_evictions_total",
+        "Entries that left a full table: lines to be joined to one failure, or final states to be compared.",
+        Numbers::Table(|exporter| &exporter.evictions),
+    ),
+    gauge(
+        "redis_lock_exporter_config_last_reload_successful",
+        "1 if the last attempt to load the configuration succeeded, otherwise 0.",
+        Numbers::Exporter(|exporter| flag(exporter.config_reload_ok)),
+    ),
+    gauge(
+        "redis_lock_exporter_config_last_reload_success_timestamp_seconds",
+        "When the configuration in effect was loaded.",
+        Numbers::Exporter(|exporter| timestamp(exporter.config_reloaded)),
+    ),
+];

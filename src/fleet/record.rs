@@ -1,0 +1,123 @@
+//! What workers really did, and what follows from it: the truth.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How a hold ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Released,
+    /// By somebody who did not look whose it was.
+    Deleted,
+    /// The holder crashed, or slept past its TTL.
+    Expired,
+    /// Another one took it without asking.
+    Stolen,
+    /// Still held when the run was over.
+    Open,
+}
+
+/// One hold of one lock, from the acquisition on.
+#[derive(Clone, Debug)]
+pub struct Deed {
+    pub key: String,
+    pub acquired: Instant,
+    pub ended: Option<Instant>,
+    pub renewals: u64,
+    pub end: End,
+    /// Releases and renewals that were refused: the holder had lost its lock.
+    pub refused: u64,
+}
+
+/// Filled by all workers of a run.
+#[derive(Debug, Default)]
+pub struct Record {
+    deeds: Mutex<Vec<Deed>>,
+}
+
+/// The numbers that follow from a record.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Truth {
+    pub acquisitions: u64,
+    pub renewals: u64,
+    pub releases: u64,
+    pub expirations: u64,
+    pub stolen: u64,
+    pub held: u64,
+    pub refused: u64,
+    pub changes_after_release: u64,
+    pub changes_after_expiry: u64,
+    pub changes_after_unknown: u64,
+    /// Of holds that ended by release or expiry.
+    pub hold_seconds: f64,
+}
+
+impl Record {
+    /// Begins a hold and gives the number to speak of it later.
+    pub fn acquired(&self, key: &str) -> usize {
+        let deed = Deed {
+            key: key.to_owned(),
+            acquired: Instant::now(),
+            ended: None,
+            renewals: 0,
+            end: End::Open,
+            refused: 0,
+        };
+        let mut deeds = self.lock();
+        deeds.push(deed);
+        deeds.len() - 1
+    }
+
+    pub fn change(&self, number: usize, change: impl FnOnce(&mut Deed)) {
+        if let Some(deed) = self.lock().get_mut(number) {
+            change(deed);
+        }
+    }
+
+    pub fn ended(&self, number: usize, end: End) {
+        self.change(number, |deed| {
+            deed.end = end;
+            deed.ended = Some(Instant::now());
+        });
+    }
+
+    pub fn deeds(&self) -> Vec<Deed> {
+        self.lock().clone()
+    }
+
+    pub fn truth(&self) -> Truth {
+        let deeds = self.lock();
+        let mut truth = Truth::default();
+        // Holds of one lock follow each other, and they were noted when they began.
+        let mut last: BTreeMap<&str, End> = BTreeMap::new();
+        for deed in deeds.iter() {
+            truth.acquisitions += 1;
+            truth.renewals += deed.renewals;
+            truth.refused += deed.refused;
+            match deed.end {
+                End::Released | End::Deleted => truth.releases += 1,
+                End::Expired => truth.expirations += 1,
+                End::Stolen => truth.stolen += 1,
+                End::Open => truth.held += 1,
+            }
+            if matches!(deed.end, End::Released | End::Deleted | End::Expired) {
+                let held = deed.ended.map_or(Duration::ZERO, |ended| ended - deed.acquired);
+                truth.hold_seconds += held.as_secs_f64();
+            }
+            match last.insert(&deed.key, deed.end) {
+                Some(End::Released | End::Deleted) => truth.changes_after_release += 1,
+                Some(End::Expired) => truth.changes_after_expiry += 1,
+                Some(End::Stolen | End::Open) => truth.changes_after_unknown += 1,
+                None => {}
+            }
+        }
+        truth
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Deed>> {
+        self.deeds.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}

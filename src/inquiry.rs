@@ -1,0 +1,116 @@
+//! What people ask about single locks, and the answers: the JSON of `/api/v1`.
+//!
+//! The server hands an [`Inquiry`] to the pipeline, which answers from the ledger. Ids and keys belong here, never into
+//! labels; owners appear as short hashes. Every answer is bounded.
+
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+/// Unix seconds with milliseconds, as Prometheus writes times.
+pub type Seconds = f64;
+
+#[derive(Debug)]
+pub enum Inquiry {
+    Locks(LocksQuery, oneshot::Sender<LocksPage>),
+    Lock(String, oneshot::Sender<Option<LockHistory>>),
+    Incidents(IncidentsQuery, oneshot::Sender<IncidentsPage>),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LocksQuery {
+    pub lock_namespace: Option<String>,
+    /// Part of the key.
+    pub search: Option<String>,
+    pub sort: LockOrder,
+    pub limit: usize,
+    pub offset: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockOrder {
+    /// The least time left first; locks without TTL come last.
+    #[default]
+    TtlRemaining,
+    /// Held longest first.
+    HeldLongest,
+    Key,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LocksPage {
+    /// Locks that fit the query.
+    pub total: usize,
+    pub offset: usize,
+    pub locks: Vec<LockView>,
+}
+
+/// A lock that is held.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LockView {
+    pub key: String,
+    pub lock_namespace: String,
+    /// Absent where the value may not be read.
+    pub owner: Option<String>,
+    /// Absent where the acquisition was not seen: the lock is older than that.
+    pub acquired_at: Option<Seconds>,
+    pub first_seen_at: Seconds,
+    pub last_renewed_at: Option<Seconds>,
+    pub renewals: u32,
+    /// Absent: no TTL.
+    pub ttl_remaining_seconds: Option<f64>,
+    pub full_ttl_seconds: Option<f64>,
+    pub renewal_overdue: bool,
+    /// The connection was interrupted since the lock was last seen.
+    pub doubtful: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LockHistory {
+    pub key: String,
+    /// Absent: not held now.
+    pub now: Option<LockView>,
+    /// The latest first.
+    pub history: Vec<HistoryView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HistoryView {
+    pub at: Seconds,
+    pub what: &'static str,
+    pub owner: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IncidentsQuery {
+    pub lock_namespace: Option<String>,
+    pub limit: usize,
+    pub offset: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IncidentsPage {
+    pub total: usize,
+    pub offset: usize,
+    /// The latest first.
+    pub incidents: Vec<IncidentView>,
+}
+
+/// A lock that was lost, as its holder found out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IncidentView {
+    /// When the holder found out, by the time of its log line.
+    pub at: Seconds,
+    pub lock_namespace: String,
+    /// The key, or the id where the key is not known; absent where the line names neither.
+    pub lock: Option<String>,
+    /// `release`, `renew` or `unknown`.
+    pub operation: &'static str,
+    pub cause: &'static str,
+    /// When the lock was lost, as seen in Redis.
+    pub lost_at: Option<Seconds>,
+    /// Who lost it and who has or had it next, as short hashes.
+    pub owner: Option<String>,
+    pub next_owner: Option<String>,
+    /// The rule that took the log line.
+    pub rule: String,
+}

@@ -1,0 +1,115 @@
+//! What facts about locks add to the counters, to the history and to what happened lately.
+
+use super::counters::KeyspaceCounters;
+use super::history::{KeyHash, Record};
+use super::keyspace::{AllCounters, Keyspace};
+use super::life::{Ending, Fact};
+use super::ratios::Event;
+use crate::event::{After, NamespaceId, TimeMs};
+use crate::namespace::Style;
+use crate::observation::OwnerHash;
+
+impl Keyspace {
+    pub(super) fn counters_of<'a>(
+        &self,
+        counters: &'a mut AllCounters,
+        namespace: NamespaceId,
+    ) -> &'a mut KeyspaceCounters {
+        let name = &self.namespaces[usize::from(namespace.0)].name;
+        counters.entry(name.clone()).or_default()
+    }
+
+    pub(super) fn count(
+        &mut self,
+        counters: &mut AllCounters,
+        key: &str,
+        hash: KeyHash,
+        namespace: NamespaceId,
+        fact: &Fact,
+    ) {
+        let of_namespace = self.counters_of(counters, namespace);
+        let recent = &mut self.states[usize::from(namespace.0)].recent;
+        let is_loop = self.namespaces[usize::from(namespace.0)].style == Style::Loop;
+        match *fact {
+            Fact::ShortHolds { count, at, hold } => {
+                of_namespace.acquisitions += count;
+                of_namespace.releases += count;
+                of_namespace.early_releases += if is_loop { count } else { 0 };
+                for _ in 0..count {
+                    of_namespace.hold_seconds.observe(seconds(hold));
+                }
+                recent.add(Event::Release, count, at);
+                self.history.push(hash, Record::short(at, namespace));
+                self.held_until(key, at);
+            }
+            Fact::Acquired { owner, at } => {
+                of_namespace.acquisitions += 1;
+                self.succeeded(counters, hash, owner, at);
+            }
+            Fact::Renewed { count, at, margin } => {
+                of_namespace.renewals += count;
+                if let Some(margin) = margin {
+                    of_namespace.renewal_margin_ratio.observe(margin);
+                }
+                recent.add(Event::Renewal, count, at);
+            }
+            Fact::Ended { life, ending, at, seen_until, hold } => {
+                match ending {
+                    Ending::Released => {
+                        of_namespace.releases += 1;
+                        of_namespace.early_releases += u64::from(is_loop);
+                        recent.add(Event::Release, 1, at);
+                    }
+                    Ending::Expired => {
+                        of_namespace.expirations += 1;
+                        recent.add(Event::Expiration, 1, at);
+                    }
+                    // Every hold ends in one of three ways, so that holds add up.
+                    Ending::TakenOver | Ending::LostInFailover | Ending::Flushed | Ending::Unknown => {
+                        of_namespace.unknown_ends += 1;
+                    }
+                }
+                if let Some(hold) = hold {
+                    of_namespace.hold_seconds.observe(seconds(hold));
+                }
+                let not_before = if ending == Ending::Expired { at } else { seen_until };
+                self.history.push(hash, Record::of(&life, ending, (not_before, at), namespace));
+                let is_told = matches!(ending, Ending::Released | Ending::Expired | Ending::TakenOver);
+                self.held_until(key, if is_told { at } else { seen_until });
+            }
+            Fact::ReplacedUnseen => of_namespace.owner_changes.increment(After::Unknown),
+        }
+    }
+
+    /// Compares a new owner with the one before. Both changes and takeovers are the concern of the hold that ended.
+    fn succeeded(&mut self, counters: &mut AllCounters, hash: KeyHash, owner: Option<OwnerHash>, at: Option<TimeMs>) {
+        let Some(latest) = self.history.latest(hash).copied() else { return };
+        // Holds that were too short to be seen are nobody's.
+        let before = self.history.records(hash).find_map(|record| record.owner);
+        let is_other = owner.zip(before).is_some_and(|(owner, before)| owner != before);
+        if !is_other {
+            return;
+        }
+        let takeover_slo = self.namespaces[usize::from(latest.namespace.0)].takeover_slo;
+        let of_namespace = self.counters_of(counters, latest.namespace);
+        of_namespace.owner_changes.increment(latest.ending.after());
+        let Some(at) = at.filter(|_| latest.ending == Ending::Expired && latest.sign_of_life_known) else { return };
+        let takeover = (at - latest.sign_of_life).max(0);
+        of_namespace.takeover_seconds.observe(seconds(takeover));
+        match takeover_slo.map(|slo| takeover <= slo.as_millis() as TimeMs) {
+            Some(true) => of_namespace.takeovers_within_slo += 1,
+            Some(false) => of_namespace.takeovers_beyond_slo += 1,
+            None => {}
+        }
+    }
+
+    fn held_until(&mut self, key: &str, at: TimeMs) {
+        for fixed in self.fixed.iter_mut().filter(|fixed| *fixed.key == *key) {
+            fixed.last_held = fixed.last_held.max(Some(at));
+        }
+    }
+}
+
+pub(super) fn seconds(time: TimeMs) -> f64 {
+    time as f64 / 1000.0
+}

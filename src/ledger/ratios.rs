@@ -1,0 +1,123 @@
+//! What happened lately, in buckets of ten seconds: the shares over the last minutes and the last hour.
+
+use crate::event::TimeMs;
+use crate::namespace::Style;
+use crate::snapshot::Ratios;
+
+const BUCKET_MS: TimeMs = 10_000;
+/// One more than the longest window, for the current bucket is not complete.
+const BUCKETS: usize = 361;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    NotOwned,
+    RenewalFailure,
+    Release,
+    Renewal,
+    Expiration,
+}
+
+const EVENTS: usize = Event::Expiration as usize + 1;
+
+/// Counts of one bucket, and which one it is: places are used again.
+#[derive(Clone, Copy)]
+struct Bucket {
+    number: TimeMs,
+    counts: [u32; EVENTS],
+}
+
+/// Lately, for one namespace.
+pub(super) struct Recent {
+    buckets: Vec<Bucket>,
+}
+
+impl Recent {
+    pub(super) fn new() -> Self {
+        Self { buckets: vec![Bucket { number: TimeMs::MIN, counts: [0; EVENTS] }; BUCKETS] }
+    }
+
+    /// `at` may lie in the past. What is older than the longest window is left out.
+    pub(super) fn add(&mut self, event: Event, count: u64, at: TimeMs) {
+        let number = at.div_euclid(BUCKET_MS);
+        let bucket = &mut self.buckets[number.rem_euclid(BUCKETS as TimeMs) as usize];
+        if bucket.number < number {
+            *bucket = Bucket { number, counts: [0; EVENTS] };
+        }
+        if bucket.number == number {
+            let place = &mut bucket.counts[event as usize];
+            *place = place.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        }
+    }
+
+    pub(super) fn ratios(&self, now: TimeMs, style: Style) -> [Ratios; 2] {
+        Ratios::WINDOWS.map(|(_, window)| {
+            let last = now.div_euclid(BUCKET_MS);
+            let first = (now - window).div_euclid(BUCKET_MS) + 1;
+            let mut sums = [0_u64; EVENTS];
+            for bucket in self.buckets.iter().filter(|bucket| (first..=last).contains(&bucket.number)) {
+                for (sum, count) in sums.iter_mut().zip(bucket.counts) {
+                    *sum += u64::from(count);
+                }
+            }
+            let sum = |event: Event| sums[event as usize];
+            let (releases, renewals) = (sum(Event::Release), sum(Event::Renewal));
+            let expiry = share(sum(Event::Expiration), releases);
+            Ratios {
+                not_owned: share(sum(Event::NotOwned), releases + renewals),
+                renewal_failure: share(sum(Event::RenewalFailure), renewals),
+                // That a loop lock expires is how it should be.
+                expiry: expiry.filter(|_| style == Style::Item),
+            }
+        })
+    }
+}
+
+fn share(bad: u64, good: u64) -> Option<f64> {
+    let all = bad + good;
+    (all > 0).then(|| bad as f64 / all as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: TimeMs = 60_000;
+
+    #[test]
+    fn without_a_denominator_there_is_no_ratio() {
+        let mut recent = Recent::new();
+        assert_eq!(recent.ratios(0, Style::Item), [Ratios::default(); 2]);
+        recent.add(Event::Release, 3, 0);
+        let ratios = recent.ratios(0, Style::Item)[0];
+        assert_eq!(ratios, Ratios { not_owned: Some(0.0), renewal_failure: None, expiry: Some(0.0) });
+    }
+
+    #[test]
+    fn each_window_has_its_own_share() {
+        let now = 1_000 * MINUTE;
+        let mut recent = Recent::new();
+        recent.add(Event::NotOwned, 1, now);
+        recent.add(Event::RenewalFailure, 1, now - MINUTE);
+        recent.add(Event::Renewal, 3, now - 4 * MINUTE);
+        recent.add(Event::Release, 6, now - 10 * MINUTE);
+        recent.add(Event::Expiration, 2, now - 59 * MINUTE);
+        recent.add(Event::Release, 1_000, now - 60 * MINUTE);
+        let [minutes, hour] = recent.ratios(now, Style::Item);
+        assert_eq!(minutes, Ratios { not_owned: Some(0.25), renewal_failure: Some(0.25), expiry: None });
+        assert_eq!(hour, Ratios { not_owned: Some(0.1), renewal_failure: Some(0.25), expiry: Some(0.25) });
+        assert_eq!(recent.ratios(now, Style::Loop)[1].expiry, None);
+        assert_eq!(recent.ratios(now + 61 * MINUTE, Style::Item), [Ratios::default(); 2]);
+    }
+
+    #[test]
+    fn places_are_used_again_and_late_events_do_no_harm() {
+        let mut recent = Recent::new();
+        let lap = BUCKET_MS * BUCKETS as TimeMs;
+        recent.add(Event::Release, 5, 0);
+        recent.add(Event::Release, 1, lap);
+        recent.add(Event::Expiration, 1, 0);
+        assert_eq!(recent.ratios(lap, Style::Item)[1].expiry, Some(0.0));
+        recent.add(Event::Expiration, 1, -lap);
+        assert_eq!(recent.ratios(lap, Style::Item)[1].expiry, Some(0.0));
+    }
+}

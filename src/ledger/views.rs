@@ -1,0 +1,105 @@
+//! What is shown of each namespace's locks. Walking all of them is left to [`Keyspace::survey`], which need not be done
+//! for each view.
+
+use super::counters::KeyspaceCounters;
+use super::counting::seconds;
+use super::keyspace::Keyspace;
+use super::table::Lock;
+use crate::event::{NamespaceId, TimeMs};
+use crate::namespace::Namespace;
+use crate::observation::OperationsSource;
+use crate::snapshot::{KeyspaceNow, KeyspaceView};
+
+/// A renewal is overdue when it is late by half the time between two.
+const OVERDUE_AFTER: f64 = 1.5;
+
+/// What a walk over all locks of a namespace has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Surveyed {
+    first_deadline: Option<TimeMs>,
+    oldest: Option<TimeMs>,
+    overdue: u64,
+}
+
+impl Keyspace {
+    pub(super) fn survey(&mut self, now: TimeMs) {
+        let overdue_after: Vec<Option<TimeMs>> =
+            self.namespaces.iter().map(|namespace| overdue_after(namespace)).collect();
+        let mut found = vec![Surveyed::default(); self.namespaces.len()];
+        for (_, lock) in self.table.iter() {
+            let index = usize::from(lock.namespace.0);
+            let found = &mut found[index];
+            let life = &lock.life;
+            found.oldest = Some(found.oldest.map_or(life.began, |oldest| oldest.min(life.began)));
+            if let Some(deadline) = life.deadline {
+                let first = found.first_deadline.map_or(deadline.low, |first| first.min(deadline.low));
+                found.first_deadline = Some(first);
+                let is_overdue = overdue_after[index].is_some_and(|after| now - self.last_set(lock) > after);
+                found.overdue += u64::from(is_overdue);
+            }
+        }
+        for (state, found) in self.states.iter_mut().zip(found) {
+            state.surveyed = found;
+        }
+    }
+
+    /// When the TTL was last set: as observed, otherwise as the configured TTL tells.
+    fn last_set(&self, lock: &Lock) -> TimeMs {
+        let life = &lock.life;
+        let from_configuration = || Some(life.deadline?.high() - self.belonging.ttl(lock.namespace)?);
+        match life.set_at_known {
+            true => life.set_at,
+            false => from_configuration().map_or(life.set_at, |set_at| set_at.min(life.set_at)),
+        }
+    }
+
+    pub(super) fn is_overdue(&self, lock: &Lock, now: TimeMs) -> bool {
+        let after = overdue_after(&self.namespaces[usize::from(lock.namespace.0)]);
+        lock.life.deadline.is_some() && after.is_some_and(|after| now - self.last_set(lock) > after)
+    }
+
+    pub(super) fn view(&self, id: NamespaceId, counters: KeyspaceCounters, now: TimeMs) -> Option<KeyspaceView> {
+        let namespace = self.namespaces.get(usize::from(id.0)).filter(|namespace| !namespace.keys.is_empty())?;
+        let state = &self.states[usize::from(id.0)];
+        let source = match self.links.source() {
+            OperationsSource::Watch if !state.watchable => OperationsSource::Scan,
+            source => source,
+        };
+        let Surveyed { first_deadline, oldest, overdue } = match state.held {
+            // All that the survey saw have ended since.
+            0 => Surveyed::default(),
+            _ => state.surveyed,
+        };
+        let of_namespace = |found: &&super::keyspace::NotALock| found.namespace == id;
+        Some(KeyspaceView {
+            counters,
+            now: KeyspaceNow {
+                source: Some(source),
+                observed_since: self.links.observed_since(now),
+                held: state.held,
+                without_ttl: state.without_ttl,
+                renewal_overdue: overdue.min(state.held),
+                not_locks: self.not_locks.values().filter(of_namespace).count() as u64,
+                ttl_remaining_min_seconds: first_deadline.map(|first| seconds((first - now).max(0))),
+                oldest_acquired: oldest,
+                last_held: self.last_held(id),
+            },
+            ratios: state.recent.ratios(now, namespace.style),
+        })
+    }
+
+    fn last_held(&self, id: NamespaceId) -> Vec<(String, TimeMs)> {
+        let fixed = self.fixed.iter().filter(|fixed| fixed.namespace == id);
+        let with_time = fixed.filter_map(|fixed| {
+            let lock = self.table.find(self.hash(&fixed.key), &fixed.key).and_then(|slot| self.table.get(slot));
+            let held = lock.map(|lock| self.links.last_known(lock));
+            let time = held.max(fixed.last_held).or(self.links.began())?;
+            Some((fixed.key.to_string(), time))
+        });
+        with_time.collect()
+    }
+}
+
+fn overdue_after(namespace: &Namespace) -> Option<TimeMs> {
+    namespace.renew_every.map(|renew_every| renew_every.mul_f64(OVERDUE_AFTER).as_millis() as TimeMs)
+}

@@ -1,0 +1,94 @@
+//! Who answers: what tells one server process, and one line of replication, from another.
+
+use redis::Value;
+
+use super::owner;
+
+/// As far as `INFO` told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) run_id: Option<String>,
+    pub(super) replication: Replication,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Replication {
+    pub(super) is_primary: bool,
+    replication_id: Option<String>,
+    /// Followed another line of replication before this one.
+    had_another: bool,
+}
+
+impl Identity {
+    pub(super) fn read(server: &Value, replication: &Value) -> Self {
+        let run_id = owner::bytes(server).and_then(|text| field(text, "run_id"));
+        Self { run_id, replication: Replication::read(replication).unwrap_or_default() }
+    }
+
+    /// Is it another server than the earlier one? Not if nobody said so.
+    pub(super) fn replaces(&self, earlier: &Self) -> bool {
+        let (Some(now), Some(before)) = (&self.run_id, &earlier.run_id) else { return false };
+        now != before || !self.replication.continues(&earlier.replication)
+    }
+}
+
+impl Replication {
+    /// `None`: not an answer to `INFO replication`.
+    pub(super) fn read(reply: &Value) -> Option<Self> {
+        let text = owner::bytes(reply)?;
+        let role = field(text, "role")?;
+        let second = field(text, "master_replid2").unwrap_or_default();
+        Some(Self {
+            is_primary: role == "master",
+            replication_id: field(text, "master_replid"),
+            had_another: second.bytes().any(|digit| digit != b'0'),
+        })
+    }
+
+    /// The same process has the same data. A primary without replicas for an hour takes a new id, but that begins a new
+    /// line: one that was demoted in between remembers the other one.
+    pub(super) fn continues(&self, earlier: &Self) -> bool {
+        self.replication_id == earlier.replication_id && self.is_primary == earlier.is_primary
+            || self.is_primary && earlier.is_primary && !self.had_another
+    }
+}
+
+/// Keys of a database, out of `INFO keyspace`.
+pub(super) fn size(reply: &Value, database: u32) -> Option<u64> {
+    let text = owner::bytes(reply)?;
+    let line = field(text, &format!("db{database}"))?;
+    line.split(',').find_map(|part| part.strip_prefix("keys="))?.parse().ok()
+}
+
+pub(super) fn field(text: &[u8], name: &str) -> Option<String> {
+    let text = String::from_utf8_lossy(text);
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(value.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn info_is_taken_apart() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let server = text("# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n");
+        let primary = text("# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:def\r\n");
+        let replica = text("role:slave\r\nmaster_replid:def\r\n");
+        let identity = Identity::read(&server, &primary);
+        assert_eq!(identity.run_id.as_deref(), Some("abc"));
+        assert!(identity.replication.is_primary);
+        assert!(!identity.replaces(&identity));
+        assert!(Identity::read(&server, &replica).replaces(&identity), "demoted");
+        assert!(Identity::read(&text("run_id:other\r\n"), &primary).replaces(&identity));
+        assert!(!Identity::read(&Value::Nil, &primary).replaces(&identity), "not known");
+        let later = |second: &str| text(&format!("role:master\r\nmaster_replid:new\r\nmaster_replid2:{second}\r\n"));
+        assert!(Identity::read(&server, &later("def")).replaces(&identity), "demoted and promoted again");
+        assert!(!Identity::read(&server, &later("0000")).replaces(&identity), "no replica for an hour");
+        assert_eq!(Replication::read(&Value::Nil), None);
+        let keyspace = text("# Keyspace\r\ndb0:keys=3,expires=1\r\ndb10:keys=7,expires=1\r\n");
+        assert_eq!(size(&keyspace, 0), Some(3));
+        assert_eq!(size(&keyspace, 1), None);
+    }
+}

@@ -1,0 +1,216 @@
+//! The example for Alertmanager: amtool accepts it, every alert of the pack finds its receiver, and a running Alertmanager mutes
+//! what it should and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::redis::{eventually, free_port};
+use crate::runbooks::pack::{Rule, alerts};
+
+const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/alerts/alertmanager.yml");
+/// Debian's name, and that of the project.
+const PROGRAMS: [&str; 2] = ["prometheus-alertmanager", "alertmanager"];
+
+#[test]
+fn amtool_accepts_the_example() {
+    amtool(&["check-config", CONFIG]);
+}
+
+#[test]
+fn every_alert_finds_its_receiver() {
+    for (name, rules) in alerts() {
+        for rule in rules {
+            let receiver = match rule.labels["severity"].as_str() {
+                "critical" => "lock-pager",
+                "warning" => "lock-tickets",
+                "info" => "nobody",
+                other => panic!("{name}: severity {other}"),
+            };
+            let labels: Vec<String> = rule.labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
+            assert_eq!(route(&labels), receiver, "{name}");
+        }
+    }
+    assert_eq!(route(&["alertname=Other".to_owned(), "severity=critical".to_owned()]), "nobody");
+}
+
+#[test]
+fn a_page_mutes_the_tickets_of_its_namespace_only() {
+    let page = firing("RedisLockNotOwnedRatioHigh", "critical").of("workflow");
+    let early_sign = firing("RedisLockExpiryRatioHigh", "warning");
+    check(&[page, early_sign.clone().of("workflow"), early_sign.clone().of("approval")], &[1]);
+    // Labels that both sides lack are no common namespace.
+    check(&[firing("RedisLockExporterAbsent", "critical"), firing("RedisLockStateNotSaved", "warning")], &[]);
+    check(&[firing("RedisLockExporterAbsent", "critical"), firing("RedisLockExporterAbsent", "warning")], &[1]);
+}
+
+#[test]
+fn redis_down_mutes_symptoms_but_not_damage() {
+    let symptoms = ["RedisLockNotOwnedRatioHigh", "RedisLockRenewalFailureRatioHigh", "RedisLockMassRenewalOverdue"];
+    let damage = ["RedisLockUnlockedWork", "RedisLockDuplicateTerminalState", "RedisLockFenceRegression"];
+    let mut posted = vec![firing("RedisLockRedisDown", "critical")];
+    posted.extend(symptoms.iter().chain(&damage).map(|name| firing(name, "critical").of("workflow")));
+    posted.push(firing("RedisLockStateNotSaved", "warning"));
+    posted.push(firing("RedisLockNotOwnedRatioHigh", "critical").of("workflow").in_cluster("other"));
+    check(&posted, &[1, 2, 3]);
+}
+
+#[test]
+fn a_failover_mutes_its_tickets_and_never_a_page() {
+    let mut posted = vec![firing("RedisLockFailoverObserved", "info")];
+    let mut muted = Vec::new();
+    for (name, rules) in alerts() {
+        // These mute others themselves.
+        if ["RedisLockRedisDown", "RedisLockExporterAbsent", "RedisLockFailoverObserved"].contains(&name.as_str()) {
+            continue;
+        }
+        for rule in rules {
+            let is_sensitive = rule.labels.get("failover_sensitive").is_some_and(|value| value == "true");
+            assert!(!is_sensitive || rule.labels["severity"] == "warning", "{name}: a page that could be muted");
+            if is_sensitive {
+                muted.push(posted.len());
+            }
+            // A page would mute the tickets of its own namespace.
+            let namespace = if rule.labels["severity"] == "critical" { "workflow" } else { "approval" };
+            posted.push(Firing::new(&name, &rule).of(namespace));
+        }
+    }
+    assert!(muted.len() >= 3, "hardly any ticket is failover-sensitive");
+    // Not even if somebody marks one so.
+    posted.push(firing("RedisLockLeaderAbsent", "critical").of("marked").with("failover_sensitive", "true"));
+    check(&posted, &muted);
+}
+
+/// Posts the alerts to an Alertmanager, and compares which of them, by index, it mutes.
+#[track_caller]
+fn check(posted: &[Firing], muted: &[usize]) {
+    let alertmanager = Alertmanager::start();
+    alertmanager.post(posted);
+    // Alerts are taken in order: once this pair has had its effect, so have all before.
+    let canary = [
+        firing("RedisLockNotOwnedRatioHigh", "critical").of("canary"),
+        firing("RedisLockExpiryRatioHigh", "warning").of("canary"),
+    ]
+    .map(|alert| alert.in_cluster("canary"));
+    alertmanager.post(&canary);
+    let shown = eventually("the canary to be muted", || {
+        let shown = alertmanager.muted();
+        shown.contains(&canary[1].0).then_some(shown)
+    });
+    let expected: BTreeSet<_> =
+        muted.iter().map(|index| posted[*index].0.clone()).chain([canary[1].0.clone()]).collect();
+    let differing: Vec<_> = shown.symmetric_difference(&expected).collect();
+    assert!(differing.is_empty(), "muted and should not be, or the reverse: {differing:#?}");
+}
+
+/// The labels of an alert that fires.
+#[derive(Clone)]
+struct Firing(BTreeMap<String, String>);
+
+fn firing(name: &str, severity: &str) -> Firing {
+    let rules = alerts().remove(name).unwrap_or_else(|| panic!("no alert {name}"));
+    let rule = rules.iter().find(|rule| rule.labels["severity"] == severity);
+    Firing::new(name, rule.unwrap_or_else(|| panic!("{name} is never {severity}")))
+}
+
+impl Firing {
+    fn new(name: &str, rule: &Rule) -> Self {
+        let mut labels = rule.labels.clone();
+        labels.insert("alertname".to_owned(), name.to_owned());
+        Self(labels).in_cluster("main")
+    }
+
+    fn of(self, namespace: &str) -> Self {
+        self.with("lock_namespace", namespace)
+    }
+
+    fn in_cluster(self, cluster: &str) -> Self {
+        self.with("cluster", cluster)
+    }
+
+    fn with(mut self, label: &str, value: &str) -> Self {
+        self.0.insert(label.to_owned(), value.to_owned());
+        self
+    }
+}
+
+struct Alertmanager {
+    child: Child,
+    address: SocketAddr,
+    /// Stands for the receivers, so that no message leaves the test. Never answers.
+    _receivers: TcpListener,
+    _directory: TempDir,
+}
+
+impl Alertmanager {
+    fn start() -> Self {
+        let receivers = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = receivers.local_addr().unwrap().to_string();
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join("alertmanager.yml");
+        fs::write(&config, fs::read_to_string(CONFIG).unwrap().replace("127.0.0.1:5001", &place)).unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let arguments = [
+            format!("--config.file={}", config.display()),
+            format!("--storage.path={}", directory.path().display()),
+            format!("--web.listen-address={address}"),
+            "--cluster.listen-address=".to_owned(),
+        ];
+        let start = |program| {
+            let mut command = Command::new(program);
+            command.args(&arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command.spawn().ok()
+        };
+        let child = PROGRAMS.into_iter().find_map(start);
+        let child = child.expect("alertmanager is missing: scripts/install.sh installs it");
+        let alertmanager = Self { child, address, _receivers: receivers, _directory: directory };
+        eventually("alertmanager", || std::net::TcpStream::connect(address).ok());
+        alertmanager
+    }
+
+    fn post(&self, alerts: &[Firing]) {
+        let body: Vec<Value> = alerts.iter().map(|alert| json!({"labels": alert.0})).collect();
+        self.curl(&["--header", "Content-Type: application/json", "--data", &Value::from(body).to_string()]);
+    }
+
+    /// Labels of the alerts that an inhibition mutes now.
+    fn muted(&self) -> BTreeSet<BTreeMap<String, String>> {
+        let alerts: Value = serde_json::from_str(&self.curl(&[])).unwrap();
+        let is_muted = |alert: &&Value| alert["status"]["inhibitedBy"].as_array().is_some_and(|by| !by.is_empty());
+        let muted = alerts.as_array().unwrap().iter().filter(is_muted);
+        muted.map(|alert| serde_json::from_value(alert["labels"].clone()).unwrap()).collect()
+    }
+
+    fn curl(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--show-error", "--fail-with-body", "--max-time", "20"]).args(arguments);
+        let output = command.arg(format!("http://{}/api/v2/alerts", self.address)).stdin(Stdio::null()).output();
+        let output = output.expect("curl is missing: scripts/install.sh installs it");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+impl Drop for Alertmanager {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn route(labels: &[String]) -> String {
+    let mut arguments = vec!["config", "routes", "test", "--config.file", CONFIG];
+    arguments.extend(labels.iter().map(String::as_str));
+    amtool(&arguments).trim().to_owned()
+}
+
+fn amtool(arguments: &[&str]) -> String {
+    let output = Command::new("amtool").args(arguments).stdin(Stdio::null()).output();
+    let output = output.expect("amtool is missing: scripts/install.sh installs it");
+    assert!(output.status.success(), "amtool {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -1,0 +1,74 @@
+//! `check --rules`: does a file of Prometheus rules fit this exporter?
+
+use std::fs;
+
+use crate::daemon::{command, text};
+
+fn check(yaml: &str, flags: &[&str]) -> (i32, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rules.yml");
+    fs::write(&path, yaml).unwrap();
+    let mut arguments = vec!["check", "--rules", text(&path)];
+    arguments.extend(flags);
+    let output = command(&arguments);
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8(said).unwrap().replace(text(&path), "rules.yml");
+    (output.status.code().unwrap(), said)
+}
+
+const GOOD: &str = r#"
+groups:
+  - name: locks
+    rules:
+      - record: lock_namespace:redis_lock_not_owned:rate5m
+        expr: sum by (lock_namespace) (rate(redis_lock_not_owned_total{job="x", operation=~"release|renew"}[5m]))
+      - alert: Lost
+        expr: lock_namespace:redis_lock_not_owned:rate5m > 0 and on () up == 1
+      - alert: Slow
+        expr: histogram_quantile(0.99, sum by (le) (rate(redis_lock_hold_seconds_bucket{cluster="a"}[5m]))) > 5
+"#;
+
+#[test]
+fn rules_that_fit_are_counted() {
+    let (code, said) = check(GOOD, &[]);
+    assert_eq!((code, said.as_str()), (0, "The rules fit this exporter: 2 alerts, 1 recording rule.\n"));
+    assert_eq!(check(GOOD, &["--output", "json"]), (0, "[]\n".to_owned()));
+    let manifest =
+        format!("apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nspec:{}", GOOD.replace('\n', "\n  "));
+    assert_eq!(check(&manifest, &[]).0, 0);
+}
+
+#[test]
+fn what_the_exporter_does_not_have_is_named_with_its_line() {
+    let bad = GOOD
+        .replace("redis_lock_not_owned_total{", "redis_lock_not_ownd_total{")
+        .replace("lock_namespace:redis_lock_not_owned:rate5m > 0", "lock_namespace:redis_lock_not_owned:rate1m > 0")
+        .replace("hold_seconds_bucket{cluster=\"a\"}", "hold_seconds_bucket{reason=\"other\"}");
+    let (code, said) = check(&bad, &[]);
+    assert_eq!(code, 1);
+    for part in [
+        "rules.yml:6:15: this exporter has no metric `redis_lock_not_ownd_total`",
+        "did you mean `redis_lock_not_owned_total`?",
+        "rules.yml:8:15: no rule of this file records `lock_namespace:redis_lock_not_owned:rate1m`",
+        "rules.yml:10:15: `redis_lock_hold_seconds` has no label `reason`",
+        "3 problems",
+    ] {
+        assert!(said.contains(part), "no {part:?} in\n{said}");
+    }
+    let (code, said) = check(&GOOD.replace("release|renew", "acquire"), &["--output", "json"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("is never \\\"acquire\\\""), "{said}");
+}
+
+#[test]
+fn a_file_without_rules_is_no_rule_file() {
+    for (yaml, complaint) in
+        [("{}", "there are no rules"), ("groups: [", "rules.yml:"), ("a: 1\n---\nb: 2", "more than one")]
+    {
+        let (code, said) = check(yaml, &[]);
+        assert_eq!(code, 1, "{yaml}: {said}");
+        assert!(said.contains(complaint), "{yaml}: {said}");
+    }
+    let output = command(&["check", "--rules", "/nonexistent/rules.yml"]);
+    assert_eq!(output.status.code(), Some(1));
+}

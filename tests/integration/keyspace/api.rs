@@ -1,0 +1,174 @@
+//! Questions about single locks, over HTTP, with real locks behind them; and what a restart of the exporter keeps.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redis_lock_exporter::clock;
+use serde_json::Value;
+
+use super::stage::{Counted, LONG, Stage, json, observed_since};
+use crate::redis::RedisServer;
+
+fn keys(page: &Value) -> Vec<&str> {
+    page["locks"].as_array().unwrap().iter().map(|lock| lock["key"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn pages_search_and_order_over_hundreds_of_locks() {
+    const N_LOCKS: usize = 300;
+    let stage = Stage::new(RedisServer::start(&[]));
+    // The later the number, the less time is left; and one lock has no TTL at all.
+    let key = |number: usize| format!("jobs:lock:bulk-{number:03}");
+    let mut client = stage.server.client();
+    for number in 0..N_LOCKS {
+        let ttl = (600 + N_LOCKS - number).to_string();
+        client.command(&["SET", &key(number), "token", "NX", "EX", &ttl]);
+    }
+    client.command(&["SET", "jobs:lock:for-ever", "token"]);
+    stage.wait_locks("bulk-", |locks| locks.len() == N_LOCKS);
+    stage.wait_locks("for-ever", |locks| locks.len() == 1);
+
+    let mut found = Vec::new();
+    for offset in [0, 100, 200, 300] {
+        let page =
+            json(&stage.daemon, &format!("/api/v1/locks?sort=key&limit=100&offset={offset}&lock_namespace=jobs"));
+        assert_eq!((&page["total"], &page["offset"]), (&Value::from(N_LOCKS + 1), &Value::from(offset)));
+        found.extend(keys(&page).into_iter().map(str::to_owned));
+    }
+    let mut all: Vec<String> = (0..N_LOCKS).map(key).collect();
+    all.push("jobs:lock:for-ever".to_owned());
+    assert_eq!(found, all, "each lock on one page, in order");
+
+    let page = json(&stage.daemon, "/api/v1/locks?limit=1000");
+    let by_ttl: Vec<String> = (0..N_LOCKS).rev().map(key).chain(["jobs:lock:for-ever".to_owned()]).collect();
+    assert_eq!(keys(&page), by_ttl);
+    assert!(page["locks"][N_LOCKS]["ttl_remaining_seconds"].is_null());
+    let page = json(&stage.daemon, "/api/v1/locks?sort=held&limit=1000");
+    let times: Vec<f64> =
+        page["locks"].as_array().unwrap().iter().map(|lock| lock["acquired_at"].as_f64().unwrap()).collect();
+    assert!(times.is_sorted(), "{times:?}");
+
+    let page = json(&stage.daemon, "/api/v1/locks?search=bulk-12&sort=key&limit=3&offset=1");
+    assert_eq!((keys(&page), &page["total"]), (vec![&*key(121), &*key(122), &*key(123)], &Value::from(10)));
+    assert_eq!(json(&stage.daemon, "/api/v1/locks?search=nowhere")["total"], 0);
+    assert_eq!(json(&stage.daemon, "/api/v1/locks?offset=1000")["locks"], Value::Array(Vec::new()));
+    let owners: BTreeSet<String> =
+        page["locks"].as_array().unwrap().iter().map(|lock| lock["owner"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(owners.len(), 1, "they all have the same token");
+
+    for (path, status) in [("limit=1001", 400), ("sort=size", 400), ("page=2", 400), ("lock_namespace=nope", 404)] {
+        assert_eq!(stage.daemon.get(&format!("/api/v1/locks?{path}")).status, status, "{path}");
+    }
+    assert_eq!(stage.daemon.get("/api/v1/locks/jobs:lock:nobody").status, 404);
+
+    let namespaces = json(&stage.daemon, "/api/v1/namespaces");
+    let redis = &namespaces["redis"];
+    assert_eq!(
+        (&redis["up"], &redis["tracking"], &redis["complaints"]),
+        (&true.into(), &true.into(), &Value::Array(vec![]))
+    );
+    stage.daemon.wait("shown for the namespace", |daemon| {
+        let namespaces = json(daemon, "/api/v1/namespaces");
+        let jobs = namespaces["namespaces"].as_array().unwrap().iter().find(|one| one["lock_namespace"] == "jobs");
+        let keyspace = &jobs.unwrap()["keyspace"];
+        let (counters, now) = (&keyspace["counters"], &keyspace["now"]);
+        counters["acquisitions"] == N_LOCKS + 1
+            && now["held"] == N_LOCKS + 1
+            && now["without_ttl"] == 1
+            && now["source"] == "watch"
+    });
+}
+
+#[test]
+fn the_history_of_a_lock() {
+    const KEY: &str = "jobs:lock:one";
+    let mut stage = Stage::new(RedisServer::start(&[]));
+    let began = clock::now() as f64 / 1000.0;
+    let owner = |stage: &Stage| json(&stage.daemon, "/api/v1/locks?search=one")["locks"][0]["owner"].clone();
+    let first = stage.program.acquire(KEY, Duration::from_millis(600));
+    stage.wait_locks("one", |locks| locks.len() == 1);
+    let first_owner = owner(&stage);
+    assert!(stage.program.renew(KEY, &first, Duration::from_millis(900)));
+    stage.wait_locks("one", |locks| locks.is_empty() || locks[0]["renewals"] == 1);
+    stage.wait_locks("one", |locks| locks.is_empty());
+    stage.program.acquire(KEY, LONG);
+    stage.wait_locks("one", |locks| locks.len() == 1);
+    let second_owner = owner(&stage);
+    let third = stage.program.steal(KEY, LONG);
+    stage.wait_locks("one", |locks| locks[0]["owner"] != second_owner);
+    let third_owner = owner(&stage);
+    let held = json(&stage.daemon, &format!("/api/v1/locks/{KEY}"));
+    assert_eq!((&held["key"], &held["now"]["owner"]), (&Value::from(KEY), &third_owner));
+    assert!(held["now"]["full_ttl_seconds"].as_f64().is_some_and(|ttl| (ttl - 600.0).abs() < 1.0), "{held}");
+    assert!(stage.program.release(KEY, &third));
+    stage.wait_locks("one", |locks| locks.is_empty());
+
+    let lock = json(&stage.daemon, "/api/v1/locks/jobs%3Alock%3Aone");
+    assert!(lock["now"].is_null());
+    let history = lock["history"].as_array().unwrap();
+    let told: Vec<(&str, &Value)> = history.iter().map(|one| (one["what"].as_str().unwrap(), &one["owner"])).collect();
+    let expected = [
+        ("released", &third_owner),
+        ("acquired", &third_owner),
+        ("taken_over", &second_owner),
+        ("acquired", &second_owner),
+        ("expired", &first_owner),
+        ("last_renewed", &first_owner),
+        ("acquired", &first_owner),
+    ];
+    assert_eq!(told, expected);
+    let times: Vec<f64> = history.iter().rev().map(|one| one["at"].as_f64().unwrap()).collect();
+    assert!(times.is_sorted() && times[0] > began - 1.0 && times[6] < began + 60.0, "{times:?}");
+    let [acquired, renewed, expired, ..] = times[..] else { panic!("{times:?}") };
+    assert!(expired - renewed > 0.85 && expired - renewed < 1.0, "acquired at {acquired}: {times:?}");
+}
+
+#[test]
+fn the_api_can_be_turned_off() {
+    let stage = Stage::new(RedisServer::start(&[]));
+    let Stage { site, daemon, .. } = stage;
+    assert!(daemon.stop().success());
+    let daemon = site.start_configured(&["--web.disable-api"]);
+    for path in ["/api/v1/namespaces", "/api/v1/locks", "/api/v1/locks/jobs:lock:1", "/api/v1/incidents"] {
+        let answer = daemon.get(path);
+        assert_eq!(answer.status, 404, "{path}");
+        assert!(answer.text().contains("--web.disable-api"), "{}", answer.text());
+    }
+    assert_eq!(daemon.get("/metrics").status, 200);
+}
+
+/// Counters go on, locks that are there are no news, and what happened in between is not guessed.
+#[test]
+fn a_restart_of_the_exporter_counts_nothing() {
+    let mut stage = Stage::new(RedisServer::start(&[]));
+    stage.hold(20);
+    stage.work();
+    stage.check();
+    let before = stage.daemon.scrape();
+    stage.daemon.kill();
+    let (key, token) = stage.held.remove(0);
+    assert!(stage.program.release(&key, &token));
+    let restarted = clock::now() as f64 / 1000.0;
+    stage.daemon = stage.site.start_configured(&[]);
+    // From the first scrape on, whether or not the first pass is over by then.
+    let first = Counted::of(&stage.daemon.scrape());
+    assert_eq!(first, Counted { held: first.held, ..stage.expected.clone() });
+    stage.wait_watching();
+    stage.expected.held = 19;
+    stage.check();
+    let since = observed_since(&stage.daemon.scrape()).unwrap();
+    assert!(since >= restarted && Some(since) > observed_since(&before), "{since} after {restarted}");
+    let lock = json(&stage.daemon, &format!("/api/v1/locks/{}", stage.held[0].0));
+    assert_eq!((&lock["history"][0]["what"], &lock["now"]["acquired_at"]), (&Value::from("first_seen"), &Value::Null));
+    // Holds whose beginning was not seen are no part of the histogram.
+    let (key, token) = stage.held.remove(0);
+    assert!(stage.program.release(&key, &token));
+    stage.wait_locks("held-", |locks| locks.len() == 18);
+    stage.expected.held = 18;
+    stage.expected.releases += 1;
+    let holds = "redis_lock_hold_seconds_count{redis=\"redis\",lock_namespace=\"jobs\"}";
+    let n_holds = before[holds];
+    stage.work();
+    stage.check();
+    assert_eq!(stage.daemon.scrape()[holds], n_holds + 5.0);
+}

@@ -1,0 +1,270 @@
+//! Why locks were lost: each cause made to happen in a real Redis, and found by its holder as Cordum tells it in its log.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
+use redis_lock_exporter::clock;
+use redis_lock_exporter::fleet::Token;
+use serde_json::Value;
+
+use super::stage::{Counted, Program, is_watching, json};
+use crate::daemon::{Daemon, Samples, sum};
+use crate::lines::Line;
+use crate::redis::RedisServer;
+use crate::redis::proxy::Proxy;
+use crate::site::Site;
+
+const TTL: Duration = Duration::from_secs(30);
+const SHORT_TTL: Duration = Duration::from_millis(800);
+
+/// Cordum's workflow engine, its log, its Redis, and the exporter beside them.
+struct Engine {
+    server: RedisServer,
+    site: Site,
+    daemon: Daemon,
+    program: Program,
+    /// All tokens there ever were.
+    tokens: Vec<String>,
+}
+
+impl Engine {
+    fn start() -> Self {
+        let server = RedisServer::start(&[]);
+        let port = server.port();
+        Self::through(server, port)
+    }
+
+    /// The exporter reaches the server over another port.
+    fn through(server: RedisServer, port: u16) -> Self {
+        let site = Site::new();
+        let redis = format!("{{url: 'redis://127.0.0.1:{port}', response_timeout: 20s}}");
+        site.configure(&format!("presets: [cordum]\nlogs: [{{path: SITE/logs/*.log}}]\nredis: {redis}\n"));
+        let daemon = site.start_configured(&["--log.level", "debug"]);
+        daemon.wait("watching", |daemon| is_watching(&daemon.scrape()));
+        let program = Program::connect(&server);
+        Self { server, site, daemon, program, tokens: Vec::new() }
+    }
+
+    fn key(run: &str) -> String {
+        format!("cordum:wf:run:lock:{run}")
+    }
+
+    fn history(&self, run: &str) -> Value {
+        let answer = self.daemon.get(&format!("/api/v1/locks/{}", Self::key(run)));
+        serde_json::from_slice(&answer.body).unwrap()
+    }
+
+    /// The owner's hash, as the exporter sees it once it does.
+    fn seen(&mut self, run: &str, before: Option<&str>) -> String {
+        self.tokens.push(self.server.text(&["GET", &Self::key(run)]));
+        let owner = |history: &Value| history["now"]["owner"].as_str().map(str::to_owned);
+        self.daemon.wait(&format!("holding {run}"), |_| {
+            owner(&self.history(run)).is_some_and(|owner| Some(owner.as_str()) != before)
+        });
+        owner(&self.history(run)).unwrap()
+    }
+
+    /// A new holder, and the hash of its token.
+    fn acquire(&mut self, run: &str, ttl: Duration) -> (Token, String) {
+        let token = self.program.acquire(&Self::key(run), ttl);
+        let owner = self.seen(run, None);
+        (token, owner)
+    }
+
+    /// Until the last hold of a lock has ended like this.
+    fn wait_end(&self, run: &str, what: &str) {
+        self.daemon.wait(&format!("{run}: {what}"), |_| {
+            let history = self.history(run);
+            history["now"].is_null() && history["history"][0]["what"] == what
+        });
+    }
+
+    fn log(&self, message: &str, attributes: &[(&str, &str)]) {
+        let line = Line::new("workflow-engine", message, attributes).json(&clock::format(clock::now()).unwrap());
+        self.site.append("logs/engine.log", line + "\n");
+    }
+
+    /// The holder tries to release what it has lost.
+    fn release_in_vain(&mut self, run: &str, token: &Token) {
+        let key = Self::key(run);
+        assert!(!self.program.release(&key, token));
+        self.log("lock release skipped: token mismatch", &[("key", &key)]);
+    }
+
+    /// The holder tries to renew what it has lost. The line has the id only.
+    fn renew_in_vain(&mut self, run: &str, token: &Token) {
+        assert!(!self.program.renew(&Self::key(run), token, TTL));
+        self.log("run lock renewal failed", &[("run_id", run), ("error", "lock not owned")]);
+    }
+
+    /// The causes that were counted, once there are so many.
+    fn causes(&self, n_causes: f64) -> BTreeMap<String, u64> {
+        self.daemon.wait(&format!("{n_causes} causes"), |daemon| {
+            sum(&daemon.scrape(), "redis_lock_not_owned_causes_total") >= n_causes
+        });
+        let samples = self.daemon.scrape();
+        assert_eq!(sum(&samples, "redis_lock_not_owned_total"), n_causes, "each loss has one cause");
+        let of_workflow = "redis_lock_not_owned_causes_total{lock_namespace=\"workflow\",cause=\"";
+        let causes = samples.iter().filter_map(|(series, count)| {
+            Some((series.strip_prefix(of_workflow)?.strip_suffix("\"}")?.to_owned(), *count as u64))
+        });
+        causes.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// What the API tells about the loss of a lock.
+    fn incident(&self, run: &str, operation: &str) -> Value {
+        let page = json(&self.daemon, "/api/v1/incidents?lock_namespace=workflow");
+        let lock = Self::key(run);
+        let found = page["incidents"].as_array().unwrap().iter().find(|incident| {
+            let is_lock = incident["lock"] == lock.as_str() || incident["lock"] == run;
+            is_lock && incident["operation"] == operation
+        });
+        found.unwrap_or_else(|| panic!("{run} {operation}: {page}")).clone()
+    }
+
+    /// No token was stored, served or logged.
+    fn check_silence(&self) {
+        let mut said = self.daemon.log();
+        for path in ["/", "/metrics", "/-/ready", "/api/v1/namespaces", "/api/v1/locks", "/api/v1/incidents"] {
+            said += &self.daemon.get(path).text();
+        }
+        for lock in ["expired", "stopped", "deleted", "taken", "lost"] {
+            said += &self.history(lock).to_string();
+        }
+        for file in fs::read_dir(self.site.path("state")).unwrap() {
+            said += &String::from_utf8_lossy(&fs::read(file.unwrap().path()).unwrap());
+        }
+        assert!(!self.tokens.is_empty());
+        for token in &self.tokens {
+            assert!(token.len() == 32 && !said.contains(token), "{token} in {said}");
+        }
+    }
+}
+
+fn ratio(samples: &Samples, name: &str) -> f64 {
+    samples[&format!("redis_lock_{name}{{redis=\"redis\",lock_namespace=\"workflow\",window=\"5m\"}}")]
+}
+
+fn check_incident(incident: &Value, cause: &str, owner: &str, next_owner: Option<&str>, rule: &str) {
+    assert_eq!(incident["cause"], cause, "{incident}");
+    assert_eq!(incident["owner"], owner, "{incident}");
+    assert_eq!(incident["next_owner"].as_str(), next_owner, "{incident}");
+    assert_eq!(incident["rule"], rule, "{incident}");
+    let (lost, found) = (incident["lost_at"].as_f64().unwrap(), incident["at"].as_f64().unwrap());
+    assert!(lost <= found + 2.0 && found - lost < 30.0, "{incident}");
+}
+
+#[test]
+fn five_causes_as_they_happen() {
+    let mut engine = Engine::start();
+    let (expired, expired_owner) = engine.acquire("expired", SHORT_TTL);
+    let (stopped, stopped_owner) = engine.acquire("stopped", SHORT_TTL);
+    assert!(engine.program.renew(&Engine::key("stopped"), &stopped, SHORT_TTL * 2));
+
+    let (deleted, deleted_owner) = engine.acquire("deleted", TTL);
+    assert!(engine.program.delete(&Engine::key("deleted")));
+    engine.wait_end("deleted", "released");
+    engine.release_in_vain("deleted", &deleted);
+
+    let (taken, taken_owner) = engine.acquire("taken", TTL);
+    let thief = engine.program.steal(&Engine::key("taken"), TTL);
+    let thief_owner = engine.seen("taken", Some(&taken_owner));
+    engine.release_in_vain("taken", &taken);
+    assert!(engine.program.release(&Engine::key("taken"), &thief));
+
+    engine.log("lock release skipped: token mismatch", &[("key", &Engine::key("never-seen"))]);
+
+    engine.wait_end("expired", "expired");
+    let (next, next_owner) = engine.acquire("expired", TTL);
+    engine.release_in_vain("expired", &expired);
+    assert!(engine.program.release(&Engine::key("expired"), &next));
+
+    engine.wait_end("stopped", "expired");
+    engine.renew_in_vain("stopped", &stopped);
+    engine.release_in_vain("stopped", &stopped);
+
+    let causes = engine.causes(6.0);
+    let expected = [
+        ("deleted_early", 1),
+        ("expired_never_renewed", 1),
+        ("renewals_stopped", 2),
+        ("taken_over", 1),
+        ("unknown", 1),
+    ];
+    assert_eq!(causes, expected.map(|(cause, count)| (cause.to_owned(), count)).into());
+
+    let samples = engine.daemon.scrape();
+    let counted = Counted {
+        acquisitions: 6,
+        renewals: 1,
+        releases: 3,
+        expirations: 2,
+        unknown_ends: 1,
+        changes_after_expiry: 1,
+        changes_after_unknown: 1,
+        ..Default::default()
+    };
+    assert_eq!(Counted::of(&samples), counted);
+    let check_ratio = |name: &str, expected: f64| {
+        let shown = ratio(&samples, name);
+        assert!((shown - expected).abs() < 1e-5, "{name}: {shown} instead of {expected}");
+    };
+    check_ratio("not_owned_ratio", 6.0 / (6.0 + 3.0 + 1.0));
+    check_ratio("renewal_failure_ratio", 1.0 / (1.0 + 1.0));
+    check_ratio("expiry_ratio", 2.0 / (2.0 + 3.0));
+
+    assert_eq!(json(&engine.daemon, "/api/v1/incidents")["total"], 6);
+    let check = |run: &str, operation: &str, cause: &str, owner: &str, next_owner: Option<&str>| {
+        let rule = if operation == "renew" { "cordum/run-renewal-failed" } else { "cordum/token-mismatch" };
+        check_incident(&engine.incident(run, operation), cause, owner, next_owner, rule);
+    };
+    check("deleted", "release", "deleted_early", &deleted_owner, None);
+    check("taken", "release", "taken_over", &taken_owner, Some(&thief_owner));
+    check("expired", "release", "expired_never_renewed", &expired_owner, Some(&next_owner));
+    check("stopped", "renew", "renewals_stopped", &stopped_owner, None);
+    check("stopped", "release", "renewals_stopped", &stopped_owner, None);
+    let unknown = engine.incident("never-seen", "release");
+    assert_eq!((&unknown["cause"], &unknown["lost_at"]), (&Value::from("unknown"), &Value::Null));
+    engine.check_silence();
+}
+
+impl Engine {
+    /// Redis is restarted with nothing in it, and the holder finds out at once.
+    fn lose_all(&mut self, lost: &Token) {
+        self.server.kill();
+        self.server.restart();
+        self.program = Program::connect(&self.server);
+        self.release_in_vain("lost", lost);
+    }
+
+    fn check_lost(&self, owner: &str) {
+        assert_eq!(self.causes(1.0), [("lost_in_failover".to_owned(), 1)].into());
+        check_incident(&self.incident("lost", "release"), "lost_in_failover", owner, None, "cordum/token-mismatch");
+        assert_eq!(self.history("lost")["history"][0]["what"], "lost_in_failover");
+        self.check_silence();
+    }
+}
+
+#[test]
+fn lost_in_a_restart() {
+    let mut engine = Engine::start();
+    let (lost, owner) = engine.acquire("lost", TTL);
+    engine.lose_all(&lost);
+    engine.check_lost(&owner);
+}
+
+/// The line is read long before Redis can show why: the cause waits for that.
+#[test]
+fn lost_in_a_restart_that_is_seen_late() {
+    let server = RedisServer::start(&[]);
+    let proxy = Proxy::start(server.port());
+    let mut engine = Engine::through(server, proxy.port());
+    let (lost, owner) = engine.acquire("lost", TTL);
+    proxy.stall();
+    engine.lose_all(&lost);
+    sleep(Duration::from_secs(6));
+    proxy.resume();
+    engine.check_lost(&owner);
+}

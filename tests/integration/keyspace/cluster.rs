@@ -1,0 +1,299 @@
+//! A cluster: all primaries are watched, and locks go on through failovers, moving slots, and nodes that come and go.
+
+use super::scene::{Counts, configuration, sleep_ms, wait_watching};
+use crate::daemon::{Daemon, sum};
+use crate::redis::client::{Client, text};
+use crate::redis::cluster::Cluster;
+use crate::redis::{RedisServer, eventually};
+use crate::site::Site;
+
+const LOCKS: &str = "  - {name: locks, keys: ['lock:{id}'], ttl: 60s, renew_every: 20s}";
+const NODES: &str = "redis_lock_exporter_redis_nodes";
+const NODES_UP: &str = "redis_lock_exporter_redis_nodes_up";
+const FAILOVERS: &str = "redis_lock_exporter_redis_failovers_total";
+const N_LOCKS: u64 = 60;
+
+struct Watched {
+    cluster: Cluster,
+    daemon: Daemon,
+    _site: Site,
+}
+
+impl Watched {
+    fn start() -> Self {
+        let cluster = Cluster::start(&[]);
+        let site = Site::new();
+        // One that may be killed and one that is only a replica.
+        let addresses = [0, 5].map(|index: usize| cluster.addresses()[index].clone()).join("', '");
+        let redis = format!("{{mode: cluster, addresses: ['{addresses}']}}");
+        site.configure(&configuration(&redis, LOCKS, ""));
+        let daemon = site.start_configured(&[]);
+        let watched = Self { cluster, daemon, _site: site };
+        watched.wait_for_nodes(3.0);
+        watched
+    }
+
+    /// So many primaries, all of them watched and looked through.
+    fn wait_for_nodes(&self, nodes: f64) {
+        self.daemon.wait("all nodes", |daemon| {
+            let samples = daemon.scrape();
+            sum(&samples, NODES) == nodes && sum(&samples, NODES_UP) == nodes
+        });
+        wait_watching(&self.daemon);
+        self.daemon.wait("all nodes looked through", |daemon| {
+            let samples = daemon.scrape();
+            sum(&samples, "redis_lock_observed_since_timestamp_seconds") > 0.0
+        });
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::of(&self.daemon.scrape(), "locks")
+    }
+
+    fn expect(&self, what: &str, expected: Counts) {
+        self.daemon.wait(&format!("{what}: {expected:?}"), |_| self.counts() == expected);
+        // Nothing is counted belatedly.
+        sleep_ms(300);
+        assert_eq!(self.counts(), expected, "{what}\n{}", self.daemon.log());
+    }
+
+    fn take_locks(&self) -> Counts {
+        for number in 0..N_LOCKS {
+            let key = format!("lock:{number}");
+            self.run(1, &["SET", &key, "a", "NX", "PX", "60000"]);
+        }
+        for node in &self.cluster.nodes[..3] {
+            assert_ne!(text(&node.command(&["DBSIZE"])), "0", "locks on all primaries");
+            node.command(&["WAIT", "1", "10000"]);
+        }
+        let taken = Counts { held: N_LOCKS, acquisitions: N_LOCKS, ..Counts::default() };
+        self.expect("locks on all primaries", taken);
+        taken
+    }
+
+    /// Changes on every node, and each is counted.
+    fn change_locks(&self, asked: usize, before: Counts) -> Counts {
+        for number in 0..10 {
+            let key = |offset: u64| format!("lock:{}", number + offset);
+            self.run(asked, &["PEXPIRE", &key(0), "90000"]);
+            self.run(asked, &["DEL", &key(10)]);
+            self.run(asked, &["SET", &format!("lock:new-{number}"), "b", "NX", "PX", "60000"]);
+        }
+        let after = Counts {
+            acquisitions: before.acquisitions + 10,
+            renewals: before.renewals + 10,
+            releases: before.releases + 10,
+            ..before
+        };
+        self.expect("changes on all primaries", after);
+        after
+    }
+
+    fn run(&self, asked: usize, parts: &[&str]) {
+        follow(self.cluster.nodes[asked].client(), parts);
+    }
+}
+
+/// As clients of a cluster do it: to another node if that is what is answered.
+fn follow(mut client: Client, parts: &[&str]) {
+    let answer = client.try_command(parts).unwrap();
+    let redis::Value::ServerError(error) = answer else { return };
+    let port = error.details().and_then(|details| details.rsplit(':').next()?.parse().ok());
+    let mut client = Client::connect(port.unwrap_or_else(|| panic!("{parts:?}: {error:?}"))).unwrap();
+    match error.code() {
+        "MOVED" => follow(client, parts),
+        "ASK" => {
+            client.command(&["ASKING"]);
+            client.command(parts);
+        }
+        _ => panic!("{parts:?}: {error:?}"),
+    }
+}
+
+fn id(node: &RedisServer) -> String {
+    node.text(&["CLUSTER", "MYID"])
+}
+
+fn knows(node: &RedisServer, id: &str) -> bool {
+    let nodes = node.text(&["CLUSTER", "NODES"]);
+    nodes.lines().any(|line| line.starts_with(id) && !line.contains("handshake"))
+}
+
+/// The steps of a resharding, one by one.
+struct Migration<'a> {
+    slot: String,
+    source: &'a RedisServer,
+    target: &'a RedisServer,
+}
+
+impl Migration<'_> {
+    fn begin(&self) {
+        self.target.command(&["CLUSTER", "SETSLOT", &self.slot, "IMPORTING", &id(self.source)]);
+        self.source.command(&["CLUSTER", "SETSLOT", &self.slot, "MIGRATING", &id(self.target)]);
+    }
+
+    fn move_keys(&self, keys: &[&str]) {
+        let port = self.target.port().to_string();
+        let mut command = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+        command.extend(keys);
+        assert_eq!(text(&self.source.command(&command)), "OK");
+    }
+
+    fn end(&self, others: &[&RedisServer]) {
+        let target = id(self.target);
+        self.target.command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &target]);
+        // These may have heard of it already, and one that has no slots left is a replica now.
+        for node in others.iter().chain([&self.source]) {
+            node.client().try_command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &target]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_planned_failover_ends_nothing() {
+    let watched = Watched::start();
+    let taken = watched.take_locks();
+    let changed = watched.change_locks(1, taken);
+    assert_eq!(sum(&watched.daemon.scrape(), FAILOVERS), 0.0);
+    let replica = &watched.cluster.nodes[3];
+    replica.command(&["CLUSTER", "FAILOVER"]);
+    eventually("the replica to be a primary", || (replica.info("role")? == "master").then_some(()));
+    watched.daemon.wait("a failover", |daemon| sum(&daemon.scrape(), FAILOVERS) >= 1.0);
+    watched.wait_for_nodes(3.0);
+    watched.expect("after the failover", changed);
+    for number in 0..10 {
+        watched.run(1, &["DEL", &format!("lock:new-{number}")]);
+    }
+    let expected = Counts { held: changed.held - 10, releases: changed.releases + 10, ..changed };
+    watched.expect("later changes", expected);
+}
+
+#[test]
+fn a_killed_primary_loses_only_what_was_not_replicated() {
+    let mut watched = Watched::start();
+    let taken = watched.take_locks();
+    // Locks that only the primary has: its replica stands still, without a connection to it.
+    watched.cluster.nodes[3].pause();
+    let primary = &watched.cluster.nodes[0];
+    primary.command(&["CLIENT", "KILL", "TYPE", "replica"]);
+    let mut client = primary.client();
+    // Names whose slots are at this node.
+    let names = (0..100).map(|number| format!("lock:lost-{number}"));
+    let is_taken = |key: &String| {
+        let answer = client.try_command(&["SET", key, "a", "NX", "PX", "60000"]).unwrap();
+        matches!(answer, redis::Value::Okay)
+    };
+    let lost: Vec<String> = names.filter(is_taken).take(3).collect();
+    let both = Counts { held: N_LOCKS + 3, acquisitions: N_LOCKS + 3, ..taken };
+    watched.expect("locks that only the primary has", both);
+    watched.cluster.nodes[0].kill();
+    watched.cluster.nodes[3].resume();
+    let replica = &watched.cluster.nodes[3];
+    eventually("the replica to be a primary", || (replica.info("role")? == "master").then_some(()));
+    watched.daemon.wait("a failover", |daemon| sum(&daemon.scrape(), FAILOVERS) >= 1.0);
+    watched.wait_for_nodes(3.0);
+    watched.expect("lost without a verdict", Counts { held: N_LOCKS, unknown_ends: 3, ..both });
+    let history = watched.daemon.get(&format!("/api/v1/locks/{}", lost[0])).text();
+    assert!(history.contains("lost_in_failover"), "{history}");
+    watched.cluster.wait_until_ok(&[1, 2, 3]);
+    watched.change_locks(1, Counts { held: N_LOCKS, unknown_ends: 3, ..both });
+}
+
+#[test]
+fn locks_go_on_while_their_slot_moves() {
+    let watched = Watched::start();
+    let key = |number: usize| format!("lock:{{m}}{number}");
+    let keys: Vec<String> = (0..12).map(key).collect();
+    for key in &keys {
+        watched.run(0, &["SET", key, "a", "NX", "PX", "60000"]);
+    }
+    let taken = Counts { held: 12, acquisitions: 12, ..Counts::default() };
+    watched.expect("locks in one slot", taken);
+
+    let nodes = &watched.cluster.nodes;
+    let source = watched.cluster.primary_of(&keys[0], 0);
+    let target = (source + 1) % 3;
+    let slot = nodes[0].text(&["CLUSTER", "KEYSLOT", &keys[0]]);
+    let migration = Migration { slot, source: &nodes[source], target: &nodes[target] };
+    migration.begin();
+    let first: Vec<&str> = keys[..6].iter().map(String::as_str).collect();
+    migration.move_keys(&first);
+    watched.expect("half of the keys moved", taken);
+    // On both sides: renewed, released, and a new one that clients find at the target.
+    for number in [0, 6] {
+        watched.run(source, &["PEXPIRE", &keys[number], "90000"]);
+    }
+    for number in [1, 7] {
+        watched.run(source, &["DEL", &keys[number]]);
+    }
+    watched.run(source, &["SET", &key(12), "b", "NX", "PX", "60000"]);
+    // Of the one that is released at the source nobody can tell yet that it has not been moved.
+    let changed = Counts { held: 12, acquisitions: 13, renewals: 2, releases: 1, ..taken };
+    watched.expect("changes on both sides", changed);
+    let second: Vec<&str> = [6, 8, 9, 10, 11].iter().map(|number: &usize| keys[*number].as_str()).collect();
+    migration.move_keys(&second);
+    migration.end(&[&nodes[(source + 2) % 3]]);
+    let changed = Counts { held: 11, unknown_ends: 1, ..changed };
+    watched.expect("all keys moved", changed);
+    // At its new place.
+    watched.run(0, &["PEXPIRE", &keys[8], "90000"]);
+    watched.run(0, &["DEL", &keys[9]]);
+    watched.run(0, &["SET", &keys[10], "thief", "PX", "60000"]);
+    let expected = Counts {
+        held: 10,
+        acquisitions: 14,
+        renewals: 3,
+        releases: 2,
+        unknown_ends: 2,
+        after_unknown: 1,
+        ..Counts::default()
+    };
+    watched.expect("changes at the new place", expected);
+    assert_eq!(sum(&watched.daemon.scrape(), FAILOVERS), 0.0);
+    watched.wait_for_nodes(3.0);
+}
+
+#[test]
+fn a_node_comes_and_goes_again() {
+    let watched = Watched::start();
+    let taken = watched.take_locks();
+    let nodes = &watched.cluster.nodes;
+    let fourth = crate::redis::cluster::start_node(&[]);
+    let bus = fourth.text(&["CONFIG", "GET", "cluster-port"]);
+    let bus = bus.rsplit(' ').next().unwrap();
+    nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &fourth.port().to_string(), bus]);
+    let name = id(&fourth);
+    for node in nodes {
+        eventually("the new node to be known", || knows(node, &name).then_some(()));
+        let other = id(node);
+        eventually("the new node to know the others", || knows(&fourth, &other).then_some(()));
+    }
+    let is_in_order = || fourth.text(&["CLUSTER", "INFO"]).contains("cluster_state:ok").then_some(());
+    eventually("the new node to know who serves what", is_in_order);
+    let source = watched.cluster.primary_of("lock:7", 0);
+    let slot = nodes[0].text(&["CLUSTER", "KEYSLOT", "lock:7"]);
+    let others: Vec<&RedisServer> = (0..3).filter(|index| *index != source).map(|index| &nodes[index]).collect();
+
+    let there = Migration { slot: slot.clone(), source: &nodes[source], target: &fourth };
+    there.begin();
+    there.move_keys(&["lock:7"]);
+    there.end(&others);
+    watched.wait_for_nodes(4.0);
+    watched.expect("one lock at the new node", taken);
+    watched.run(0, &["PEXPIRE", "lock:7", "90000"]);
+    let renewed = Counts { renewals: 1, ..taken };
+    watched.expect("renewed at the new node", renewed);
+
+    let back = Migration { slot, source: &fourth, target: &nodes[source] };
+    back.begin();
+    back.move_keys(&["lock:7"]);
+    back.end(&others);
+    drop(fourth);
+    for node in nodes {
+        let _ = node.client().try_command(&["CLUSTER", "FORGET", &name]);
+    }
+    watched.wait_for_nodes(3.0);
+    watched.expect("back at the first node", renewed);
+    watched.run(0, &["DEL", "lock:7"]);
+    watched.expect("released there", Counts { held: N_LOCKS - 1, releases: 1, ..renewed });
+}

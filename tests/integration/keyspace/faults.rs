@@ -1,0 +1,360 @@
+//! Redis and the network fail while locks are held. Nothing is counted that did not happen, what could not be seen is an
+//! unknown end, and everything comes back by itself.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::stage::{Counted, LONG, Program, SETTINGS, Stage, complaints, is_watching, observed_since, own};
+use crate::daemon::Samples;
+use crate::redis::proxy::Proxy;
+use crate::redis::{RedisServer, eventually};
+use crate::site::Site;
+
+const N_HELD: usize = 20;
+
+/// Locks are held, and some work has been done.
+fn begin(mut stage: Stage) -> (Stage, Samples) {
+    stage.hold(N_HELD);
+    stage.work();
+    stage.daemon.wait("all counted", |daemon| Counted::of(&daemon.scrape()) == stage.expected);
+    let samples = stage.daemon.scrape();
+    assert_eq!(own(&samples, "redis_connects_total"), 1.0);
+    (stage, samples)
+}
+
+/// Until it was tried in vain to connect.
+fn wait_connect_error(stage: &Stage, before: &Samples) {
+    let name = "redis_connect_errors_total";
+    let enough = own(before, name) + 1.0;
+    stage.daemon.wait("refused", |daemon| own(&daemon.scrape(), name) >= enough);
+}
+
+/// By how much a metric of the exporter grew.
+fn grown(stage: &Stage, before: &Samples, name: &str) -> f64 {
+    own(&stage.daemon.scrape(), name) - own(before, name)
+}
+
+/// It works again: later changes are counted, and what was held all the time is still.
+fn end(mut stage: Stage) {
+    stage.work();
+    stage.check();
+    assert_eq!(complaints(&stage.daemon), "");
+    let log = stage.daemon.log();
+    assert!(!log.contains("panicked") && !log.contains("ERROR"), "{log}");
+    let key = &stage.held[0].0;
+    let answer = stage.daemon.get(&format!("/api/v1/locks/{key}"));
+    let found: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_ne!(found["history"][0]["what"], "released");
+    assert!(stage.daemon.stop().success());
+}
+
+#[test]
+fn a_restart_that_keeps_the_locks_ends_none_of_them() {
+    let server = RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let (mut stage, before) = begin(Stage::new(server));
+    stage.server.kill();
+    stage.wait_down();
+    wait_connect_error(&stage, &before);
+    stage.server.restart();
+    stage.program = Program::connect(&stage.server);
+    stage.wait_watching();
+    assert_eq!(grown(&stage, &before, "redis_failovers_total"), 1.0);
+    assert_eq!(grown(&stage, &before, "redis_connects_total"), 1.0);
+    assert!(observed_since(&stage.daemon.scrape()) > observed_since(&before));
+    end(stage);
+}
+
+/// A server that reads its files answers, but shows no keys.
+#[test]
+fn a_server_that_is_still_loading_has_lost_nothing() {
+    let delay = ["--key-load-delay", "20", "--appendonly", "yes", "--appendfsync", "no"];
+    let server = RedisServer::start(&delay);
+    let port = server.port();
+    let (mut stage, before) = begin(Stage::through(server, port, "2s"));
+    // It answers once in about a thousand keys: often enough for the exporter to begin a pass.
+    let fill = "for number = 1, 40000 do redis.call('SET', 'other:' .. number, 'value') end";
+    stage.server.command(&["EVAL", fill, "0"]);
+    stage.server.kill();
+    stage.wait_down();
+    stage.server.restart();
+    stage.program = Program::connect(&stage.server);
+    stage.wait_watching();
+    assert_eq!(grown(&stage, &before, "redis_failovers_total"), 1.0);
+    assert!(stage.daemon.log().contains("LOADING"), "{}", stage.daemon.log());
+    end(stage);
+}
+
+#[test]
+fn a_server_that_is_not_there_at_the_start_is_waited_for() {
+    let mut server = RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]);
+    Program::connect(&server).acquire("jobs:lock:held-00", LONG);
+    server.kill();
+    let site = Site::new();
+    site.configure(&format!("redis: {{url: '{}'}}{SETTINGS}", server.url()));
+    let daemon = site.start_configured(&[]);
+    daemon.wait("refused", |daemon| own(&daemon.scrape(), "redis_connect_errors_total") >= 1.0);
+    daemon.wait("told", |daemon| complaints(daemon).contains("no connection to 127.0.0.1"));
+    server.restart();
+    daemon.wait("watching", |daemon| is_watching(&daemon.scrape()));
+    daemon.wait("held", |daemon| Counted::of(&daemon.scrape()).held == 1);
+    assert_eq!(Counted::of(&daemon.scrape()), Counted { held: 1, ..Default::default() });
+    assert_eq!(complaints(&daemon), "");
+}
+
+#[test]
+fn a_restart_that_loses_the_locks_is_no_release() {
+    let (mut stage, before) = begin(Stage::new(RedisServer::start(&[])));
+    stage.server.kill();
+    stage.wait_down();
+    // Some of them have a new owner before the exporter is back.
+    stage.daemon.pause();
+    stage.server.restart();
+    stage.program = Program::connect(&stage.server);
+    for (key, token) in &mut stage.held[..5] {
+        *token = stage.program.acquire(key, LONG);
+    }
+    stage.daemon.go_on();
+    stage.wait_watching();
+    let n_lost = N_HELD as u64 - 5;
+    stage.wait_locks("held-", |locks| locks.len() == 5);
+    assert_eq!(grown(&stage, &before, "redis_failovers_total"), 1.0);
+    // Nobody saw when the new owners came.
+    let expected = &mut stage.expected;
+    (expected.unknown_ends, expected.changes_after_unknown, expected.held) = (N_HELD as u64, 5, 5);
+    stage.check();
+    // Those who come now are seen.
+    for (key, token) in &mut stage.held[5..] {
+        *token = stage.program.acquire(key, LONG);
+    }
+    stage.wait_locks("held-", |locks| locks.len() == N_HELD);
+    stage.expected.acquisitions += n_lost;
+    stage.expected.changes_after_unknown += n_lost;
+    stage.expected.held += n_lost;
+    end(stage);
+}
+
+/// Shorter than the response timeout: the connection stays, and so does what is known.
+#[test]
+fn a_hang_is_waited_for() {
+    let server = RedisServer::start(&["--enable-debug-command", "yes"]);
+    let port = server.port();
+    let (mut stage, before) = begin(Stage::through(server, port, "10s"));
+    // Its time comes while nothing is answered.
+    stage.program.acquire("jobs:lock:brief", Duration::from_millis(700));
+    stage.wait_locks("brief", |locks| locks.len() == 1);
+    stage.server.command(&["DEBUG", "SLEEP", "2"]);
+    stage.wait_locks("brief", |locks| locks.is_empty());
+    stage.work();
+    stage.expected.acquisitions += 1;
+    let counted = {
+        let acquisitions = stage.expected.acquisitions;
+        stage.daemon.wait("the brief lock", |daemon| Counted::of(&daemon.scrape()).acquisitions >= acquisitions);
+        Counted::of(&stage.daemon.scrape())
+    };
+    // The moment of its end is known to two seconds only: that may be told or not, but it was never released.
+    assert_eq!(counted.expirations + counted.unknown_ends, 1);
+    (stage.expected.expirations, stage.expected.unknown_ends) = (counted.expirations, counted.unknown_ends);
+    for name in ["redis_connects_total", "redis_failovers_total", "redis_connect_errors_total"] {
+        assert_eq!(grown(&stage, &before, name), 0.0, "{name}");
+    }
+    end(stage);
+}
+
+#[test]
+fn a_server_that_stands_still_is_given_up_and_found_again() {
+    let (mut stage, before) = begin(Stage::new(RedisServer::start(&[])));
+    stage.program.acquire("jobs:lock:brief", Duration::from_secs(1));
+    stage.wait_locks("brief", |locks| locks.len() == 1);
+    stage.server.pause();
+    stage.wait_down();
+    wait_connect_error(&stage, &before);
+    // Until it has expired for sure.
+    sleep(Duration::from_secs(1));
+    stage.server.resume();
+    stage.wait_watching();
+    stage.wait_locks("brief", |locks| locks.is_empty());
+    assert_eq!(grown(&stage, &before, "redis_failovers_total"), 0.0);
+    assert!(grown(&stage, &before, "redis_connects_total") >= 1.0);
+    // Nobody saw how it ended.
+    stage.expected.acquisitions += 1;
+    stage.expected.unknown_ends += 1;
+    end(stage);
+}
+
+/// Changes to locks that are held: the first three are released, two get another owner, two are renewed.
+fn change(stage: &mut Stage) {
+    for (key, token) in &stage.held[..3] {
+        assert!(stage.program.release(key, token));
+    }
+    for (key, token) in &mut stage.held[3..5] {
+        *token = stage.program.steal(key, LONG);
+    }
+    for (key, token) in &stage.held[5..7] {
+        assert!(stage.program.renew(key, token, LONG * 2));
+    }
+    stage.held.drain(..3);
+    stage.expected.held -= 3;
+    stage.expected.renewals += 2;
+    stage.expected.changes_after_unknown += 2;
+}
+
+#[test]
+fn a_short_stall_of_the_network_hides_nothing() {
+    let server = RedisServer::start(&[]);
+    let proxy = Proxy::start(server.port());
+    let (mut stage, before) = begin(Stage::through(server, proxy.port(), "10s"));
+    proxy.stall();
+    change(&mut stage);
+    sleep(Duration::from_secs(1));
+    proxy.resume();
+    stage.wait_locks("held-", |locks| {
+        locks.len() == N_HELD - 3 && locks.iter().filter(|lock| lock["renewals"] == 1).count() == 2
+    });
+    // All of it was told, late.
+    stage.expected.releases += 3;
+    stage.expected.acquisitions += 2;
+    stage.expected.unknown_ends += 2;
+    assert_eq!(grown(&stage, &before, "redis_connects_total"), 0.0);
+    end(stage);
+}
+
+#[test]
+fn what_happens_during_a_long_stall_of_the_network_is_not_guessed() {
+    let server = RedisServer::start(&[]);
+    let proxy = Proxy::start(server.port());
+    let (mut stage, before) = begin(Stage::through(server, proxy.port(), "500ms"));
+    proxy.stall();
+    stage.wait_down();
+    wait_connect_error(&stage, &before);
+    change(&mut stage);
+    proxy.resume();
+    stage.wait_watching();
+    stage.wait_locks("held-", |locks| locks.len() == N_HELD - 3);
+    stage.expected.unknown_ends += 5;
+    assert_eq!(grown(&stage, &before, "redis_failovers_total"), 0.0);
+    end(stage);
+}
+
+#[test]
+fn what_happens_while_the_network_is_cut_is_not_guessed() {
+    let server = RedisServer::start(&[]);
+    let proxy = Proxy::start(server.port());
+    let (mut stage, before) = begin(Stage::through(server, proxy.port(), "500ms"));
+    proxy.cut();
+    stage.wait_down();
+    wait_connect_error(&stage, &before);
+    change(&mut stage);
+    proxy.resume();
+    stage.wait_watching();
+    stage.wait_locks("held-", |locks| locks.len() == N_HELD - 3);
+    stage.expected.unknown_ends += 5;
+    assert_eq!(grown(&stage, &before, "redis_connects_total"), 1.0);
+    assert_eq!(grown(&stage, &before, "redis_failovers_total"), 0.0);
+    end(stage);
+}
+
+#[test]
+fn a_killed_connection_is_made_anew() {
+    let (mut stage, before) = begin(Stage::new(RedisServer::start(&[])));
+    stage.server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    stage.program = Program::connect(&stage.server);
+    stage.wait_watching_anew(&before);
+    assert_eq!(grown(&stage, &before, "redis_connects_total"), 1.0);
+    stage.work();
+    stage.check();
+    let between = stage.daemon.scrape();
+    let list = stage.server.text(&["CLIENT", "LIST"]);
+    let line = list.lines().find(|line| line.contains("name=redis_lock_exporter")).unwrap();
+    let id = line.split_whitespace().find_map(|field| field.strip_prefix("id=")).unwrap();
+    stage.server.command(&["CLIENT", "KILL", "ID", id]);
+    stage.wait_watching_anew(&between);
+    assert_eq!(grown(&stage, &before, "redis_connects_total"), 2.0);
+    assert_eq!(grown(&stage, &before, "redis_failovers_total"), 0.0);
+    assert_eq!(grown(&stage, &before, "redis_connect_errors_total"), 0.0);
+    end(stage);
+}
+
+#[test]
+fn a_flush_is_no_release() {
+    let (mut stage, before) = begin(Stage::new(RedisServer::start(&[])));
+    stage.server.command(&["FLUSHALL"]);
+    stage.wait_watching_anew(&before);
+    stage.wait_locks("held-", |locks| locks.is_empty());
+    assert_eq!(grown(&stage, &before, "tracking_flushes_total"), 1.0);
+    assert_eq!(grown(&stage, &before, "redis_connects_total"), 0.0);
+    (stage.expected.unknown_ends, stage.expected.held) = (N_HELD as u64, 0);
+    end(stage);
+}
+
+/// Redis tells of a key that it deletes to make room as of any other change.
+#[test]
+fn an_eviction_is_no_release() {
+    let memory = ["--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"];
+    let (mut stage, before) = begin(Stage::new(RedisServer::start(&memory)));
+    stage.server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    stage.wait_locks("held-", |locks| locks.is_empty());
+    stage.server.command(&["CONFIG", "SET", "maxmemory", "1gb"]);
+    (stage.expected.unknown_ends, stage.expected.held) = (N_HELD as u64, 0);
+    // What is released from now on has not been evicted.
+    stage.work();
+    stage.check();
+    assert_eq!(grown(&stage, &before, "redis_evicted_keys_total"), N_HELD as f64);
+    assert_eq!(grown(&stage, &before, "redis_connects_total"), 0.0);
+    assert!(complaints(&stage.daemon).contains("has evicted keys"), "{}", complaints(&stage.daemon));
+}
+
+/// Without a watcher nothing tells how locks went that are gone in the next pass.
+fn lose_all_between_two_passes(arguments: &[&str], lose: impl FnOnce(&mut RedisServer)) -> Samples {
+    let mut server = RedisServer::start(arguments);
+    let site = Site::new();
+    site.configure(&format!("redis: {{url: '{}'}}\nwatch: off{SETTINGS}", server.url()));
+    let daemon = site.start_configured(&[]);
+    let passes = |samples: &Samples| own(samples, "scan_passes_total");
+    daemon.wait("the first pass", |daemon| passes(&daemon.scrape()) >= 1.0);
+    let mut program = Program::connect(&server);
+    for number in 0..N_HELD {
+        program.acquire(&format!("jobs:lock:{number}"), LONG);
+    }
+    let held = Counted { acquisitions: N_HELD as u64, held: N_HELD as u64, ..Default::default() };
+    daemon.wait("held", |daemon| Counted::of(&daemon.scrape()) == held);
+    lose(&mut server);
+    daemon.wait("gone", |daemon| Counted::of(&daemon.scrape()).held == 0);
+    let expected = Counted { unknown_ends: N_HELD as u64, held: 0, ..held };
+    assert_eq!(Counted::of(&daemon.scrape()), expected);
+    // A release is still one.
+    let mut program = Program::connect(&server);
+    let token = program.acquire("jobs:lock:later", LONG);
+    daemon.wait("held", |daemon| Counted::of(&daemon.scrape()).held == 1);
+    assert!(program.release("jobs:lock:later", &token));
+    daemon.wait("released", |daemon| Counted::of(&daemon.scrape()).held == 0);
+    let samples = daemon.scrape();
+    let acquisitions = expected.acquisitions + 1;
+    assert_eq!(Counted::of(&samples), Counted { acquisitions, releases: 1, ..expected });
+    samples
+}
+
+#[test]
+fn a_flush_between_two_passes_is_no_release() {
+    let samples = lose_all_between_two_passes(&[], |server| drop(server.command(&["FLUSHALL"])));
+    assert_eq!(own(&samples, "tracking_flushes_total"), 1.0);
+}
+
+#[test]
+fn an_eviction_between_two_passes_is_no_release() {
+    let memory = ["--maxmemory", "1gb", "--maxmemory-policy", "volatile-ttl"];
+    let samples = lose_all_between_two_passes(&memory, |server| {
+        server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        eventually("all keys to be evicted", || (server.text(&["DBSIZE"]) == "0").then_some(()));
+        server.command(&["CONFIG", "SET", "maxmemory", "1gb"]);
+    });
+    assert_eq!(own(&samples, "redis_evicted_keys_total"), N_HELD as f64);
+}
+
+#[test]
+fn a_restart_between_two_passes_is_no_release() {
+    let samples = lose_all_between_two_passes(&[], |server| {
+        server.kill();
+        server.restart();
+    });
+    assert_eq!(own(&samples, "redis_failovers_total"), 1.0);
+}

@@ -1,0 +1,307 @@
+//! What keys of locks hold, as the libraries write it; and keys that are near but no locks.
+
+use super::scene::{Counts, Scene, sleep_ms, wait_passes, wait_watching};
+use crate::daemon::sum;
+use crate::redis::RedisServer;
+use crate::redis::client::Client;
+use crate::site::Site;
+
+const LOCKS: &str = "  - {name: locks, keys: ['lock:{id}'], ttl: 10s, renew_every: 3s}";
+
+/// Far enough from the next one to be read by itself, on a busy machine too.
+fn step(client: &mut Client, command: &[&str]) {
+    client.command(command);
+    sleep_ms(100);
+}
+
+/// What a script does is one change, as it is for the watcher.
+fn script(client: &mut Client, text: &str) {
+    step(client, &["EVAL", text, "0"]);
+}
+
+#[test]
+fn hashes_whose_fields_are_owners() {
+    let scene = Scene::watching(LOCKS, "");
+    let mut client = scene.client();
+    let take =
+        |owner: &str| format!("redis.call('HINCRBY', 'lock:h', '{owner}', 1) redis.call('PEXPIRE', 'lock:h', 10000)");
+    script(&mut client, &take("uuid:1"));
+    scene.expect("locks", Counts { held: 1, acquisitions: 1, ..Counts::default() });
+    // Entered again by the same owner, which renews, and left once: the count is no owner.
+    script(&mut client, &take("uuid:1"));
+    script(&mut client, "redis.call('HINCRBY', 'lock:h', 'uuid:1', -1)");
+    scene.expect("locks", Counts { held: 1, acquisitions: 1, renewals: 1, ..Counts::default() });
+    step(&mut client, &["DEL", "lock:h"]);
+    script(&mut client, &take("uuid:2"));
+    let expected = Counts { held: 1, acquisitions: 2, renewals: 1, releases: 1, after_release: 1, ..Counts::default() };
+    scene.expect("locks", expected);
+    // A lock for readers has a field that is no owner; readers coming and going are no change of owner.
+    script(&mut client, "redis.call('DEL', 'lock:h')");
+    script(&mut client, "redis.call('HSET', 'lock:rw', 'mode', 'read', 'a', 1) redis.call('PEXPIRE', 'lock:rw', 9000)");
+    script(&mut client, "redis.call('HSET', 'lock:rw', 'b', 1)");
+    script(&mut client, "redis.call('HDEL', 'lock:rw', 'a')");
+    scene.expect("locks", Counts { acquisitions: 3, releases: 2, ..expected });
+    assert_eq!(scene.number("redis_lock_non_lock_keys", "locks"), 0.0);
+}
+
+#[test]
+fn sorted_sets_whose_members_are_owners() {
+    let scene = Scene::watching(LOCKS, "");
+    let mut client = scene.client();
+    let take = |owner: &str, time: u32| {
+        format!("redis.call('ZADD', 'lock:z', {time}, '{owner}') redis.call('PEXPIRE', 'lock:z', 10000)")
+    };
+    script(&mut client, &take("a", 1));
+    script(&mut client, &take("a", 2));
+    step(&mut client, &["ZREM", "lock:z", "a"]);
+    script(&mut client, &take("b", 3));
+    let expected = Counts { held: 1, acquisitions: 2, renewals: 1, releases: 1, after_release: 1, ..Counts::default() };
+    scene.expect("locks", expected);
+}
+
+#[test]
+fn json_with_owners_in_any_order() {
+    let scene = Scene::watching(LOCKS, "");
+    let mut client = scene.client();
+    let mut write = |value: &str| step(&mut client, &["SET", "lock:res", value, "PX", "10000"]);
+    write(r#"{"updated_at":1794786062,"mode":"exclusive","expires_at":1794786122,"owners":{"worker-1":1}}"#);
+    write(r#"{"owners":{"worker-1":2},"mode":"exclusive","updated_at":1794786064,"expires_at":1794786124}"#);
+    write(r#"{"mode":"exclusive","owners":{"worker-1":1},"expires_at":1794786125,"updated_at":1794786065}"#);
+    let expected = Counts { held: 1, acquisitions: 1, renewals: 2, ..Counts::default() };
+    scene.expect("locks", expected);
+    write(r#"{"mode":"exclusive","owners":{"worker-2":1},"expires_at":1794786125,"updated_at":1794786065}"#);
+    let expected = Counts { acquisitions: 2, unknown_ends: 1, after_unknown: 1, ..expected };
+    scene.expect("locks", expected);
+    client.command(&["DEL", "lock:res"]);
+    // Shared: who comes and goes is no change.
+    let mut write = |value: &str| step(&mut client, &["SET", "lock:shared", value, "PX", "10000"]);
+    write(r#"{"mode":"shared","owners":{"a":1}}"#);
+    write(r#"{"mode":"shared","owners":{"a":1,"b":1}}"#);
+    write(r#"{"mode":"shared","owners":{"b":1}}"#);
+    scene.expect("locks", Counts { acquisitions: 3, renewals: 4, releases: 1, ..expected });
+}
+
+/// Only the beginning of a value is read: what cannot be told is not taken for another owner.
+#[test]
+fn json_too_large_to_be_read_has_no_known_owner() {
+    let scene = Scene::watching(LOCKS, "");
+    let mut client = scene.client();
+    for time in ["1", "2", "3"] {
+        let write = format!(
+            r#"redis.call('SET', 'lock:res', '{{"updated_at":{time},"pad":"' .. string.rep('x', 40000) .. '","owners":{{"a":1}}}}', 'PX', 10000)"#
+        );
+        script(&mut client, &write);
+    }
+    scene.expect("locks", Counts { held: 1, acquisitions: 1, renewals: 2, ..Counts::default() });
+}
+
+#[test]
+fn all_layouts_are_read_by_passes_too() {
+    let scene = Scene::scanning(LOCKS);
+    let mut client = scene.client();
+    script(&mut client, "redis.call('HSET', 'lock:hash', 'a', 1) redis.call('PEXPIRE', 'lock:hash', 60000)");
+    script(&mut client, "redis.call('ZADD', 'lock:sorted', 1, 'a') redis.call('PEXPIRE', 'lock:sorted', 60000)");
+    step(&mut client, &["SET", "lock:json", r#"{"owners":{"a":1},"updated_at":1}"#, "PX", "60000"]);
+    step(&mut client, &["SET", "lock:string", "a", "PX", "60000"]);
+    step(&mut client, &["RPUSH", "lock:list", "a"]);
+    let taken = Counts { held: 4, acquisitions: 4, ..Counts::default() };
+    scene.expect("locks", taken);
+    assert_eq!(scene.number("redis_lock_non_lock_keys", "locks"), 1.0);
+    // Entered again and renewed: the same owners.
+    step(&mut client, &["HINCRBY", "lock:hash", "a", "1"]);
+    step(&mut client, &["ZADD", "lock:sorted", "2", "a"]);
+    step(&mut client, &["SET", "lock:json", r#"{"updated_at":2,"owners":{"a":2}}"#, "PX", "60000"]);
+    step(&mut client, &["DEL", "lock:list"]);
+    scene.expect("locks", Counts { renewals: 1, ..taken });
+    assert_eq!(scene.number("redis_lock_non_lock_keys", "locks"), 0.0);
+    for key in ["lock:hash", "lock:sorted", "lock:string"] {
+        client.command(&["DEL", key]);
+    }
+    scene.expect("locks", Counts { held: 1, renewals: 1, releases: 3, ..taken });
+}
+
+#[test]
+fn other_types_are_counted_as_no_locks() {
+    let scene = Scene::watching(LOCKS, "");
+    let mut client = scene.client();
+    client.command(&["RPUSH", "lock:list", "a"]);
+    client.command(&["SADD", "lock:set", "a"]);
+    client.command(&["XADD", "lock:stream", "*", "a", "b"]);
+    scene.expect("locks", Counts::default());
+    assert_eq!(scene.number("redis_lock_non_lock_keys", "locks"), 3.0);
+    // Gone, or a lock from now on.
+    client.command(&["DEL", "lock:list"]);
+    client.command(&["DEL", "lock:set"]);
+    client.command(&["SET", "lock:set", "a", "PX", "9000"]);
+    scene.expect("locks", Counts { held: 1, acquisitions: 1, ..Counts::default() });
+    assert_eq!(scene.number("redis_lock_non_lock_keys", "locks"), 1.0);
+}
+
+/// All that Cordum keeps beside its locks, there at the start and changing while it is watched.
+#[test]
+fn keys_near_to_locks_never_count() {
+    let server = RedisServer::start(&[]);
+    let mut client = server.client();
+    let touch = |client: &mut Client| {
+        for (key, value) in [
+            ("cordum:scheduler:input_fail_open_total", "7"),
+            ("cordum:instance:scheduler:a", "{}"),
+            ("mcp:dedupe:x", r#"{"state":"pending"}"#),
+            ("eval:run:pending:x", "{}"),
+            ("job:idempotency:x", "1"),
+            ("wf:run:idempotency:x", "1"),
+        ] {
+            client.command(&["SET", key, value]);
+        }
+        client.command(&["ZADD", "cordum:wf:delay:timers", "1", "x"]);
+        client.command(&["RPUSH", "saga:x:stack", "a"]);
+    };
+    touch(&mut client);
+    let site = Site::new();
+    site.configure(&format!("presets: [cordum]\nredis: {{url: '{}/0'}}\n", server.url()));
+    let daemon = site.start_configured(&[]);
+    wait_passes(&daemon, 1.0);
+    wait_watching(&daemon);
+    touch(&mut client);
+    client.command(&["DEL", "cordum:scheduler:input_fail_open_total", "saga:x:stack"]);
+    client.command(&["SET", "cordum:scheduler:job:1", "a", "PX", "60000"]);
+    client.command(&["SET", "saga:x:lock", "1", "PX", "60000"]);
+    daemon.wait("both locks", |daemon| sum(&daemon.scrape(), "redis_lock_held") == 2.0);
+    let samples = daemon.scrape();
+    assert_eq!(sum(&samples, "redis_lock_acquisitions_total"), 2.0);
+    for metric in ["releases_total", "unknown_ends_total", "without_ttl", "non_lock_keys", "untracked_locks_total"] {
+        assert_eq!(sum(&samples, &format!("redis_lock_{metric}")), 0.0, "{metric}");
+    }
+}
+
+#[test]
+fn locks_without_ttl_and_fixed_keys() {
+    let namespaces = format!("{LOCKS}\n  - {{name: leader, keys: [leader], style: loop, ttl: 10s}}");
+    let scene = Scene::watching(&namespaces, "");
+    let mut client = scene.client();
+    let last_held = || scene.number("redis_lock_last_held_timestamp_seconds", "leader");
+    // Never held: since observation began.
+    let began = last_held();
+    assert!(began > 1.7e9, "{began}");
+    client.command(&["SET", "lock:1", "a"]);
+    client.command(&["SET", "leader", "a"]);
+    scene.sync();
+    assert_eq!(scene.number("redis_lock_without_ttl", "locks"), 1.0);
+    assert!(last_held() > began);
+    // Given a TTL late, and nobody knows a margin.
+    client.command(&["PEXPIRE", "lock:1", "9000"]);
+    scene.expect("locks", Counts { held: 1, acquisitions: 1, ..Counts::default() });
+    assert_eq!(scene.number("redis_lock_without_ttl", "locks"), 0.0);
+    client.command(&["PERSIST", "lock:1"]);
+    client.command(&["DEL", "leader"]);
+    scene.expect("leader", Counts { acquisitions: 1, releases: 1, ..Counts::default() });
+    assert_eq!(scene.number("redis_lock_without_ttl", "locks"), 1.0);
+    let gone = last_held();
+    sleep_ms(1200);
+    assert_eq!(last_held(), gone);
+}
+
+#[test]
+fn fences_that_go_backwards() {
+    let namespaces = "  - {name: locks, keys: ['lock:{id}'], ttl: 10s, fence: 'fence:{key}'}";
+    let scene = Scene::watching(namespaces, "");
+    let mut client = scene.client();
+    let mut hold = |fence: &str| {
+        let take =
+            format!("redis.call('SET', 'fence:lock:1', '{fence}') redis.call('SET', 'lock:1', '{fence}', 'PX', 9000)");
+        script(&mut client, &take);
+        step(&mut client, &["DEL", "lock:1"]);
+    };
+    hold("1");
+    hold("2");
+    hold("9");
+    hold("not a number");
+    scene.sync();
+    assert_eq!(scene.number("redis_lock_fence_regressions_total", "locks"), 0.0);
+    // As after a failover to a replica that lagged.
+    hold("4");
+    hold("5");
+    scene.sync();
+    assert_eq!(scene.number("redis_lock_fence_regressions_total", "locks"), 1.0);
+}
+
+#[test]
+fn values_and_keys_that_are_no_text_or_very_large() {
+    let scene = Scene::watching(LOCKS, "");
+    let mut client = scene.client();
+    script(&mut client, r"redis.call('SET', 'lock:binary', '\0\255\254\r\n{', 'PX', 10000)");
+    script(&mut client, "redis.call('SET', 'lock:large', string.rep('x', 5000000), 'PX', 10000)");
+    script(&mut client, "redis.call('SET', 'lock:empty', '', 'PX', 10000)");
+    script(&mut client, r"redis.call('SET', 'lock:\255\254', 'a', 'PX', 10000)");
+    // Renewed by the same owners.
+    for key in ["lock:binary", "lock:large", "lock:empty"] {
+        step(&mut client, &["PEXPIRE", key, "12000"]);
+    }
+    script(&mut client, r"redis.call('PEXPIRE', 'lock:\255\254', 12000)");
+    let expected = Counts { held: 3, acquisitions: 3, renewals: 3, ..Counts::default() };
+    scene.expect("locks", expected);
+    script(&mut client, r"redis.call('SET', 'lock:binary', '\0\255\254\r\n}', 'PX', 12000)");
+    step(&mut client, &["DEL", "lock:large"]);
+    let expected = Counts { held: 2, acquisitions: 4, releases: 1, unknown_ends: 1, after_unknown: 1, ..expected };
+    scene.expect("locks", expected);
+    assert_eq!(sum(&scene.daemon.scrape(), "redis_lock_exporter_redis_read_errors_total"), 0.0);
+    assert_eq!(sum(&scene.daemon.scrape(), "redis_lock_exporter_redis_connects_total"), 1.0);
+}
+
+#[test]
+fn a_full_table_counts_what_it_cannot_take() {
+    let server = RedisServer::start(&[]);
+    let site = Site::new();
+    let redis = format!("redis: {{url: '{}/0', max_tracked_locks: 5}}\nnamespaces:\n{LOCKS}\n", server.url());
+    site.configure(&redis);
+    let daemon = site.start_configured(&[]);
+    wait_watching(&daemon);
+    wait_passes(&daemon, 1.0);
+    let mut client = server.client();
+    for number in 0..8 {
+        client.command(&["SET", &format!("lock:{number}"), "a", "PX", "60000"]);
+    }
+    daemon.wait("untracked locks", |daemon| sum(&daemon.scrape(), "redis_lock_untracked_locks_total") == 3.0);
+    // Renewed and gone: nothing about them is guessed, and there is room for others again.
+    for number in 5..7 {
+        client.command(&["PEXPIRE", &format!("lock:{number}"), "90000"]);
+        client.command(&["DEL", &format!("lock:{number}")]);
+    }
+    client.command(&["DEL", "lock:0"]);
+    client.command(&["DEL", "lock:1"]);
+    sleep_ms(100);
+    // One that has been held all the time is not taken just now.
+    client.command(&["PEXPIRE", "lock:7", "90000"]);
+    sleep_ms(100);
+    client.command(&["SET", "lock:9", "a", "PX", "60000"]);
+    daemon.wait("the sixth lock", |daemon| Counts::of(&daemon.scrape(), "locks").acquisitions >= 6);
+    let expected = Counts { held: 5, acquisitions: 6, releases: 2, ..Counts::default() };
+    let samples = daemon.scrape();
+    assert_eq!(Counts::of(&samples, "locks"), expected);
+    assert_eq!(sum(&samples, "redis_lock_untracked_locks_total"), 3.0);
+}
+
+#[test]
+fn changes_beyond_the_ceiling_on_reads_are_skipped_and_made_good() {
+    let more = "watch: {max_reads_per_second: 20}\nscan: {interval: 1s, max_redis_share: 0.5}\n";
+    let scene = Scene::watching(LOCKS, more);
+    let mut client = scene.client();
+    let keys: Vec<String> = (0..300).map(|number| format!("lock:{number}")).collect();
+    let set: Vec<[&str; 5]> = keys.iter().map(|key| ["SET", key, "a", "PX", "120000"]).collect();
+    let set: Vec<&[&str]> = set.iter().map(|command| command.as_slice()).collect();
+    client.pipeline(&set);
+    let held = |daemon: &crate::daemon::Daemon| Counts::of(&daemon.scrape(), "locks").held;
+    scene.daemon.wait("all locks", |daemon| held(daemon) == 300);
+    let skipped = "redis_lock_exporter_tracking_skipped_reads_total";
+    assert!(sum(&scene.daemon.scrape(), skipped) > 100.0, "{}", scene.keyspace_metrics());
+    let acquired = Counts::of(&scene.daemon.scrape(), "locks").acquisitions;
+    assert!((20..=300).contains(&acquired), "{acquired}");
+    // Gone the same way: those that nobody saw go are looked for.
+    let del: Vec<[&str; 2]> = keys.iter().map(|key| ["DEL", key]).collect();
+    let del: Vec<&[&str]> = del.iter().map(|command| command.as_slice()).collect();
+    client.pipeline(&del);
+    scene.daemon.wait("no lock", |daemon| held(daemon) == 0);
+    let counts = Counts::of(&scene.daemon.scrape(), "locks");
+    assert_eq!(counts.releases + counts.unknown_ends, 300, "{counts:?}");
+    assert_eq!((counts.expirations, counts.renewals, counts.after_unknown), (0, 0, 0), "{counts:?}");
+}

@@ -1,0 +1,14 @@
+//! The keyspace side: a real Redis, and the exporter looking at it.
+
+mod access;
+mod api;
+mod causes;
+mod cluster;
+mod faults;
+mod layouts;
+mod lives;
+mod scene;
+mod sentinel;
+mod stage;
+mod truth;
+mod valkey;

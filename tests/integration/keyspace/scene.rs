@@ -1,0 +1,146 @@
+//! A daemon that looks at a Redis, and its numbers of one namespace.
+//!
+//! Nothing is compared before [`Scene::sync`]: a lock of the namespace `marker` that is taken after everything else, and
+//! seen, has had everything else counted before it, for a link tells of changes in their order.
+
+use std::time::Duration;
+
+use crate::daemon::{Daemon, Samples, sum};
+use crate::redis::RedisServer;
+use crate::redis::client::Client;
+use crate::site::Site;
+
+const MARKER: &str = "\n  - {name: marker, keys: ['marker:{id}']}\n";
+
+/// What the exporter says of one namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) held: u64,
+    pub(super) acquisitions: u64,
+    pub(super) renewals: u64,
+    pub(super) releases: u64,
+    pub(super) expirations: u64,
+    pub(super) unknown_ends: u64,
+    pub(super) after_release: u64,
+    pub(super) after_expiry: u64,
+    pub(super) after_unknown: u64,
+}
+
+pub(super) struct Scene {
+    pub(super) server: RedisServer,
+    pub(super) site: Site,
+    pub(super) daemon: Daemon,
+    markers: std::cell::Cell<u64>,
+}
+
+impl Scene {
+    /// `namespaces` are the items of that list; `more` are other sections.
+    pub(super) fn watching(namespaces: &str, more: &str) -> Self {
+        let scene = Self::start(RedisServer::start(&[]), namespaces, more);
+        wait_watching(&scene.daemon);
+        scene
+    }
+
+    pub(super) fn scanning(namespaces: &str) -> Self {
+        Self::start(RedisServer::start(&[]), namespaces, "scan: {interval: 1s, max_redis_share: 0.5}\nwatch: off\n")
+    }
+
+    /// Until the first pass is done.
+    pub(super) fn start(server: RedisServer, namespaces: &str, more: &str) -> Self {
+        let site = Site::new();
+        site.configure(&configuration(&format!("{{url: '{}/0'}}", server.url()), namespaces, more));
+        let daemon = site.start_configured(&[]);
+        wait_passes(&daemon, 1.0);
+        Self { server, site, daemon, markers: std::cell::Cell::new(0) }
+    }
+
+    pub(super) fn client(&self) -> Client {
+        self.server.client()
+    }
+
+    /// Until all that happened so far has been counted.
+    pub(super) fn sync(&self) {
+        let number = self.markers.get() + 1;
+        self.markers.set(number);
+        // Without a watcher two passes that begin after it are needed, the second of which shows what the first has missed.
+        let passes = sum(&self.daemon.scrape(), "redis_lock_exporter_scan_passes_total");
+        self.client().command(&["SET", &format!("marker:{number}"), "x"]);
+        self.daemon
+            .wait("a marker to be seen", |daemon| Counts::of(&daemon.scrape(), "marker").held == self.markers.get());
+        if sum(&self.daemon.scrape(), "redis_lock_exporter_tracking_up") == 0.0 {
+            wait_passes(&self.daemon, passes + 3.0);
+        }
+    }
+
+    /// Of a namespace, when all that happened so far has been counted.
+    pub(super) fn counts(&self, namespace: &str) -> Counts {
+        self.sync();
+        Counts::of(&self.daemon.scrape(), namespace)
+    }
+
+    pub(super) fn expect(&self, namespace: &str, expected: Counts) {
+        self.sync();
+        self.shows(namespace, expected);
+    }
+
+    /// After [`Scene::sync`].
+    pub(super) fn shows(&self, namespace: &str, expected: Counts) {
+        let counts = Counts::of(&self.daemon.scrape(), namespace);
+        assert_eq!(counts, expected, "{namespace}\n{}\n{}", self.keyspace_metrics(), self.daemon.log());
+    }
+
+    /// A number of one namespace, over all other labels.
+    pub(super) fn number(&self, metric: &str, namespace: &str) -> f64 {
+        number(&self.daemon.scrape(), metric, &[("lock_namespace", namespace)])
+    }
+
+    pub(super) fn keyspace_metrics(&self) -> String {
+        let text = self.daemon.get("/metrics").text();
+        let lines = text.lines().filter(|line| line.contains("{redis=") && !line.contains("_bucket"));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Counts {
+    pub(super) fn of(samples: &Samples, namespace: &str) -> Self {
+        let get = |metric: &str| number(samples, metric, &[("lock_namespace", namespace)]) as u64;
+        let changes = |after: &str| {
+            number(samples, "redis_lock_owner_changes_total", &[("lock_namespace", namespace), ("after", after)]) as u64
+        };
+        Self {
+            held: get("redis_lock_held"),
+            acquisitions: get("redis_lock_acquisitions_total"),
+            renewals: get("redis_lock_renewals_total"),
+            releases: get("redis_lock_releases_total"),
+            expirations: get("redis_lock_expirations_total"),
+            unknown_ends: get("redis_lock_unknown_ends_total"),
+            after_release: changes("release"),
+            after_expiry: changes("expiry"),
+            after_unknown: changes("unknown"),
+        }
+    }
+}
+
+/// The sum over all series with these labels.
+pub(super) fn number(samples: &Samples, metric: &str, labels: &[(&str, &str)]) -> f64 {
+    let has = |series: &str| labels.iter().all(|(name, value)| series.contains(&format!("{name}=\"{value}\"")));
+    let series = samples.iter().filter(|(series, _)| series.split('{').next() == Some(metric) && has(series));
+    series.map(|(_, value)| value).sum()
+}
+
+pub(super) fn configuration(redis: &str, namespaces: &str, more: &str) -> String {
+    format!("redis: {redis}\n{more}\nnamespaces:\n{namespaces}{MARKER}")
+}
+
+pub(super) fn wait_watching(daemon: &Daemon) {
+    daemon.wait("watching", |daemon| sum(&daemon.scrape(), "redis_lock_exporter_tracking_up") == 1.0);
+}
+
+pub(super) fn wait_passes(daemon: &Daemon, passes: f64) {
+    let metric = "redis_lock_exporter_scan_passes_total";
+    daemon.wait("a pass", |daemon| sum(&daemon.scrape(), metric) >= passes);
+}
+
+pub(super) fn sleep_ms(milliseconds: u64) {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+}

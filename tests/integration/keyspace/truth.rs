@@ -1,0 +1,128 @@
+//! Workers on a real Redis whose own record is the truth: what the exporter counts must agree with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Client;
+use redis_lock_exporter::fleet::{self, Behavior, Record, Truth};
+use tokio::time::Instant;
+
+use crate::daemon::{Daemon, Samples, sum};
+use crate::redis::RedisServer;
+use crate::site::Site;
+
+const NAMESPACE: &str = "
+namespaces:
+  - name: jobs
+    keys: ['jobs:lock:{id}']
+    ttl: 1500ms
+    renew_every: 100ms
+    takeover_slo: 3s
+";
+
+/// 20 workers with 10 locks each: about 70 acquisitions and 220 changes a second, those of one lock 20 ms apart at least.
+fn behavior(seed: u64) -> Behavior {
+    Behavior {
+        prefix: "jobs:lock:".to_owned(),
+        workers: 20,
+        locks_per_worker: 10,
+        ttl: Duration::from_millis(1500),
+        renew_every: Duration::from_millis(100),
+        shortest_work: Duration::from_millis(20),
+        longest_work: Duration::from_millis(320),
+        pause: Duration::from_millis(40),
+        crashes: 3,
+        stalls: 2,
+        steals: 3,
+        deletes: 3,
+        seed,
+    }
+}
+
+fn start(server: &RedisServer, site: &Site, more: &str) -> Daemon {
+    let url = format!("redis:\n  url: redis://127.0.0.1:{}/0\n", server.port());
+    site.configure(&format!("{url}{NAMESPACE}{more}"));
+    let daemon = site.start_configured(&[]);
+    daemon.wait("the first pass", |daemon| sum(&daemon.scrape(), "redis_lock_exporter_scan_passes_total") >= 1.0);
+    daemon
+}
+
+fn work(server: &RedisServer, behavior: &Behavior, time: Duration) -> Truth {
+    let client = Client::open(format!("redis://127.0.0.1:{}/", server.port())).unwrap();
+    let record = Arc::new(Record::default());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(fleet::run(&client, behavior, &record, Instant::now() + time)).unwrap();
+    record.truth()
+}
+
+/// The counters of the exporter in the shape of the truth.
+fn counted(samples: &Samples) -> Truth {
+    let get = |metric: &str| sum(samples, metric) as u64;
+    let changes = |after: &str| {
+        let series = samples.iter().filter(|(series, _)| {
+            series.starts_with("redis_lock_owner_changes_total") && series.contains(&format!("after=\"{after}\""))
+        });
+        series.map(|(_, value)| *value as u64).sum()
+    };
+    Truth {
+        acquisitions: get("redis_lock_acquisitions_total"),
+        renewals: get("redis_lock_renewals_total"),
+        releases: get("redis_lock_releases_total"),
+        expirations: get("redis_lock_expirations_total"),
+        // Neither released nor expired.
+        stolen: get("redis_lock_unknown_ends_total"),
+        held: get("redis_lock_held"),
+        refused: 0,
+        changes_after_release: changes("release"),
+        changes_after_expiry: changes("expiry"),
+        changes_after_unknown: changes("unknown"),
+        hold_seconds: sum(samples, "redis_lock_hold_seconds_sum"),
+    }
+}
+
+#[test]
+fn watching_counts_the_truth() {
+    counts_the_truth(&RedisServer::start(&[]));
+}
+
+/// Of a server of any make.
+pub(super) fn counts_the_truth(server: &RedisServer) {
+    let site = Site::new();
+    let daemon = start(server, &site, "");
+    daemon.wait("watching", |daemon| sum(&daemon.scrape(), "redis_lock_exporter_tracking_up") == 1.0);
+    let truth = work(server, &behavior(1), Duration::from_secs(10));
+    assert!(truth.acquisitions > 500 && truth.expirations > 10 && truth.stolen > 5, "{truth:?}");
+    daemon.wait("all ends", |daemon| sum(&daemon.scrape(), "redis_lock_held") == truth.held as f64);
+    daemon.wait("all counts", |daemon| counted(&daemon.scrape()).acquisitions >= truth.acquisitions);
+    let samples = daemon.scrape();
+    let shown = counted(&samples);
+    let expected = Truth { refused: 0, hold_seconds: shown.hold_seconds, ..truth.clone() };
+    assert_eq!(shown, expected, "\n{}", daemon.get("/metrics").text());
+    // Each of the two clocks of a hold is read some milliseconds late on a busy machine.
+    let n_holds = sum(&samples, "redis_lock_hold_seconds_count");
+    let difference = (truth.hold_seconds - shown.hold_seconds).abs();
+    assert!(difference < n_holds * 0.02, "{} instead of {} seconds", shown.hold_seconds, truth.hold_seconds);
+    // Takeovers are what happens after an expiry; each of them is timed.
+    assert_eq!(sum(&samples, "redis_lock_takeovers_total"), truth.changes_after_expiry as f64);
+}
+
+/// Without a watcher, short holds are not seen at all; what is counted must have happened.
+#[test]
+fn scanning_counts_no_more_than_the_truth() {
+    let server = RedisServer::start(&[]);
+    let site = Site::new();
+    let daemon = start(&server, &site, "scan: {interval: 1s, max_redis_share: 0.5}\nwatch: off\n");
+    let behavior = Behavior { longest_work: Duration::from_millis(4000), ..behavior(2) };
+    let truth = work(&server, &behavior, Duration::from_secs(12));
+    daemon.wait("all ends", |daemon| sum(&daemon.scrape(), "redis_lock_held") == truth.held as f64);
+    let shown = counted(&daemon.scrape());
+    let at_most = |name: &str, shown: u64, truth: u64| assert!(shown <= truth, "{name}: {shown} of {truth}");
+    at_most("acquisitions", shown.acquisitions, truth.acquisitions);
+    at_most("renewals", shown.renewals, truth.renewals);
+    at_most("releases", shown.releases, truth.releases + truth.stolen);
+    at_most("expirations", shown.expirations, truth.expirations);
+    // Most holds are longer than the time between two passes.
+    assert!(shown.acquisitions * 2 > truth.acquisitions, "{shown:?} of {truth:?}");
+    // An expiry is looked for at its time, so it is told from a release.
+    assert!(shown.expirations * 10 >= truth.expirations * 5, "{shown:?} of {truth:?}");
+}

@@ -1,0 +1,222 @@
+//! Real Redis servers for tests: on free ports of the loopback interface, in directories of their own, without persistence
+//! unless a test asks for it, killed when they are dropped.
+//!
+//! Everything is waited for by a condition with a deadline, never by sleeping. The unit tests of `sources::keyspace`
+//! include these files too.
+
+#![allow(dead_code, unreachable_pub, reason = "no test binary uses all of it, and in one it is a private module")]
+
+pub mod certificates;
+pub mod client;
+pub mod cluster;
+pub mod proxy;
+pub mod sentinel;
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+use tempfile::TempDir;
+
+use client::Client;
+
+/// Generous: a loaded machine is no reason for a test to fail.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Stands for a port in arguments of a server, other than the one it is always given.
+pub const FREE_PORT: &str = "(free port)";
+
+/// Waits until `ready` gives something.
+pub fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = ready() {
+            return value;
+        }
+        assert!(start.elapsed() < DEADLINE, "waited in vain for {what}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+pub struct RedisServer {
+    child: Child,
+    program: String,
+    port: u16,
+    password: Option<String>,
+    arguments: Vec<String>,
+    directory: TempDir,
+}
+
+impl RedisServer {
+    /// `extra` are arguments of redis-server, such as `["--requirepass", "secret"]`; they win over ours. Another program
+    /// that takes the same arguments is used if the environment variable `REDIS_SERVER` names it.
+    pub fn start(extra: &[&str]) -> Self {
+        let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+        Self::start_program(&program, extra)
+    }
+
+    pub fn start_program(program: &str, extra: &[&str]) -> Self {
+        // Somebody may take a port between our look at it and the server's.
+        for _ in 0..5 {
+            let chosen = free_port().to_string();
+            let extra: Vec<&str> = extra.iter().map(|word| if *word == FREE_PORT { &chosen } else { *word }).collect();
+            if let Some(server) = Self::try_start(program, free_port(), &extra) {
+                return server;
+            }
+        }
+        panic!("{program} does not start with {extra:?}");
+    }
+
+    /// With TLS on [`RedisServer::tls_port`] beside the plain port.
+    pub fn start_tls(certificates: &certificates::Certificates, extra: &[&str]) -> Self {
+        let path = |name| certificates.path(name).to_str().unwrap().to_owned();
+        let (ca, certificate, key) = (path("ca.pem"), path("server.pem"), path("server.key"));
+        let mut arguments = vec!["--tls-port", FREE_PORT, "--tls-ca-cert-file", &ca];
+        arguments.extend(["--tls-cert-file", &certificate, "--tls-key-file", &key]);
+        arguments.extend(extra);
+        Self::start(&arguments)
+    }
+
+    fn try_start(program: &str, port: u16, extra: &[&str]) -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let port_text = port.to_string();
+        let path = directory.path().to_str().unwrap();
+        let socket = format!("{path}/redis.sock");
+        let mut arguments = vec!["--port", &port_text, "--bind", "127.0.0.1", "--dir", path, "--logfile", "redis.log"];
+        arguments.extend([
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--unixsocket",
+            &socket,
+            "--repl-diskless-sync-delay",
+            "0",
+        ]);
+        arguments.extend(extra);
+        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+        let password = value_of(&arguments, "--requirepass");
+        let child = spawn(program, &arguments);
+        let mut server = Self { child, program: program.to_owned(), port, password, arguments, directory };
+        server.wait_until_ready().then_some(server)
+    }
+
+    /// False: it has ended, most likely because its port was taken.
+    fn wait_until_ready(&mut self) -> bool {
+        eventually("redis-server", || {
+            if self.child.try_wait().unwrap().is_some() {
+                return Some(false);
+            }
+            // An answer is an answer, even if it asks for a password.
+            let answer = Client::connect(self.port).and_then(|mut client| client.try_command(&["PING"])).ok()?;
+            let is_loading = matches!(&answer, Value::ServerError(error) if error.code() == "LOADING");
+            (!is_loading).then_some(true)
+        })
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn tls_port(&self) -> u16 {
+        value_of(&self.arguments, "--tls-port").unwrap().parse().unwrap()
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join("redis.sock")
+    }
+
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// A connection of its own, logged in as `default`.
+    pub fn client(&self) -> Client {
+        let mut client = Client::connect(self.port).unwrap();
+        if let Some(password) = &self.password {
+            client.command(&["AUTH", password]);
+        }
+        client
+    }
+
+    /// One command over a new connection. Panics on an error of the server.
+    pub fn command(&self, parts: &[&str]) -> Value {
+        self.client().command(parts)
+    }
+
+    /// The answer of [`RedisServer::command`] as text.
+    pub fn text(&self, parts: &[&str]) -> String {
+        client::text(&self.command(parts))
+    }
+
+    /// The value of a field of `INFO`.
+    pub fn info(&self, field: &str) -> Option<String> {
+        let info = self.text(&["INFO"]);
+        info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':').map(str::to_owned))
+    }
+
+    /// Connections from the exporter, as `CLIENT LIST` shows them.
+    pub fn exporter_connections(&self) -> usize {
+        let list = self.text(&["CLIENT", "LIST"]);
+        list.lines().filter(|line| line.contains("name=redis_lock_exporter")).count()
+    }
+
+    /// The process stands still: connections stay open and nothing is answered.
+    pub fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    pub fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// As a crash would end it.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again after [`RedisServer::kill`], on the same port and in the same directory.
+    pub fn restart(&mut self) {
+        // The port of a connection that has just ended may be in use for a moment.
+        eventually("a restart on the same port", || {
+            self.child = spawn(&self.program, &self.arguments);
+            self.wait_until_ready().then_some(())
+        });
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(program: &str, arguments: &[String]) -> Child {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap_or_else(|error| panic!("{program}: {error}; scripts/install.sh installs it"))
+}
+
+fn value_of(arguments: &[String], name: &str) -> Option<String> {
+    let at = arguments.iter().rposition(|argument| argument == name)?;
+    arguments.get(at + 1).cloned()
+}

@@ -1,0 +1,105 @@
+//! A primary with two replicas, and three Sentinels that watch over them.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use redis::Value;
+use tempfile::TempDir;
+
+use super::client::{Client, text};
+use super::{RedisServer, eventually, free_port};
+
+pub const PRIMARY_NAME: &str = "mymaster";
+
+pub struct Sentinels {
+    /// The first one was the primary at the start.
+    pub servers: Vec<RedisServer>,
+    sentinels: Vec<Sentinel>,
+}
+
+struct Sentinel {
+    child: Child,
+    port: u16,
+    _directory: TempDir,
+}
+
+impl Sentinels {
+    /// `extra` are arguments of the servers.
+    pub fn start(extra: &[&str]) -> Self {
+        let primary = RedisServer::start(extra);
+        let port = primary.port().to_string();
+        let mut of_replica = vec!["--replicaof", "127.0.0.1", &port];
+        of_replica.extend(extra);
+        let mut servers = vec![primary];
+        servers.extend((0..2).map(|_| RedisServer::start(&of_replica)));
+        for replica in &servers[1..] {
+            eventually("replication", || (replica.info("master_link_status")? == "up").then_some(()));
+        }
+        let sentinels: Vec<Sentinel> = (0..3).map(|_| Sentinel::start(servers[0].port())).collect();
+        for sentinel in &sentinels {
+            eventually("the Sentinels to know each other and the replicas", || {
+                let others = sentinel.about_primary("num-other-sentinels")?;
+                let replicas = sentinel.about_primary("num-slaves")?;
+                (others == "2" && replicas == "2").then_some(())
+            });
+        }
+        Self { servers, sentinels }
+    }
+
+    /// `HOST:PORT` of the Sentinels.
+    pub fn addresses(&self) -> Vec<String> {
+        self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port)).collect()
+    }
+
+    /// The server that the first Sentinel names.
+    pub fn primary(&self) -> Option<usize> {
+        let port: u16 = self.sentinels[0].about_primary("port")?.parse().ok()?;
+        self.servers.iter().position(|server| server.port() == port)
+    }
+
+    /// Makes the Sentinels choose another primary, without anything being broken; waits until they have.
+    pub fn fail_over(&self) -> usize {
+        let before = self.primary();
+        let mut client = Client::connect(self.sentinels[0].port).unwrap();
+        // Refused as long as no replica is known to be fit.
+        eventually("a failover to begin", || {
+            let answer = client.try_command(&["SENTINEL", "FAILOVER", PRIMARY_NAME]).unwrap();
+            matches!(answer, Value::Okay).then_some(())
+        });
+        eventually("another primary", || self.primary().filter(|primary| Some(*primary) != before))
+    }
+}
+
+impl Sentinel {
+    fn start(primary: u16) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let path = directory.path().join("sentinel.conf");
+        let text = format!(
+            "port {port}\nbind 127.0.0.1\ndir {directory}\nlogfile sentinel.log\n\
+             sentinel monitor {PRIMARY_NAME} 127.0.0.1 {primary} 2\n\
+             sentinel down-after-milliseconds {PRIMARY_NAME} 500\n\
+             sentinel failover-timeout {PRIMARY_NAME} 3000\n",
+            directory = directory.path().display(),
+        );
+        fs::write(&path, text).unwrap();
+        let mut command = Command::new("redis-sentinel");
+        command.arg(&path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().expect("redis-sentinel is missing: scripts/install.sh installs it");
+        Self { child, port, _directory: directory }
+    }
+
+    /// A field of what the Sentinel knows about the primary.
+    fn about_primary(&self, field: &str) -> Option<String> {
+        let mut client = Client::connect(self.port).ok()?;
+        let Value::Array(items) = client.try_command(&["SENTINEL", "MASTER", PRIMARY_NAME]).ok()? else { return None };
+        items.as_chunks::<2>().0.iter().find(|[name, _]| text(name) == field).map(|[_, value]| text(value))
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

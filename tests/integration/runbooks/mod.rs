@@ -1,0 +1,152 @@
+//! Runbooks are code for people: each alert has one, its queries are about metrics that exist, and its commands run, only read,
+//! and print no token.
+
+mod commands;
+pub(crate) mod pack;
+mod page;
+mod queries;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use page::{DIRECTORY, Page, alert_pages, all_pages};
+use regex::Regex;
+
+const SECTIONS: [&str; 7] = ["Meaning", "Impact", "Is it real?", "Diagnosis", "Mitigation", "Tuning", "Related"];
+
+#[test]
+fn every_alert_has_its_runbook_and_the_reverse() {
+    let alerts: BTreeSet<String> = pack::alerts().into_keys().collect();
+    let pages: BTreeSet<String> = alert_pages().iter().map(|page| page.name().to_owned()).collect();
+    let without: Vec<&String> = alerts.difference(&pages).collect();
+    let orphans: Vec<&String> = pages.difference(&alerts).collect();
+    assert!(without.is_empty() && orphans.is_empty(), "without a runbook: {without:?}; of no alert: {orphans:?}");
+}
+
+#[test]
+fn every_runbook_url_ends_in_its_page() {
+    for (alert, rules) in pack::alerts() {
+        for rule in rules {
+            let url = rule.annotations.get("runbook_url").unwrap_or_else(|| panic!("{alert} has no runbook_url"));
+            assert!(url.ends_with(&format!("/docs/runbooks/{alert}.md")), "{alert}: {url}");
+        }
+    }
+}
+
+#[test]
+fn every_runbook_has_all_sections_in_order_and_none_is_empty() {
+    for page in alert_pages() {
+        assert_eq!(page.headings(1), [page.name()], "{}", page.place());
+        assert_eq!(page.headings(2), SECTIONS, "{}", page.place());
+        for section in SECTIONS {
+            assert!(page.section(section).len() > 20, "{}: {section} says nothing", page.place());
+        }
+        let diagnosis = page.section("Diagnosis");
+        assert!(diagnosis.contains("|---|"), "{}: no decision table", page.place());
+    }
+}
+
+/// The first line of a page says what the rule file says: `critical · for 5m · keeps firing 10m · failover-sensitive`.
+#[test]
+fn the_first_line_of_a_runbook_agrees_with_the_rules() {
+    for page in alert_pages() {
+        let rules = &pack::alerts()[page.name()];
+        let expected: BTreeSet<String> = rules.iter().map(in_short).collect();
+        let shown = page.text.lines().nth(2).unwrap_or_default().trim_matches('*');
+        let shown: BTreeSet<String> = shown.split("**, **").map(str::to_owned).collect();
+        assert_eq!(shown, expected, "{}", page.place());
+    }
+}
+
+fn in_short(rule: &pack::Rule) -> String {
+    let mut words = vec![rule.labels["severity"].clone()];
+    words.extend(rule.pending.as_ref().map(|duration| format!("for {duration}")));
+    words.extend(rule.keep_firing_for.as_ref().map(|duration| format!("keeps firing {duration}")));
+    if rule.labels.get("failover_sensitive").is_some_and(|value| value == "true") {
+        words.push("failover-sensitive".to_owned());
+    }
+    words.join(" · ")
+}
+
+/// How many bad slices an alert wants is its time guarantee: the page says it, as a number or in minutes.
+#[test]
+fn the_meaning_of_a_runbook_names_the_slices_that_the_rules_count() {
+    let count = Regex::new(r"sum_over_time\([a-z_:]+:slice_[a-z]+\[\w+\]\) >= (\d+)").unwrap();
+    let number = Regex::new(r"\d+").unwrap();
+    let shared = Page::read(&Path::new(DIRECTORY).join("common/sustained.md"));
+    let mut n_counts = 0;
+    for page in alert_pages() {
+        let meaning = page.section("Meaning");
+        for rule in &pack::alerts()[page.name()] {
+            let is_used = |record: &&pack::Rule| rule.expr.contains(record.record.as_deref().unwrap());
+            let recorded = pack::rules().into_iter().filter(|rule| rule.record.is_some());
+            let records: Vec<pack::Rule> = recorded.filter(|record| is_used(&record)).collect();
+            // The two ratios of the shared page have it there.
+            let is_shared = records.iter().any(|record| record.expr.contains("slice_bad[5m30s]"));
+            let text = if is_shared { &shared.text } else { &meaning };
+            let said: BTreeSet<u32> = number.find_iter(text).map(|found| found.as_str().parse().unwrap()).collect();
+            for expression in records.iter().map(|record| &record.expr).chain([&rule.expr]) {
+                for captures in count.captures_iter(expression) {
+                    let slices: u32 = captures[1].parse().unwrap();
+                    let is_said = said.contains(&slices) || (slices.is_multiple_of(2) && said.contains(&(slices / 2)));
+                    assert!(is_said || slices == 1, "{}: {slices} slices", page.place());
+                    n_counts += 1;
+                }
+            }
+        }
+    }
+    assert!(n_counts > 10, "only {n_counts} counts were found");
+}
+
+/// `thresholds.min_failures`, `style: loop`: what is to be tuned can be configured.
+#[test]
+fn fields_to_tune_are_in_the_documentation_of_the_configuration() {
+    let configuration = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    let configuration = fs::read_to_string(configuration).unwrap();
+    let field = Regex::new(r"`(?:[a-z_]+\.)*([a-z_]+)(?:: [^`]*)?`").unwrap();
+    let mut n_fields = 0;
+    for page in alert_pages() {
+        for captures in field.captures_iter(&page.section("Tuning")) {
+            let is_known = configuration.contains(&format!("`{}`", &captures[1]));
+            assert!(is_known, "{}: {} is not configured anywhere", page.place(), &captures[0]);
+            n_fields += 1;
+        }
+    }
+    assert!(n_fields > 20, "only {n_fields} fields were found");
+}
+
+#[test]
+fn the_index_leads_to_every_page() {
+    let index = all_pages().into_iter().find(|page| page.name() == "README").unwrap();
+    let links: BTreeSet<String> = index.links().into_iter().collect();
+    for page in all_pages().iter().filter(|page| page.name() != "README") {
+        assert!(links.contains(&page.place()), "README.md has no link to {}", page.place());
+    }
+}
+
+#[test]
+fn links_lead_to_files_and_headings_that_exist() {
+    for page in all_pages() {
+        for link in page.links() {
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if file.is_empty() { page.path.clone() } else { page.path.parent().unwrap().join(file) };
+            assert!(target.exists(), "{}: {link}", page.place());
+            let is_known = anchor.is_empty() || Page::read(&target).anchors().iter().any(|known| known == anchor);
+            assert!(is_known, "{}: {link}: no such heading", page.place());
+        }
+    }
+}
+
+/// What is common is in the shared pages; a sentence that stands in several runbooks will be changed in one of them only.
+#[test]
+fn runbooks_do_not_repeat_each_other() {
+    let mut seen: Vec<(String, String)> = Vec::new();
+    for page in alert_pages() {
+        for line in page.prose().lines().filter(|line| line.len() > 100) {
+            let earlier = seen.iter().find(|(text, _)| text == line);
+            assert!(earlier.is_none(), "{} and {}: {line}", page.place(), earlier.unwrap().1);
+            seen.push((line.to_owned(), page.place()));
+        }
+    }
+}

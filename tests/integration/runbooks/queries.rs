@@ -1,0 +1,139 @@
+//! Queries in runbooks are read as Prometheus reads them, and are about metrics and labels that this exporter has.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use promql_parser::label::Matchers;
+use promql_parser::parser::{Expr, VectorSelector};
+use regex::Regex;
+
+use redis_lock_exporter::event::{Cause, ConflictKind, Label, Operation, Reason};
+use redis_lock_exporter::exposition::{Kind, metrics};
+
+use super::pack;
+use super::page::all_pages;
+
+/// What Prometheus itself adds to samples of ours.
+const TARGET_LABELS: [&str; 5] = ["job", "instance", "cluster", "le", "__name__"];
+
+#[test]
+fn queries_parse_and_name_metrics_and_labels_that_exist() {
+    let known = Known::new();
+    let mut n_queries = 0;
+    for page in all_pages() {
+        for query in page.blocks_of("promql") {
+            let expression = promql_parser::parser::parse(&query)
+                .unwrap_or_else(|error| panic!("{}: {error}\n{query}", page.place()));
+            let mut selectors = Vec::new();
+            collect(&expression, &mut selectors);
+            assert!(!selectors.is_empty(), "{}: about nothing\n{query}", page.place());
+            for selector in selectors {
+                known.check(selector).unwrap_or_else(|complaint| panic!("{}: {complaint}\n{query}", page.place()));
+            }
+            n_queries += 1;
+        }
+    }
+    assert!(n_queries > 30, "only {n_queries} queries were found");
+}
+
+/// In sentences too.
+#[test]
+fn names_of_metrics_in_the_text_exist() {
+    let known = Known::new();
+    let word = Regex::new(r"\b(redis_lock_[a-z0-9_]+|process_[a-z_]+)\b").unwrap();
+    for page in all_pages() {
+        for found in word.find_iter(&page.prose()) {
+            let name = found.as_str();
+            let is_known = known.labels.contains_key(name) || name == "redis_lock_exporter";
+            assert!(is_known, "{}: {name} does not exist", page.place());
+        }
+    }
+}
+
+/// Causes, reasons and kinds that are written as `` label="value" `` in sentences.
+#[test]
+fn label_values_in_the_text_exist() {
+    let pair = Regex::new(r#"(cause|reason|kind|operation)="([a-z_]+)""#).unwrap();
+    for page in all_pages() {
+        for captures in pair.captures_iter(&page.text) {
+            let is_known = values(&captures[1]).is_none_or(|values| values.contains(&&captures[2]));
+            assert!(is_known, "{}: {} does not exist", page.place(), &captures[0]);
+        }
+    }
+}
+
+struct Known {
+    /// Labels by the name of a series; `None` where rules decide.
+    labels: BTreeMap<String, Option<BTreeSet<&'static str>>>,
+}
+
+impl Known {
+    fn new() -> Self {
+        let mut labels = BTreeMap::new();
+        for metric in metrics() {
+            let own: BTreeSet<&str> = metric.labels().iter().copied().chain(TARGET_LABELS).collect();
+            labels.insert(metric.name.to_owned(), Some(own.clone()));
+            if metric.kind == Kind::Histogram {
+                for part in ["bucket", "sum", "count"] {
+                    labels.insert(format!("{}_{part}", metric.name), Some(own.clone()));
+                }
+            }
+        }
+        // The rules are checked against the same table by a test of their own; the metrics of other programs that they
+        // use are known from there.
+        let foreign = Regex::new(r"\bcordum_[a-z_]+\b").unwrap();
+        for rule in pack::rules() {
+            labels.extend(foreign.find_iter(&rule.expr).map(|found| (found.as_str().to_owned(), None)));
+        }
+        labels.extend(pack::recorded().into_iter().map(|name| (name, None)));
+        labels.extend(["up", "ALERTS"].map(|name| (name.to_owned(), None)));
+        Self { labels }
+    }
+
+    fn check(&self, selector: &VectorSelector) -> Result<(), String> {
+        let name = selector.name.as_deref().ok_or("a selector without a name")?;
+        let labels = self.labels.get(name).ok_or(format!("{name} does not exist"))?;
+        let Matchers { matchers, or_matchers } = &selector.matchers;
+        for matcher in matchers.iter().chain(or_matchers.iter().flatten()) {
+            let is_known = labels.as_ref().is_none_or(|labels| labels.contains(matcher.name.as_str()));
+            if !is_known {
+                return Err(format!("{name} has no label {}", matcher.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn values(label: &str) -> Option<Vec<&'static str>> {
+    fn all<L: Label>() -> Option<Vec<&'static str>> {
+        Some(L::ALL.iter().map(|value| value.as_str()).collect())
+    }
+    match label {
+        "cause" => all::<Cause>(),
+        "reason" => all::<Reason>(),
+        "kind" => all::<ConflictKind>(),
+        "operation" => all::<Operation>(),
+        _ => None,
+    }
+}
+
+fn collect<'a>(expression: &'a Expr, selectors: &mut Vec<&'a VectorSelector>) {
+    match expression {
+        Expr::VectorSelector(selector) => selectors.push(selector),
+        Expr::MatrixSelector(matrix) => selectors.push(&matrix.vs),
+        Expr::Aggregate(aggregate) => {
+            collect(&aggregate.expr, selectors);
+            if let Some(parameter) = &aggregate.param {
+                collect(parameter, selectors);
+            }
+        }
+        Expr::Unary(unary) => collect(&unary.expr, selectors),
+        Expr::Binary(binary) => {
+            collect(&binary.lhs, selectors);
+            collect(&binary.rhs, selectors);
+        }
+        Expr::Paren(inner) => collect(&inner.expr, selectors),
+        Expr::Subquery(inner) => collect(&inner.expr, selectors),
+        Expr::Call(call) => call.args.args.iter().for_each(|argument| collect(argument, selectors)),
+        Expr::NumberLiteral(_) | Expr::StringLiteral(_) | Expr::Extension(_) => {}
+    }
+}
