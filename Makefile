@@ -1,9 +1,9 @@
 # `make` lists what there is. The work is in scripts/, so that it can be read, checked and run without make.
 .DEFAULT_GOAL := help
-.PHONY: help test demo bench lint fmt
+.PHONY: help test demo bench alert-test alert-mutation alert-bench lint fmt
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## Everything CI checks; installs what is missing first
 	@bash scripts/test.sh
@@ -11,8 +11,19 @@ test: ## Everything CI checks; installs what is missing first
 demo: ## Generated Cordum logs with rotations, and the exporter counting them (DEMO_SECONDS=20, KEEP=1)
 	@bash scripts/demo.sh
 
-bench: ## Speed beside mtail and ripgrep, as ratios; wants the machine for itself
+bench: ## Speed beside mtail, ripgrep and prometheus-redis-exporter, as ratios; wants the machine for itself
 	@bash scripts/bench.sh
+
+alert-test: ## Tests of the alert rules with every Prometheus generation that can be had
+	@scripts/install_promtools.sh
+	@scripts/test_rules.sh --full
+
+alert-mutation: ## Do the rule tests bind? All mutants of the rules, half an hour on two cores (docs/alert-quality.md)
+	@python3 scripts/mutate_rules.py
+	@python3 scripts/mutate_rules.py --rules cordum.rules.yml
+
+alert-bench: ## How good are the pages? Scenarios on the real rule engine, beside other rules (SEEDS=2)
+	@python3 scripts/alert_bench.py --seeds $(or $(SEEDS),2)
 
 lint: ## Format check, clippy, shellcheck, links
 	@bash scripts/lint.sh

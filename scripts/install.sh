@@ -12,7 +12,7 @@ source scripts/lib.sh
 # command:package
 case ${1:-test} in
   test)
-    wanted=(promtool:prometheus amtool:prometheus-alertmanager shellcheck:shellcheck cc:gcc)
+    wanted=(promtool:prometheus amtool:prometheus-alertmanager shellcheck:shellcheck cc:gcc python3:python3)
     wanted+=(redis-server:redis-server redis-cli:redis-tools redis-sentinel:redis-sentinel openssl:openssl curl:curl jq:jq)
     ;;
   bench)
@@ -32,6 +32,10 @@ done
 wants_valkey=false
 if [[ ${1:-test} == test ]] && ! have valkey-server; then
   wants_valkey=true
+fi
+# Newer promtools for the rule tests, unpacked beside the build and never installed; without them the tests say so.
+if [[ ${1:-test} == test ]]; then
+  scripts/install_promtools.sh
 fi
 ((${#missing[@]})) || $wants_valkey || exit 0
 

@@ -19,7 +19,7 @@ if ! have apt-get || ! have dpkg-deb; then
   say "no apt-get here: rules are tested with the promtool on the PATH only"
   exit 0
 fi
-# shellcheck disable=SC2016 # $(SITE) is apt's, not the shell's.
+# shellcheck disable=SC2016  # apt expands it, not the shell
 mirror=$(apt-get indextargets --format '$(SITE)' 2>/dev/null | grep -m 1 '/debian/\?$' || true)
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 if [[ -z $mirror || ! -r $keyring ]]; then

@@ -1,0 +1,1225 @@
+"""The cases of alerts/tests/*.yml, which scripts/make_rule_tests.py writes. Each times are minutes; traffic is every 30 s.
+
+With nothing else said a namespace has 20 acquisitions and releases and 20 renewals every 30 s, so 40 operations that can find a lock lost."""
+
+from rule_world import Case, World, clock, counter, gauge
+
+CASES = []
+
+
+def case(file, name, world, firing, **more):
+    CASES.append(Case(file, name, world, firing, **more))
+
+
+def usual(minutes, **more):
+    return World(minutes).exporter().namespace(**more)
+
+
+JOBS = {"lock_namespace": "jobs", "instance": "a:9190", "job": "locks"}
+SEEN = {"redis": "main", **JOBS}
+OWN = {"instance": "a:9190", "job": "locks"}
+SOURCE = {"source": "/var/log/app.log", **OWN}
+
+
+def lost(world, *segments, **labels):
+    """Lost locks in these segments; what is lost is not released."""
+    world.put("redis_lock_not_owned_total", counter(world.minutes, *segments), operation="release", **{**JOBS, **labels})
+
+
+def released(world, *segments, **labels):
+    world.put("redis_lock_releases_total", counter(world.minutes, *segments), **{**SEEN, **labels})
+
+
+def renewed(world, *segments, **labels):
+    world.put("redis_lock_renewals_total", counter(world.minutes, *segments), **{**SEEN, **labels})
+
+
+def failed_renewals(world, *segments, reason="redis_unavailable", **labels):
+    world.put("redis_lock_renewal_failures_total", counter(world.minutes, *segments), reason=reason, **{**JOBS, **labels})
+
+
+# ---------------------------------------------------------------------------------------------------------------- not_owned
+NOT_OWNED = "NotOwnedRatioHigh/critical lock_namespace=jobs"
+
+
+def not_owned():
+    w = usual(60)
+    # Everything that a deployment without trouble shows, and some noise far below every limit.
+    lost(w, (5, 5.5, 1), (30, 30.5, 2))
+    case("not_owned", "a healthy hour with single events", w, {5.5: [], 8: [], 30.5: [], 33: [], 60: []})
+
+    w = usual(60)
+    lost(w, (10, 25, 40))
+    released(w, (0, 10, 20), (25, 60, 20))
+    renewed(w, (0, 10, 20), (25, 60, 20))
+    # Bad slices from 10.5 on, the tenth at 15.0. After the end at 25 the last way to fire wants failures within 10 minutes, until
+    # 34.5, and keep_firing_for adds 10.
+    case("not_owned", "everything fails: after 4.5 minutes, and resolved 20 minutes after the end", w,
+         {14.5: [], 15: [NOT_OWNED], 36: [NOT_OWNED], 44: [NOT_OWNED], 46: [], 60: []})
+
+    w = usual(40)
+    lost(w, (10, 40, 17))
+    case("not_owned", "30 percent fail: after 7 minutes", w, {17: [], 18: [NOT_OWNED], 40: [NOT_OWNED]})
+
+    for share, fires in ((1.6, False), (3, True)):
+        w = usual(45)
+        lost(w, (10, 45, share))
+        case("not_owned", f"{share / (40 + share):.1%} fail, the threshold is 5 %", w, {17: [], 20: [NOT_OWNED] if fires else [], 45: [NOT_OWNED] if fires else []})
+
+    w = usual(45, config={"not_owned_ratio": 0.2})
+    lost(w, (10, 45, 8))
+    w.namespace("strictly", config={"not_owned_ratio": 0.01})
+    lost(w, (10, 45, 1), lock_namespace="strictly")
+    case("not_owned", "thresholds of the configuration: 17 % of 20 % allowed, 2.4 % of 1 %", w,
+         {17: [], 20: ["NotOwnedRatioHigh/critical lock_namespace=strictly"], 45: ["NotOwnedRatioHigh/critical lock_namespace=strictly"]})
+
+    w = usual(45, severity="ticket")
+    lost(w, (10, 45, 17))
+    case("not_owned", "a namespace for tickets", w, {17: [], 18: ["NotOwnedRatioHigh/warning lock_namespace=jobs"]})
+
+    # Low traffic: nothing succeeds, one failure every two minutes. The fifth within 10 minutes decides, not the first.
+    for failures, fires in ((4, False), (6, True)):
+        w = usual(60, traffic=0, renewals=0)
+        lost(w, *[(10 + 2 * i, 10.5 + 2 * i, 1) for i in range(failures)])
+        case("not_owned", f"a tiny namespace fails completely: {failures} failures", w,
+             {17: [], 20: [NOT_OWNED] if fires else [], 22: [NOT_OWNED] if fires else [], 24: [NOT_OWNED] if fires else [], 60: []})
+    w = usual(60, traffic=0, renewals=0, config={"min_failures": 2})
+    lost(w, *[(10 + 1.5 * i, 10.5 + 1.5 * i, 1) for i in range(4)])
+    case("not_owned", "a tiny namespace with min_failures 2", w, {14: [], 17: [NOT_OWNED]})
+    # Fast way: at least five failures within 5 minutes, one each minute; four are too few for every way.
+    for failures, fires in ((4, False), (7, True)):
+        w = usual(60, traffic=0, renewals=0)
+        lost(w, *[(10 + i, 10.5 + i, 1) for i in range(failures)])
+        case("not_owned", f"{failures} failures within 5 minutes and nothing else", w, {14.5: [], 16.5: [NOT_OWNED] if fires else [], 25: [NOT_OWNED] if fires else []})
+    # Half of everything is the fast way's, less is not; 15 slices are not reached in 5.5 minutes.
+    for share, fires in ((30, False), (60, True)):
+        w = usual(50)
+        lost(w, (10, 15.5, share))
+        case("not_owned", f"{share / (40 + share):.0%} fail for 5.5 minutes", w, {14.5: [], 15.5: [NOT_OWNED] if fires else [], 18: [NOT_OWNED] if fires else [], 50: []})
+    # Nine slices: a minute and a half of everything.
+    # A tenth of everything for six minutes: 15 or 16 slices, below the sixteenth with the first and last not full.
+    w = usual(50)
+    lost(w, (10, 15, 12))
+    case("not_owned", "23 percent fail for 5 minutes: 14 slices are no page", w, {14.5: [], 17: [], 18: [], 20: [], 50: []})
+    w = usual(50)
+    lost(w, (10, 17, 12))
+    case("not_owned", "23 percent fail for 7 minutes: 15 slices are one", w, {17: [], 18: [NOT_OWNED], 20: [NOT_OWNED]})
+    # 19 bad slices, but the mean of 10 minutes stays below the threshold: spikes of one failure too many.
+    w = usual(60)
+    for begin in range(10, 40, 2):
+        w.put("redis_lock_not_owned_total", counter(60, *[(b, b + 0.5, 7.2) for b in range(10, 40, 2)]), operation="renew", **JOBS)
+    case("not_owned", "4.3 % on the whole, each second minute a little over", w, {20: [], 30: [], 40: []})
+
+    # Failovers: 60 s, 90 s and 120 s, with retries that make 20 failures of each lost lock.
+    for length in (1, 1.5, 2):
+        w = usual(60)
+        lost(w, (20, 20 + length, 800))
+        case("not_owned", f"a failover of {length * 60:.0f} s with a retry storm", w, {m: [] for m in (20.5, 21, 22, 23, 24, 25, 26, 30, 40, 60)})
+    w = usual(60)
+    lost(w, (10, 11, 800), (25, 26, 800))
+    case("not_owned", "two failovers within half an hour", w, {m: [] for m in (11, 13, 26, 27, 28, 29, 35, 45)})
+    w = usual(70)
+    lost(w, *[(10 + 5 * i, 11 + 5 * i, 800) for i in range(6)])
+    # A burst of 60 s leaves 4 to 6 bad slices (2 minutes less one sample or none, and the burst): the fourth or fifth burst is the twentieth slice.
+    case("not_owned", "bursts of 60 s every 5 minutes are an incident", w, {22: [], 25: [], 33: [NOT_OWNED], 40: [NOT_OWNED], 47: [NOT_OWNED], 60: []})
+    w = usual(70)
+    lost(w, *[(10 + 8 * i, 10.5 + 8 * i, 800) for i in range(4)])
+    case("not_owned", "four single moments within half an hour are none", w, {m: [] for m in (11, 19, 27, 35, 36, 37, 40, 50)})
+    # The recurrent way wants a mean above the threshold and enough failures too.
+    w = usual(70)
+    lost(w, *[(10 + 5 * i, 11 + 5 * i, 18) for i in range(6)])
+    case("not_owned", "small bursts every 5 minutes, 8 % on the whole where 10 % are twice the threshold", w, {30: [], 40: [], 45: []})
+    w = usual(70, traffic=0, renewals=0)
+    lost(w, *[(10 + 6.5 * i, 10.5 + 6.5 * i, 1) for i in range(4)])
+    case("not_owned", "four failures within half an hour and nothing else", w, {30: [], 32: [], 35: [], 40: []})
+    w = usual(70, traffic=0, renewals=0)
+    lost(w, *[(10 + 3 * i, 10.5 + 3 * i, 1) for i in range(10)])
+    case("not_owned", "a failure every 3 minutes and nothing else", w, {19: [], 34: [NOT_OWNED], 45: [NOT_OWNED]})
+
+    # Who sees what.
+    w = World(40).exporter(redis=False).namespace(redis=None)
+    lost(w, (10, 40, 40))
+    case("not_owned", "only logs are read: no ratio, and no past for the rate", w, {20: [], 40: []})
+    w = usual(40, source="scan")
+    lost(w, (10, 40, 40))
+    case("not_owned", "only passes: successes are a lower bound, no ratio", w, {20: [], 40: []})
+    w = World(40).exporter(logs=False).namespace(logs=False)
+    case("not_owned", "only the keyspace: nothing is lost", w, {20: [], 40: []})
+    w = World(40).exporter().exporter("b:9190", job="logs", redis=False).namespace()
+    w.namespace(instance="b:9190", job="logs", redis=None)
+    lost(w, (10, 40, 17), instance="b:9190", job="logs")
+    case("not_owned", "logs and keyspace are watched by different jobs", w, {17: [], 18: [NOT_OWNED]})
+    # 3.0 of 40 + 3.0 is 7 %; with the keyspace added up twice it would be 3.6 %, with one log left out as well.
+    w = World(40).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    lost(w, (10, 40, 1.5))
+    lost(w, (10, 40, 1.5), instance="b:9190")
+    case("not_owned", "two exporters: logs are added up, the keyspace is not", w, {16: [], 20: [NOT_OWNED]})
+    # 3.0 of 80 + 3.0 is 3.6 %; with the largest alone it would be 7 %.
+    w = World(40).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", redis="second", logs=False)
+    lost(w, (10, 40, 3))
+    case("not_owned", "two Redis: their successes are added up", w, {20: [], 40: []})
+    w = World(40).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", redis="second", logs=False, source="scan")
+    lost(w, (10, 40, 40))
+    case("not_owned", "two Redis, one without all changes: no ratio", w, {20: [], 40: []})
+    w = World(40).exporter().exporter("b:9190").namespace(source="scan").namespace(instance="b:9190", logs=False)
+    lost(w, (10, 40, 17))
+    case("not_owned", "two exporters on one Redis, one sees all changes", w, {17: [], 18: [NOT_OWNED]})
+    w = World(40).exporter(cluster="east").exporter("b:9190", cluster="west").namespace(cluster="east").namespace(instance="b:9190", cluster="west")
+    lost(w, (10, 40, 3), cluster="east")
+    case("not_owned", "two clusters with the same namespace", w, {16: [], 20: ["NotOwnedRatioHigh/critical lock_namespace=jobs cluster=east"]})
+    w = usual(40).namespace("calm").namespace("other", severity="ticket", redis=None)
+    lost(w, (10, 40, 17))
+    case("not_owned", "one of many namespaces", w, {17: [], 18: [NOT_OWNED]})
+
+    # Interruptions.
+    w = usual(50)
+    lost(w, (0, 50, 1))
+    w.reset(20, "_total")
+    case("not_owned", "counters begin again: no failure", w, {20: [], 21: [], 25: [], 30: [], 50: []})
+    w = usual(50)
+    lost(w, (10, 50, 17))
+    w.gone(16, 17.5)
+    case("not_owned", "a gap of 90 s in an incident: later, not never", w, {18: [], 21: [NOT_OWNED], 50: [NOT_OWNED]})
+    w = usual(50)
+    lost(w, (0, 50, 40))
+    case("not_owned", "Prometheus starts in the middle of an incident", w, {0.5: [], 1: [], 4: [], 8.5: [NOT_OWNED], 30: [NOT_OWNED], 50: [NOT_OWNED, "FailureBudgetBurn/warning lock_namespace=jobs"]})
+    w = usual(60)
+    lost(w, (10, 60, 17))
+    w.gone(25)
+    # keep_firing_for bridges the time until the absence itself is known: 10 minutes and one sample.
+    case("not_owned", "the exporter dies in an incident", w,
+         {24: [NOT_OWNED], 34: [NOT_OWNED], 35: ["ExporterAbsent/critical missing=all"], 60: ["ExporterAbsent/critical missing=all"]})
+
+
+def burn():
+    ticket = "FailureBudgetBurn/warning lock_namespace=jobs"
+    for share, fires in ((0.9, False), (1.2, True)):
+        w = usual(200)
+        lost(w, (10, 200, share))
+        case("not_owned", f"slow burn: {share / (40 + share):.1%} for hours, half the threshold is 2.5 %", w, {50: [], 90: [ticket] if fires else [], 150: [ticket] if fires else [], 200: [ticket] if fires else []})
+    # 60 slices are half an hour: from 10.5 to 40.0, and `for` adds 15 minutes.
+    w = usual(200, traffic=4, renewals=4)
+    lost(w, (10, 130, 0.32))
+    case("not_owned", "slow burn: when it begins and ends", w, {54.5: [], 58: [ticket], 130: [ticket], 150: [ticket], 195: []})
+    w = usual(240)
+    lost(w, (10, 11, 4000), (100, 101, 4000), (190, 191, 4000))
+    case("not_owned", "slow burn: three failovers in hours are none", w, {m: [] for m in (12, 30, 60, 110, 150, 200, 215, 240)})
+    # 18 failures within hours are fewer than 4 times min_failures, 22 are not.
+    for every, fires in ((7, False), (5, True)):
+        w = usual(140, traffic=0.1, renewals=0.1, config={"not_owned_ratio": 0.5})
+        lost(w, *[(10 + every * i, 10.5 + every * i, 1) for i in range(int(126 / every))])
+        w.drop("redis_lock_releases_total")
+        released(w, (0, 140, 0.1))
+        case("not_owned", f"slow burn: one failure every {every} minutes", w, {60: [], 135: [ticket] if fires else []})
+    # It was bad for two hours and is over: the last 6 hours alone are no ticket.
+    w = usual(200)
+    lost(w, (10, 60, 1.8))
+    case("not_owned", "slow burn: what is over for an hour is no ticket", w, {58: [ticket], 100: [ticket], 150: [], 200: []})
+
+
+def rate():
+    alert = "NotOwnedRateHigh/critical lock_namespace=jobs"
+
+    def logs_only(minutes, **more):
+        return World(minutes).exporter(redis=False).namespace(redis=None, **more)
+
+    w = logs_only(180)
+    lost(w, (120, 180, 2))
+    # 20 a 10 minutes; the floor is 10. Bad slices from the second failure on.
+    case("not_owned_rate", "only logs: 4 a minute after two quiet hours", w, {127: [], 129.5: [alert], 180: [alert]})
+    w = logs_only(180)
+    lost(w, (120, 140, 2))
+    case("not_owned_rate", "only logs: resolves after the end", w, {140: [alert], 158: [alert], 165: []})
+    w = logs_only(180)
+    lost(w, *[(120 + i, 120.5 + i, 0.9) for i in range(60)])
+    case("not_owned_rate", "only logs: 9 in 10 minutes are below the floor", w, {130: [], 150: [], 180: []})
+    w = logs_only(180)
+    lost(w, (120, 180, 0.65))
+    case("not_owned_rate", "only logs: 13 in 10 minutes are above it", w, {127: [], 135: [alert]})
+    w = logs_only(180, config={"min_failures": 20})
+    lost(w, (120, 180, 1.6))
+    case("not_owned_rate", "only logs: 32 in 10 minutes where min_failures is 20", w, {130: [], 180: []})
+    w = logs_only(180, severity="ticket")
+    lost(w, (120, 180, 2))
+    case("not_owned_rate", "only logs: a namespace for tickets", w, {127: [], 129.5: ["NotOwnedRateHigh/warning lock_namespace=jobs"]})
+    w = logs_only(60)
+    lost(w, (0, 60, 20))
+    case("not_owned_rate", "only logs: no past, no alert", w, {30: [], 60: []})
+    # Three times its own past: 40 a 10 minutes is usual, 100 is not three times that, 150 is.
+    for now, fires in ((5, False), (7.5, True)):
+        w = logs_only(240)
+        lost(w, (0, 200, 2), (200, 240, now))
+        case("not_owned_rate", f"only logs: from 40 to {now * 20:.0f} in 10 minutes", w, {199: [], 207: [], 212: [alert] if fires else [], 240: [alert] if fires else []})
+    for length in (1, 2):
+        w = logs_only(180)
+        lost(w, (120, 120 + length, 800))
+        case("not_owned_rate", f"only logs: a failover of {length * 60} s", w, {m: [] for m in (121, 123, 125, 130, 150)})
+    w = logs_only(200)
+    lost(w, *[(120 + 5 * i, 121 + 5 * i, 30) for i in range(8)])
+    case("not_owned_rate", "only logs: bursts of 60 s every 5 minutes", w, {132: [], 135: [], 147: [alert], 155: [alert], 185: []})
+    # The same slices with too few failures for three times the limit of 10 minutes: 8 every 5 minutes are 48 in 30.
+    for size, fires in ((2.0, False), (3.4, True)):
+        w = logs_only(200)
+        lost(w, *[(120 + 5 * i, 121 + 5 * i, size) for i in range(12)])
+        case("not_owned_rate", f"only logs: bursts of {2 * size:.1f} every 5 minutes", w, {140: [], 152: [alert] if fires else [], 170: [alert] if fires else []})
+    w = usual(160)
+    lost(w, (120, 180, 1.8))
+    case("not_owned_rate", "with all changes seen the ratio decides, and 4.3 % is fine", w, {130: [], 140: []})
+    w = usual(160, source="scan")
+    lost(w, (120, 180, 2))
+    case("not_owned_rate", "passes only: the rate decides", w, {127: [], 129.5: [alert]})
+    # The median: trouble for less than half of the past is not what is usual.
+    w = logs_only(240)
+    lost(w, (0, 60, 8), (200, 240, 2))
+    case("not_owned_rate", "only logs: an hour of trouble in the past is not the usual", w, {195: [], 212: [alert]})
+
+
+# ------------------------------------------------------------------------------------------------------------------ renewal
+def renewal():
+    page, ticket = "RenewalFailureRatioHigh/critical lock_namespace=jobs", "RenewalFailureRatioHigh/warning lock_namespace=jobs"
+    w = usual(60, policy="continue")
+    failed_renewals(w, (10, 25, 20))
+    renewed(w, (0, 10, 20), (25, 60, 20))
+    case("renewal", "everything fails: after 4.5 minutes, and resolved 20 minutes after the end", w, {14.5: [], 15: [page], 36: [page], 44: [page], 46: [], 60: []})
+    w = usual(40, policy="continue")
+    failed_renewals(w, (10, 40, 8))
+    case("renewal", "29 percent fail and work goes on: a page after 7 minutes", w, {17: [], 18: [page], 40: [page]})
+    w = usual(40)
+    failed_renewals(w, (10, 40, 8))
+    case("renewal", "29 percent fail and work stops: a ticket", w, {17: [], 18: [ticket], 40: [ticket]})
+    w = usual(60)
+    failed_renewals(w, (10, 60, 30))
+    case("renewal", "60 percent fail and work stops: a page", w, {14.5: [], 15: [page], 60: [page]})
+    w = usual(40, policy="continue", severity="ticket")
+    failed_renewals(w, (10, 40, 30))
+    case("renewal", "a namespace for tickets", w, {17.5: [ticket], 18: [ticket], 40: [ticket]})
+    for share, fires in ((0.8, False), (1.4, True)):
+        w = usual(45, policy="continue")
+        failed_renewals(w, (10, 45, share))
+        case("renewal", f"{share / (20 + share):.1%} fail, the threshold is 5 %", w, {17: [], 20: [page] if fires else [], 45: [page] if fires else []})
+    w = usual(45, policy="continue", config={"renewal_failure_ratio": 0.3})
+    failed_renewals(w, (10, 45, 6))
+    case("renewal", "23 % of 30 % allowed", w, {20: [], 45: []})
+    w = usual(45, policy="continue")
+    failed_renewals(w, (10, 45, 20), reason="canceled")
+    case("renewal", "canceled renewals are no failures", w, {20: [], 45: []})
+    w = usual(45, policy="continue")
+    failed_renewals(w, (10, 45, 0.8))
+    failed_renewals(w, (10, 45, 0.8), reason="not_owned")
+    case("renewal", "reasons are added up", w, {17: [], 20: [page]})
+    for failures, fires in ((4, False), (6, True)):
+        w = usual(60, policy="continue", traffic=0, renewals=0)
+        failed_renewals(w, (10, 40, 20), reason="canceled")
+        failed_renewals(w, *[(10 + 2 * i, 10.5 + 2 * i, 1) for i in range(failures)])
+        case("renewal", f"a tiny namespace fails completely: {failures} failures", w, {17: [], 20: [page] if fires else [], 22: [page] if fires else [], 24: [page] if fires else [], 60: []})
+    for failures, fires in ((4, False), (7, True)):
+        w = usual(60, policy="continue", traffic=0, renewals=0)
+        failed_renewals(w, (10, 40, 20), reason="canceled")
+        failed_renewals(w, *[(10 + i, 10.5 + i, 1) for i in range(failures)])
+        case("renewal", f"{failures} failures within 5 minutes and nothing else", w, {14.5: [], 16.5: [page] if fires else [], 25: [page] if fires else []})
+    for share, fires in ((15, False), (30, True)):
+        w = usual(50, policy="continue")
+        failed_renewals(w, (10, 15.5, share))
+        case("renewal", f"{share / (20 + share):.0%} fail for 5.5 minutes", w, {14.5: [], 15.5: [page] if fires else [], 18: [page] if fires else [], 50: []})
+    w = usual(50, policy="continue")
+    failed_renewals(w, (10, 15, 6))
+    case("renewal", "23 percent fail for 5 minutes: 14 slices are no page", w, {17: [], 18: [], 20: [], 50: []})
+    w = usual(50, policy="continue")
+    failed_renewals(w, (10, 17, 6))
+    case("renewal", "23 percent fail for 7 minutes: 15 slices are one", w, {17: [], 18: [page], 20: [page]})
+    w = usual(60, policy="continue")
+    failed_renewals(w, *[(b, b + 0.5, 3.6) for b in range(10, 40, 2)])
+    case("renewal", "4.3 % on the whole, each second minute a little over", w, {20: [], 30: [], 40: []})
+    for length in (1, 2):
+        w = usual(60, policy="continue")
+        failed_renewals(w, (20, 20 + length, 400))
+        renewed(w, (0, 20, 20), (20 + length, 60, 20))
+        case("renewal", f"a failover of {length * 60} s with a retry storm", w, {m: [] for m in (20.5, 21, 22, 23, 24, 25, 26, 30, 40)})
+    w = usual(70, policy="continue")
+    failed_renewals(w, *[(10 + 5 * i, 11 + 5 * i, 400) for i in range(6)])
+    case("renewal", "bursts of 60 s every 5 minutes are an incident", w, {22: [], 25: [], 33: [page], 40: [page], 47: [page], 60: []})
+    w = usual(70, policy="continue")
+    failed_renewals(w, *[(10 + 5 * i, 11 + 5 * i, 9) for i in range(6)])
+    case("renewal", "small bursts every 5 minutes, 8 % on the whole where 10 % are twice the threshold", w, {30: [], 40: [], 45: []})
+    w = usual(70, policy="continue", traffic=0, renewals=0)
+    failed_renewals(w, (10, 40, 20), reason="canceled")
+    failed_renewals(w, *[(10 + 6.5 * i, 10.5 + 6.5 * i, 1) for i in range(4)])
+    case("renewal", "four failures within half an hour and nothing else", w, {30: [], 32: [], 35: [], 40: []})
+    w = usual(70, policy="continue", traffic=0, renewals=0)
+    failed_renewals(w, *[(10 + 3 * i, 10.5 + 3 * i, 1) for i in range(10)])
+    case("renewal", "a failure every 3 minutes and nothing else", w, {19: [], 34: [page], 45: [page]})
+    w = World(40).exporter(redis=False).namespace(redis=None, policy="continue")
+    failed_renewals(w, (10, 40, 20))
+    case("renewal", "only logs are read: no ratio", w, {20: [], 40: []})
+    w = usual(40, policy="continue", source="scan")
+    failed_renewals(w, (10, 40, 20))
+    case("renewal", "only passes: no ratio", w, {20: [], 40: []})
+    w = World(40).exporter().exporter("b:9190").namespace(policy="continue").namespace(policy="continue", instance="b:9190")
+    failed_renewals(w, (10, 40, 0.8))
+    failed_renewals(w, (10, 40, 0.8), instance="b:9190")
+    case("renewal", "two exporters: logs are added up, the keyspace is not", w, {16: [], 20: [page]})
+    w = World(40).exporter().exporter("b:9190").namespace(policy="continue").namespace(policy="continue", instance="b:9190", redis="second", logs=False)
+    failed_renewals(w, (10, 40, 1.6))
+    case("renewal", "two Redis: their successes are added up", w, {20: [], 40: []})
+    w = World(40).exporter(cluster="east").exporter("b:9190", cluster="west").namespace(cluster="east", policy="continue").namespace(instance="b:9190", cluster="west", policy="continue")
+    failed_renewals(w, (10, 40, 1.6), cluster="east")
+    case("renewal", "two clusters with the same namespace", w, {16: [], 20: ["RenewalFailureRatioHigh/critical lock_namespace=jobs cluster=east"]})
+
+
+# ------------------------------------------------------------------------------------------------------------ unlocked work
+def unlocked():
+    page = "UnlockedWork/critical lock_namespace=jobs"
+
+    def unlock(world, *segments, **labels):
+        world.put("redis_lock_unlocked_work_total", counter(world.minutes, *segments), **{**JOBS, **labels})
+
+    w = usual(60)
+    unlock(w, (10, 25, 10))
+    # The last of 15 slices within 10 minutes passes 4 to 5 minutes after the end at 25, keep_firing_for adds 10.
+    case("unlocked_work", "a third of the work: after 7 minutes, and it resolves", w, {17: [], 18: [page], 35: [page], 38: [page], 43: [], 60: []})
+    w = usual(60, severity="ticket")
+    unlock(w, (10, 40, 10))
+    case("unlocked_work", "a namespace for tickets", w, {17: [], 18: ["UnlockedWork/warning lock_namespace=jobs"]})
+    for share, fires in ((0.16, False), (0.3, True)):
+        w = usual(60)
+        unlock(w, (10, 60, share))
+        case("unlocked_work", f"{share / (20 + share):.1%} of the work, the limit is 1 %", w, {17: [], 30: [page] if fires else [], 60: [page] if fires else []})
+    w = usual(60, traffic=0)
+    unlock(w, *[(10 + 2 * i, 10.5 + 2 * i, 1) for i in range(4)])
+    case("unlocked_work", "four times are no page", w, {17.5: [], 20: [], 24: [], 30: []})
+    w = usual(60, traffic=0)
+    unlock(w, *[(10 + 2 * i, 10.5 + 2 * i, 1) for i in range(6)])
+    case("unlocked_work", "six times within 12 minutes are one", w, {17.5: [], 22: [page]})
+    w = usual(60)
+    unlock(w, (10, 15, 10))
+    case("unlocked_work", "five minutes are no page", w, {17: [], 18: [], 20: [], 30: []})
+    w = World(60).exporter(redis=False).namespace(redis=None)
+    unlock(w, (10, 25, 0.6))
+    case("unlocked_work", "only logs: any is enough, if it goes on", w, {17: [], 20: [page], 25: [page], 45: []})
+    w = World(60).exporter(redis=False).namespace(redis=None)
+    unlock(w, (10, 12, 60))
+    case("unlocked_work", "only logs: a burst of two minutes is no page", w, {m: [] for m in (11, 13, 15, 18, 20)})
+    # 1.2 % for one exporter of two that see the same keyspace; added up twice it would be 0.6 %.
+    w = World(60).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    unlock(w, (10, 60, 0.13))
+    unlock(w, (10, 60, 0.13), instance="b:9190")
+    case("unlocked_work", "two exporters: logs are added up, the keyspace is not", w, {17: [], 40: [page]})
+    w = World(60).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", redis="second", logs=False)
+    unlock(w, (10, 60, 0.26))
+    case("unlocked_work", "two Redis: acquisitions are added up", w, {20: [], 60: []})
+    # 1.1 % of a slice now and then, below 1 % on the whole.
+    w = usual(60)
+    unlock(w, *[(b, b + 0.5, 1.1) for b in (10, 12.5, 15, 17.5, 20, 22.5, 25, 27.5)])
+    case("unlocked_work", "passes: successes a lower bound, so any counts", w, {60: []})
+
+
+# ------------------------------------------------------------------------------------------------------------------- events
+def events():
+    event, page, warn = "AbandonedEvent/warning lock_namespace=jobs", "Abandoned/critical lock_namespace=jobs", "Abandoned/warning lock_namespace=jobs"
+
+    def abandon(world, *segments, **labels):
+        world.put("redis_lock_abandonments_total", counter(world.minutes, *segments), **{**JOBS, **labels})
+
+    w = usual(40)
+    abandon(w, (10, 10.5, 1))
+    case("events", "one abandonment: a ticket for 15 minutes", w, {10: [], 10.5: [event], 24: [event], 26: []})
+    w = usual(40, strict=1)
+    abandon(w, (10, 10.5, 1))
+    case("events", "one abandonment in a strict namespace", w, {10: [], 10.5: [event, page], 24: [event, page], 34: [page], 36: []})
+    w = usual(40, strict=1, severity="ticket")
+    abandon(w, (10, 10.5, 1))
+    case("events", "strict pages whatever the severity", w, {10: [], 10.5: [event, page]})
+    w = usual(40)
+    abandon(w, (10, 12, 50))
+    case("events", "a failover of 120 s makes everybody give up: a ticket", w, {m: [event] for m in (10.5, 12, 14, 16, 20, 26)})
+    w = usual(60)
+    abandon(w, (10, 40, 1))
+    # Slices from 10.5 on, the eighteenth at 19.0.
+    case("events", "abandonments that go on: after 8.5 minutes", w, {18.5: [event], 19.5: [event, page], 40: [event, page], 54: [event, page], 60: []})
+    w = usual(60, severity="ticket")
+    abandon(w, (10, 40, 1))
+    case("events", "abandonments that go on, for tickets", w, {18.5: [event], 19.5: [event, warn]})
+    w = usual(60, severity="ticket", strict=1)
+    abandon(w, (10, 40, 1))
+    case("events", "strict and for tickets: one page, no second ticket", w, {20: [event, page]})
+    w = usual(60)
+    abandon(w, (10, 16, 50))
+    case("events", "six minutes are one burst still", w, {m: [event] for m in (16, 17, 18, 19, 20, 24)})
+    # Five single ones, 2.5 minutes apart: 3 or 4 slices each.
+    w = usual(60)
+    abandon(w, (10, 10.5, 1), (14, 14.5, 1))
+    case("events", "two abandonments are no page", w, {15: [event], 18: [event], 24: [event]})
+    w = usual(60)
+    abandon(w, *[(10 + 0.5 * i, 10.5 + 0.5 * i, 0.11) for i in range(24)])
+    case("events", "18 slices with fewer than 3 are no page", w, {20: [event], 23: [event]})
+    w = World(40).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    abandon(w, (10, 10.5, 1), instance="b:9190")
+    case("events", "an abandonment that another exporter saw", w, {10.5: [event]})
+    # A series that comes into being with its first event.
+    w = usual(60)
+    w.drop("abandonments")
+    w.put("redis_lock_abandonments_total", gauge(60, (0, None), (30, 1)), **JOBS)
+    case("events", "the first abandonment of a namespace that has no series", w, {29.5: [], 30: [event], 44: [event], 46: []})
+    w = usual(60)
+    w.gone(0, 30)
+    w.put("redis_lock_abandonments_total", gauge(60, (0, None), (30, 7)), **JOBS)
+    for key in w.series:
+        w.series[key] = [None if v == "stale" else v for v in w.series[key]]
+    case("events", "an exporter with old counts that Prometheus sees for the first time", w,
+         {20: ["ExporterAbsent/critical missing=all"], 30: ["ExporterAbsent/critical missing=all"], 40: [], 50: []})
+
+    # Finished twice.
+    twice, twice_page = "DuplicateTerminalState/warning lock_namespace=jobs", "DuplicateTerminalState/critical lock_namespace=jobs"
+
+    def duplicate(world, *segments, kind="duplicate_terminal_state", **labels):
+        world.put("redis_lock_conflicting_writes_total", counter(world.minutes, *segments), kind=kind, **{**JOBS, **labels})
+
+    w = usual(60)
+    duplicate(w, (10, 10.5, 1))
+    case("events", "work finished twice, once: a ticket for 30 minutes", w, {10: [], 10.5: [twice], 39: [twice], 41: []})
+    w = usual(60)
+    duplicate(w, (10, 12, 50))
+    case("events", "many at once in a failover: a ticket", w, {m: [twice] for m in (10.5, 12, 14, 20, 30)})
+    w = usual(60)
+    duplicate(w, (10, 14, 50))
+    case("events", "four minutes are one burst still", w, {m: [twice] for m in (14, 16, 18, 20, 30)})
+    w = usual(80)
+    duplicate(w, (10, 20, 1))
+    # Slices from 10.5 on, the fifteenth at 17.5. The window of 30 minutes holds them until 43 or so, then keep_firing_for.
+    case("events", "work finished twice again and again: a page", w, {17: [twice], 18: [twice_page], 40: [twice_page], 52: [twice_page], 60: []})
+    w = usual(60, severity="ticket")
+    duplicate(w, (10, 30, 1))
+    case("events", "work finished twice, for tickets", w, {17: [twice], 18: [twice], 30: [twice]})
+    w = usual(60)
+    duplicate(w, *[(10 + 0.5 * i, 10.5 + 0.5 * i, 0.11) for i in range(24)])
+    case("events", "15 slices with fewer than 3 are no page", w, {20: [twice], 23: [twice]})
+    w = usual(60)
+    duplicate(w, (10, 40, 1), kind="stale_write_rejected")
+    case("events", "writes that were refused are no second final state", w, {20: [], 40: []})
+    w = usual(100)
+    w.drop("conflicting_writes")
+    w.put("redis_lock_conflicting_writes_total", gauge(100, (0, None), (40, 1)), kind="duplicate_terminal_state", **JOBS)
+    case("events", "the first double finish of a namespace that has no series", w, {39.5: [], 40: [twice], 69: [twice], 71: []})
+    w = usual(100)
+    w.gone(0, 30)
+    w.put("redis_lock_conflicting_writes_total", gauge(100, (0, None), (30, 7)), kind="duplicate_terminal_state", **JOBS)
+    for key in w.series:
+        w.series[key] = [None if v == "stale" else v for v in w.series[key]]
+    case("events", "old double finishes of a new exporter", w, {40: [], 61: []})
+
+    # Fences.
+    w = usual(40)
+    w.put("redis_lock_fence_regressions_total", counter(40, (10, 10.5, 1)), **SEEN)
+    case("events", "a fence goes backwards: at once", w, {10: [], 10.5: ["FenceRegression/critical lock_namespace=jobs"], 34: ["FenceRegression/critical lock_namespace=jobs"], 36: []})
+    w = usual(40, severity="ticket")
+    w.put("redis_lock_fence_regressions_total", counter(40, (10, 10.5, 1)), **SEEN)
+    case("events", "a fence goes backwards, for tickets", w, {10: [], 10.5: ["FenceRegression/warning lock_namespace=jobs"], 34: ["FenceRegression/warning lock_namespace=jobs"], 36: []})
+
+
+# -------------------------------------------------------------------------------------------------------------------- state
+def state():
+    def leader(world, *changes, **labels):
+        world.put("redis_lock_last_held_timestamp_seconds", clock(world.minutes, *changes), lock="app:leader", **{**SEEN, **labels})
+
+    alert = "LeaderAbsent/critical lock_namespace=jobs redis=main lock=app:leader"
+    w = usual(40, style="loop", config={"leader_absent_seconds": 180, "ttl_seconds": 10})
+    leader(w, (0, None), (10, 10), (20, None))
+    # Last held at 10.0, older than 3 minutes from 13.5 on, and `for` adds 2.
+    case("state", "nobody leads: after leader_absent and 2 minutes", w, {15: [], 15.5: [alert], 20: [alert], 24.5: [alert], 26: []})
+    w = usual(40, style="loop", severity="ticket", config={"leader_absent_seconds": 180})
+    leader(w, (0, None), (10, 10), (20, None))
+    case("state", "nobody leads, for tickets", w, {15: [], 15.5: ["LeaderAbsent/warning lock_namespace=jobs redis=main lock=app:leader"], 24.5: ["LeaderAbsent/warning lock_namespace=jobs redis=main lock=app:leader"], 26: []})
+    w = usual(40, style="loop", config={"ttl_seconds": 60})
+    leader(w, (0, None), (10, 10))
+    case("state", "nobody leads: twice the TTL and 2 minutes where nothing is configured", w, {16: [], 16.5: [alert]})
+    w = usual(40, style="item", config={"ttl_seconds": 60})
+    leader(w, (0, None), (10, 10))
+    case("state", "a fixed key of style item may be free", w, {16.5: [], 40: []})
+    w = usual(40, style="loop", config={"leader_absent_seconds": 45})
+    leader(w, (0, None), (10, 10), (12.5, None))
+    case("state", "a failover that the leader survives", w, {m: [] for m in (11, 12, 12.5, 13, 15)})
+    w = usual(40, style="loop", config={"leader_absent_seconds": 45})
+    leader(w, (0, None), (10, 10))
+    w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0), (14, 1)), **OWN)
+    case("state", "what was not seen is not absent", w, {13: [], 14: [], 15.5: [], 16: [alert]})
+    w = World(40).exporter().exporter("b:9190").namespace(style="loop", config={"leader_absent_seconds": 45}).namespace(style="loop", instance="b:9190", logs=False)
+    leader(w, (0, None), (10, 10))
+    leader(w, (0, None), instance="b:9190")
+    case("state", "one of two exporters sees the leader", w, {15: [], 40: []})
+
+    def overdue(world, held, *changes, **labels):
+        world.put("redis_lock_held", gauge(world.minutes, (0, held)), **{**SEEN, **labels})
+        world.put("redis_lock_renewal_overdue", gauge(world.minutes, *changes), **{**SEEN, **labels})
+
+    mass, some = "MassRenewalOverdue/critical lock_namespace=jobs", "RenewalOverdue/warning lock_namespace=jobs"
+    w = usual(60)
+    overdue(w, 10, (0, 0), (10, 6), (30, 0))
+    # Slices from 10.0 on: the sixteenth at 17.5, the twenty-fourth at 21.5. Afterwards the last sixteen of 10 minutes are left at 32.
+    case("state", "60 % are overdue: a page after 7.5 minutes", w, {17: [], 17.5: [mass], 21: [mass], 21.5: [mass, some], 32: [mass, some], 41: [mass, some], 45: []})
+    w = usual(60, severity="ticket")
+    overdue(w, 10, (0, 0), (10, 6), (30, 0))
+    case("state", "60 % are overdue, for tickets", w, {17: [], 17.5: ["MassRenewalOverdue/warning lock_namespace=jobs"], 41: ["MassRenewalOverdue/warning lock_namespace=jobs", some], 45: []})
+    for held, late, expected in ((10, 4, [some]), (20, 1, []), (20, 3, [some]), (1, 1, [some]), (3, 2, [mass, some]), (4, 3, [mass, some])):
+        w = usual(60)
+        overdue(w, held, (0, 0), (10, late))
+        case("state", f"{late} of {held} are overdue", w, {17: [], 30: expected})
+    w = usual(60)
+    overdue(w, 10, (0, 0), (10, 9), (14, 0), (30, 9), (34, 0))
+    case("state", "overdue for 4 minutes, twice", w, {14: [], 17: [], 20: [], 34: [], 37: []})
+    w = usual(60)
+    overdue(w, 10, (0, 0), (10, 9), (20.5, 0))
+    case("state", "overdue for 10.5 minutes: no ticket beside the page", w, {20: [mass], 21.5: [mass], 24: [mass]})
+    w = usual(60)
+    overdue(w, 10, (0, 0), (10, 9))
+    w.put("redis_lock_exporter_redis_up", gauge(60, (0, 1), (10, 0)), **OWN)
+    case("state", "overdue only because Redis is not seen", w, {18: ["RedisDown/critical redis=main"], 30: ["RedisDown/critical redis=main"]})
+    w = World(60).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    overdue(w, 10, (0, 0), (10, 6))
+    overdue(w, 10, (0, 0), instance="b:9190")
+    case("state", "one of two exporters sees them overdue: the larger counts", w, {17: [], 17.5: [mass]})
+    w = World(60).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", redis="second", logs=False)
+    overdue(w, 10, (0, 0), (10, 6))
+    overdue(w, 10, (0, 0), instance="b:9190", redis="second")
+    case("state", "two Redis: 6 of 20 are overdue", w, {17.5: [], 30: [some]})
+    w = usual(60)
+    overdue(w, 0, (0, 0))
+    case("state", "nothing is held", w, {30: [], 60: []})
+
+    without = "WithoutTtl/warning lock_namespace=jobs"
+    w = usual(60)
+    w.put("redis_lock_without_ttl", gauge(60, (0, 0), (20, 1), (40, 0)), **SEEN)
+    # All samples of 10 minutes from 30 on (one less where ranges are left-open), and `for` adds 5.
+    case("state", "a lock without TTL: after 15 minutes", w, {34: [], 35: [without], 44.5: [without], 46: []})
+    w = usual(60)
+    w.put("redis_lock_without_ttl", gauge(60, (0, 0), (20, 1), (32, 0)), **SEEN)
+    case("state", "a lock without TTL for 12 minutes", w, {m: [] for m in (21, 31, 32, 35, 40)})
+    w = usual(60)
+    w.put("redis_lock_without_ttl", gauge(60, *[(m, m % 2) for m in range(60)]), **SEEN)
+    case("state", "locks that get their TTL a moment later", w, {30: [], 60: []})
+    w = usual(60)
+    w.put("redis_lock_without_ttl", gauge(60, (0, 0), (5, 3)), **SEEN)
+    w.put("redis_lock_exporter_redis_up", gauge(60, (0, 1), (6, 0)), **OWN)
+    case("state", "without TTL when last seen", w, {30: ["RedisDown/critical redis=main"], 60: ["RedisDown/critical redis=main"]})
+    w = World(60).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    w.put("redis_lock_without_ttl", gauge(60, (0, 0), (20, 1)), **SEEN)
+    w.put("redis_lock_without_ttl", gauge(60, (0, 0)), **{**SEEN, "instance": "b:9190"})
+    case("state", "one of two exporters sees a lock without TTL", w, {34: [], 35: [without]})
+
+    held = "HeldTooLong/warning lock_namespace=jobs redis=main"
+    w = usual(60, config={"max_hold_seconds": 600, "ttl_seconds": 15})
+    w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(60, (0, None), (10, 10), (40, None)), **SEEN)
+    # Taken at 10, too long from 20.5 on, and `for` adds 5.
+    case("state", "held too long: max_hold and 5 minutes", w, {25: [], 25.5: [held], 44.5: [held], 46: []})
+    w = usual(60, config={"ttl_seconds": 30})
+    w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(60, (0, None), (10, 10)), **SEEN)
+    case("state", "held too long: 20 times the TTL where nothing is configured", w, {25: [], 25.5: [held]})
+    w = usual(60, style="loop", config={"ttl_seconds": 30})
+    w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(60, (0, None), (10, 10)), **SEEN)
+    case("state", "a loop may hold its lock for ever", w, {25.5: [], 60: []})
+    w = World(60).exporter().exporter("b:9190").namespace(config={"max_hold_seconds": 600}).namespace(instance="b:9190")
+    w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(60, (0, None), (10, 10)), **SEEN)
+    w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(60, (0, None)), **{**SEEN, "instance": "b:9190"})
+    case("state", "one of two exporters saw it being taken", w, {25: [], 25.5: [held]})
+    w = usual(60, config={"max_hold_seconds": 600})
+    w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(60, (0, None), (10, 10)), **SEEN)
+    w.put("redis_lock_exporter_redis_up", gauge(60, (0, 1), (15, 0)), **OWN)
+    case("state", "held when last seen", w, {26: ["RedisDown/critical redis=main"], 40: ["RedisDown/critical redis=main"]})
+
+
+# ---------------------------------------------------------------------------------------------------------------- lifecycle
+def lifecycle():
+    margin = "RenewalMarginShrinking/warning lock_namespace=jobs"
+
+    def margins(world, *periods, renewals=20, **labels):
+        """(begin, end, upper bound of the bucket in which all renewals fall)"""
+        for bound in ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "+Inf"):
+            segments = [(b, e, renewals) for b, e, le in periods if float(bound) >= le]
+            world.put("redis_lock_renewal_margin_ratio_bucket", counter(world.minutes, *segments), le=bound, **{**SEEN, **labels})
+
+    # p10 of a bucket from 0.6 to 0.7 is 0.61; 0.45 to come below three quarters of it (0.4575) and below 0.5.
+    w = usual(250)
+    margins(w, (0, 200, 0.7), (200, 250, 0.4))
+    case("lifecycle", "renewals come with 31 % left instead of 61 %", w, {199: [], 214: [], 222: [margin], 248: [margin]})
+    w = usual(250)
+    margins(w, (0, 200, 0.7), (200, 250, 0.5))
+    case("lifecycle", "renewals come with 41 % left instead of 61 %", w, {214: [], 240: [margin]})
+    w = usual(250)
+    margins(w, (0, 200, 0.6), (200, 250, 0.5))
+    case("lifecycle", "renewals come with 41 % left instead of 51 %", w, {222: [], 248: []})
+    w = usual(250)
+    margins(w, (0, 200, 0.8), (200, 250, 0.6))
+    case("lifecycle", "renewals come with 51 % left instead of 71 %", w, {222: [], 248: []})
+    w = usual(250)
+    margins(w, (0, 250, 0.2))
+    case("lifecycle", "renewals always come late", w, {200: [], 250: []})
+    w = usual(250)
+    margins(w, (0, 200, 0.7), (200, 202, 0.1), (202, 250, 0.7))
+    case("lifecycle", "renewals come late for 2 minutes", w, {m: [] for m in (203, 216, 220, 240)})
+    for per_step, fires in ((0.3, False), (0.4, True)):
+        w = usual(250, renewals=per_step)
+        margins(w, (0, 200, 0.7), (200, 250, 0.2), renewals=per_step)
+        case("lifecycle", f"renewals come late, {per_step * 60:.0f} in half an hour", w, {199: [], 245: [margin] if fires else []})
+    w = usual(250)
+    margins(w, (0, 200, 0.7), (200, 230, 0.4), (230, 250, 0.7))
+    case("lifecycle", "renewals come late for half an hour: resolved when the window is over", w, {222: [margin], 248: [margin]})
+
+    churn = "OwnerChurnHigh/warning lock_namespace=jobs"
+
+    def changes(world, *segments, after="expiry", **labels):
+        world.put("redis_lock_owner_changes_total", counter(world.minutes, *segments), after=after, **{**SEEN, **labels})
+
+    w = usual(100)
+    changes(w, (10, 50, 4))
+    # Slices from 10.5 on, the twenty-fourth at 22.0 or a little later; twenty-four of the last 30 minutes are left until 70 or so.
+    case("lifecycle", "a fifth of the locks change hands by expiry", w, {21: [], 23: [churn], 60: [churn], 80: [churn], 90: []})
+    w = usual(100)
+    changes(w, (10, 100, 1.1))
+    changes(w, (10, 100, 1.1), after="unknown")
+    case("lifecycle", "expiry and unknown ends are added up", w, {21: [], 30: [churn]})
+    w = usual(100)
+    changes(w, (10, 100, 1.6))
+    case("lifecycle", "8 % change hands by expiry", w, {30: [], 100: []})
+    w = usual(100)
+    changes(w, (10, 100, 10), after="release")
+    case("lifecycle", "after a release the next owner is welcome", w, {30: [], 100: []})
+    w = usual(100, style="loop")
+    changes(w, (10, 100, 10))
+    case("lifecycle", "loops change hands by expiry", w, {30: [], 100: []})
+    w = usual(100)
+    changes(w, (10, 12, 400), (30, 32, 400), after="unknown")
+    case("lifecycle", "two failovers move every lock", w, {m: [] for m in (13, 20, 32, 36, 40)})
+    for per_step, fires in ((0.14, False), (0.2, True)):
+        w = usual(100, traffic=1)
+        changes(w, (10, 100, per_step))
+        case("lifecycle", f"{per_step * 60:.0f} locks change hands in half an hour", w, {21: [], 60: [churn] if fires else []})
+    w = World(100).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", logs=False)
+    changes(w, (10, 100, 2.6))
+    changes(w, (10, 100, 2.6), instance="b:9190")
+    case("lifecycle", "two exporters see the same 13 %", w, {21: [], 30: [churn]})
+    w = usual(100, source="scan")
+    changes(w, (10, 100, 10))
+    case("lifecycle", "churn between passes is no share", w, {40: []})
+
+    expiry = "ExpiryRatioHigh/warning lock_namespace=jobs"
+
+    def expired(world, *segments, **labels):
+        world.put("redis_lock_expirations_total", counter(world.minutes, *segments), **{**SEEN, **labels})
+
+    w = usual(100)
+    expired(w, (10, 50, 20))
+    case("lifecycle", "half of the locks expire", w, {21.5: [], 23: [expiry], 60: [expiry], 78: [expiry], 95: []})
+    for share, fires in ((4, False), (6.5, True)):
+        w = usual(100)
+        expired(w, (10, 100, share))
+        case("lifecycle", f"{share / (20 + share):.0%} of the locks expire, the limit is 20 %", w, {21: [], 60: [expiry] if fires else []})
+    w = usual(100, style="loop")
+    expired(w, (10, 100, 20))
+    case("lifecycle", "loops end by expiry", w, {40: []})
+    w = usual(100, source="scan")
+    expired(w, (10, 100, 20))
+    case("lifecycle", "expiry between passes is no share", w, {40: []})
+    w = usual(100)
+    expired(w, (10, 12, 400))
+    case("lifecycle", "a burst of expirations", w, {m: [] for m in (12, 14, 20, 30, 40)})
+    for every, fires in ((8, False), (4, True)):
+        w = usual(100, traffic=0)
+        expired(w, *[(10 + every * i, 10.5 + every * i, 1) for i in range(int(88 / every))])
+        case("lifecycle", f"one lock expires every {every} minutes, none is released", w, {21: [], 60: [expiry] if fires else []})
+    # Every second 2 minutes are bad, but 18 % of half an hour.
+    w = usual(100)
+    expired(w, *[(10 + 4 * i, 12 + 4 * i, 8.5) for i in range(20)])
+    case("lifecycle", "18 % of the locks expire in bursts", w, {40: [], 60: [], 80: []})
+    w = World(100).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", logs=False)
+    expired(w, (10, 100, 3.5))
+    expired(w, (10, 100, 3.5), instance="b:9190")
+    case("lifecycle", "two exporters see the same 15 %", w, {40: [], 100: []})
+    w = World(100).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", redis="second", logs=False)
+    expired(w, (10, 100, 6.5))
+    case("lifecycle", "two Redis: 14 % of the locks expire", w, {40: [], 100: []})
+
+    slow = "TakeoverSlow/warning lock_namespace=jobs"
+
+    def takeovers(world, slow_segments, fast_segments, **labels):
+        world.put("redis_lock_takeovers_total", counter(world.minutes, *slow_segments), within_slo="false", **{**SEEN, **labels})
+        world.put("redis_lock_takeovers_total", counter(world.minutes, *fast_segments), within_slo="true", **{**SEEN, **labels})
+
+    w = usual(160)
+    takeovers(w, [(10 + 5 * i, 10.5 + 5 * i, 1) for i in range(6)], [(0, 160, 0.01)])
+    # Three or four slices each: the tenth with the third or fourth. The hour is over at 95, keep_firing_for adds 15.
+    case("lifecycle", "slow takeovers, every 5 minutes", w, {19: [], 28: [slow], 70: [slow], 80: [slow], 125: []})
+    w = usual(160)
+    takeovers(w, [(10, 12, 100)], [(0, 160, 0.01)])
+    case("lifecycle", "slow takeovers of one failover", w, {m: [] for m in (12, 14, 20, 40)})
+    w = usual(160)
+    takeovers(w, [(10 + 5 * i, 10.5 + 5 * i, 1) for i in range(12)], [(0, 160, 2)])
+    case("lifecycle", "5 % of the takeovers are slow", w, {70: [], 100: []})
+    w = usual(160)
+    takeovers(w, [(10 + 5 * i, 10.5 + 5 * i, 1) for i in range(12)], [(0, 160, 0.6)])
+    case("lifecycle", "14 % of the takeovers are slow", w, {70: [slow]})
+    w = usual(160)
+    takeovers(w, [(10, 30, 0.05)], [(0, 160, 0)])
+    case("lifecycle", "two slow takeovers, whatever the slices", w, {30: [], 40: []})
+    w = World(160).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", logs=False)
+    for instance in ("a:9190", "b:9190"):
+        takeovers(w, [(10 + 15 * i, 10.5 + 15 * i, 0.6) for i in range(4)], [(0, 160, 0)], instance=instance)
+    case("lifecycle", "two exporters see the same two slow takeovers", w, {60: []})
+
+    early = "ReleasedEarly/warning lock_namespace=jobs"
+
+    def released_early(world, *segments, **labels):
+        world.put("redis_lock_early_releases_total", counter(world.minutes, *segments), **{**SEEN, **labels})
+
+    w = usual(160, style="loop")
+    released_early(w, *[(10 + 5 * i, 10.5 + 5 * i, 1) for i in range(6)])
+    case("lifecycle", "a loop's lock is deleted every 5 minutes", w, {19: [], 28: [early], 70: [early], 80: [early], 125: []})
+    w = usual(160, style="loop")
+    released_early(w, (10, 12, 100))
+    case("lifecycle", "a loop's lock is deleted during 2 minutes", w, {m: [] for m in (12, 14, 20, 40)})
+    w = usual(160, style="loop")
+    released_early(w, (10, 30, 0.05))
+    case("lifecycle", "two early releases, whatever the slices", w, {30: [], 40: []})
+    w = World(160).exporter().exporter("b:9190").namespace(style="loop").namespace(style="loop", instance="b:9190", logs=False)
+    for instance in ("a:9190", "b:9190"):
+        released_early(w, (10, 30, 0.05), instance=instance)
+    case("lifecycle", "two exporters see the same two early releases", w, {40: []})
+
+    short = "TtlTooShort/warning lock_namespace=jobs"
+
+    def causes(world, cause, *segments, **labels):
+        world.put("redis_lock_not_owned_causes_total", counter(world.minutes, *segments), cause=cause, **{**JOBS, **labels})
+
+    def advised(recommended, *segments, cause="expired_never_renewed", ttl=30):
+        w = usual(160, config={"ttl_seconds": ttl})
+        w.put("redis_lock_recommended_ttl_seconds", gauge(160, (0, recommended)), **SEEN)
+        causes(w, cause, *segments)
+        return w
+
+    some = [(10 + 4 * i, 10.5 + 4 * i, 1) for i in range(8)]
+    # Twelve slices with the third or fourth event, five events at 26.5; `for` adds 10.
+    case("lifecycle", "locks expire and the TTL is shorter than advised", advised(60, *some), {30: [], 37: [short], 90: [short], 110: [short], 150: []})
+    case("lifecycle", "renewals stop and the TTL is shorter than advised", advised(60, *some, cause="renewals_stopped"), {30: [], 37: [short]})
+    case("lifecycle", "locks are deleted and the TTL is shorter than advised", advised(60, *some, cause="deleted_early"), {37: [], 60: []})
+    case("lifecycle", "locks expire and the TTL is as advised", advised(30, *some), {37: [], 60: []})
+    case("lifecycle", "four locks expire and the TTL is shorter than advised", advised(60, *some[:4]), {37: [], 60: []})
+    case("lifecycle", "many locks expire at once and the TTL is shorter than advised", advised(60, (10, 12, 100)), {24: [], 40: []})
+    w = advised(60)
+    w.exporter("b:9190").namespace(instance="b:9190", config={"ttl_seconds": 30})
+    causes(w, "expired_never_renewed", *some[:3])
+    causes(w, "expired_never_renewed", *some[3:6], instance="b:9190")
+    case("lifecycle", "locks expire by the logs of two exporters", w, {30: [], 45: [short]})
+
+    busy = "ContentionHigh/warning lock_namespace=jobs"
+
+    def contention(share, minutes=110, end=110, traffic=20, **more):
+        w = usual(minutes, traffic=traffic, **more)
+        w.put("redis_lock_acquire_failures_total", counter(minutes, (10, end, share)), reason="busy", **JOBS)
+        return w
+
+    # Above 50 % of 30 minutes once more than 30 busy attempts were made and the rest of the window is outweighed; `for` is 35.
+    case("lifecycle", "two thirds of the attempts find the lock taken", contention(40), {54: [], 75: [busy], 110: [busy]})
+    case("lifecycle", "44 % of the attempts find the lock taken", contention(16), {75: [], 110: []})
+    case("lifecycle", "44 % where 30 % are allowed", contention(16, config={"busy_ratio": 0.3}), {80: [busy]})
+    case("lifecycle", "a burst of busy locks for 5 minutes", contention(400, end=15), {m: [] for m in (20, 44, 46, 50, 60)})
+    case("lifecycle", "25 busy attempts in half an hour", contention(0.42, traffic=0), {80: [], 110: []})
+    case("lifecycle", "40 busy attempts in half an hour", contention(0.66, traffic=0), {90: [busy]})
+    case("lifecycle", "contention between passes is no share", contention(40, source="scan"), {90: []})
+    case("lifecycle", "contention ends", contention(40, minutes=160, end=90), {90: [busy], 110: [busy], 150: []})
+    w = contention(40)
+    w.put("redis_lock_acquire_failures_total", counter(110, (10, 150, 40)), reason="other", **JOBS)
+    w.drop('reason="busy"')
+    case("lifecycle", "attempts that fail otherwise are no contention", w, {90: []})
+    # 32 busy of 32 + 20 taken; were the keyspace added up twice it would be 44 %.
+    w = World(110).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    w.put("redis_lock_acquire_failures_total", counter(110, (10, 150, 16)), reason="busy", **JOBS)
+    w.put("redis_lock_acquire_failures_total", counter(110, (10, 150, 16)), reason="busy", **{**JOBS, "instance": "b:9190"})
+    case("lifecycle", "two exporters: busy attempts are added up, acquisitions are not", w, {100: [busy]})
+    w = World(110).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", redis="second", logs=False)
+    w.put("redis_lock_acquire_failures_total", counter(110, (10, 150, 30)), reason="busy", **JOBS)
+    case("lifecycle", "two Redis: 43 % of the attempts find the lock taken", w, {100: []})
+
+
+# -------------------------------------------------------------------------------------------------------------------- redis
+def redis():
+    down = "RedisDown/critical redis=main"
+    w = usual(40)
+    w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0), (20, 1)), **OWN)
+    # Not up for the whole of 3 minutes from 13 on (12.5 where ranges are left-open), and `for` adds 2.
+    case("redis", "Redis is down: after 5 minutes", w, {14: [], 15: [down], 20: [down], 24.5: [down], 26: []})
+    for length in (1, 2, 4):
+        w = usual(40)
+        w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0), (10 + length, 1)), **OWN)
+        w.put("redis_lock_operations_source", gauge(40, (0, 1), (10, "stale"), (10 + length, 1)), source="watch", **SEEN)
+        w.put("redis_lock_operations_source", gauge(40, (0, None), (10, 1), (10 + length, "stale")), source="none", **SEEN)
+        w.put("redis_lock_exporter_tracking_up", gauge(40, (0, 1), (10, 0), (10 + length, 1)), **OWN)
+        w.put("redis_lock_exporter_redis_failovers_total", counter(40, (10 + length - 0.5, 10 + length, 1)), **OWN)
+        lost(w, (10, 10 + length / 4, 300))
+        failover = ["FailoverObserved/info redis=main"]
+        case("redis", f"a failover of {length} minutes as a whole", w,
+             {11: [], 10 + length: failover, 11 + length: failover, 14 + length: failover, 24 + length: failover, 26 + length: []})
+    w = World(40).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0)), **OWN)
+    case("redis", "one of two exporters cannot reach Redis", w, {15: [], 40: []})
+    w = World(40).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", redis="second", logs=False)
+    w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0)), **OWN)
+    case("redis", "one of two Redis is down", w, {14: [], 15: [down]})
+    w = World(40).exporter(cluster="east").exporter("b:9190", cluster="west").namespace(cluster="east").namespace(cluster="west", instance="b:9190")
+    w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0)), cluster="east", **OWN)
+    case("redis", "Redis is down in one of two clusters", w, {14: [], 15: ["RedisDown/critical redis=main cluster=east"]})
+
+    # Failovers beside each other: two exporters that count the same two are no flapping.
+    flapping, observed = "FailoverFlapping/warning redis=main", "FailoverObserved/info redis=main"
+    w = usual(150)
+    w.put("redis_lock_exporter_redis_failovers_total", counter(110, (10, 10.5, 1), (30, 30.5, 1), (50, 50.5, 1)), **OWN)
+    case("redis", "three failovers within an hour", w, {10.5: [observed], 24: [observed], 26: [], 50.5: [observed], 54: [observed], 56: [observed, flapping], 80: [flapping], 84: [flapping], 90: []})
+    w = World(100).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    for instance in ("a:9190", "b:9190"):
+        w.put("redis_lock_exporter_redis_failovers_total", counter(100, (10, 10.5, 1), (30, 30.5, 1)), instance=instance, job="locks")
+    case("redis", "two exporters count the same two failovers", w, {10.5: [observed], 40: [observed], 46: []})
+
+
+# ----------------------------------------------------------------------------------------------------------------- exporter
+def exporter():
+    absent = "ExporterAbsent/critical missing=all"
+    w = usual(60)
+    w.gone(10, 40)
+    case("exporter", "no exporter at all", w, {19.5: [], 20: [absent], 39: [absent], 44: [absent], 46: []})
+    w = usual(60)
+    w.gone(10, 19)
+    case("exporter", "an exporter restarts for 9 minutes", w, {m: [] for m in (11, 15, 19, 20, 30)})
+    two = lambda minutes: World(minutes).exporter(logs=False).exporter("b:9190", job="logs", redis=False).namespace(logs=False).namespace(instance="b:9190", job="logs", redis=None)
+    w = two(460)
+    w.gone(10, text="a:9190")
+    gone = "ExporterAbsent/critical missing=redis redis=main"
+    case("exporter", "the keyspace side is gone, for 6 hours", w, {19.5: [], 20: [gone], 360: [gone], 380: []})
+    w = two(460)
+    w.gone(10, text="b:9190")
+    gone = "ExporterAbsent/critical missing=logs job=logs"
+    case("exporter", "the log side is gone, for 6 hours", w, {19.5: [], 20: [gone], 360: [gone], 380: []})
+    w = two(60).exporter("c:9190", job="logs", redis=False)
+    w.gone(10, text="c:9190")
+    w.put("up", gauge(60, (0, 1), (10, 0), (40, 1)), instance="c:9190", job="logs")
+    gone = "ExporterAbsent/warning missing=target instance=c:9190 job=logs"
+    # Not up for the whole of 5 minutes, and `for` adds 10.
+    case("exporter", "one node's log side is down", w, {24: [], 25: [gone], 44.5: [gone], 46: []})
+    w = two(60)
+    w.gone(10, text="a:9190")
+    w.series['up{instance="a:9190",job="locks"}'] = gauge(60, (0, 1), (10, 0))
+    case("exporter", "the keyspace side is down", w, {20: ["ExporterAbsent/critical missing=redis redis=main"], 25: ["ExporterAbsent/critical missing=redis redis=main", "ExporterAbsent/warning missing=target instance=a:9190 job=locks"]})
+    w = usual(60)
+    w.put("up", gauge(60, (0, 0)), instance="x:9100", job="node")
+    case("exporter", "another target is down", w, {30: []})
+    w = usual(60)
+    w.gone(10)
+    w.put("up", gauge(60, (0, 1), (10, 0)), **OWN)
+    case("exporter", "the only exporter is down: one alert", w, {20: [absent], 30: [absent], 60: [absent]})
+
+    stale = "ScanStale/warning instance=a:9190 job=locks"
+
+    def scans(minutes, tracking, seconds, *changes):
+        w = usual(minutes, source="watch" if tracking else "scan")
+        w.put("redis_lock_exporter_tracking_up", gauge(minutes, (0, tracking)), **OWN)
+        w.put("redis_lock_exporter_scan_duration_seconds", gauge(minutes, (0, seconds)), **OWN)
+        w.put("redis_lock_exporter_scan_last_success_timestamp_seconds", clock(minutes, *changes), **OWN)
+        return w
+
+    # 180 s and three times the duration of 1 s without changes, 15 minutes with them, and `for` adds 5.
+    case("exporter", "no pass any more, changes not told of", scans(60, 0, 1, (0, None), (10, 10), (30, None)), {18: [], 18.5: [stale], 30: [stale], 34.5: [stale], 36: []})
+    case("exporter", "no pass any more, changes told of", scans(60, 1, 1, (0, None), (10, 10)), {30: [], 30.5: [stale]})
+    case("exporter", "passes take 10 minutes", scans(90, 0, 600, (0, None), (10, 10)), {48: [], 48.5: [stale]})
+    w = scans(60, 0, 1, (0, None), (10, 10))
+    w.put("redis_lock_exporter_redis_up", gauge(60, (0, 1), (12, 0)), **OWN)
+    case("exporter", "no pass because Redis is down", w, {19: ["RedisDown/critical redis=main"], 40: ["RedisDown/critical redis=main"]})
+    w = usual(60)
+    w.drop("scan_last_success")
+    case("exporter", "never a pass", w, {4.5: [], 5: [stale], 60: [stale]})
+
+    lost_tracking = "TrackingLost/warning instance=a:9190 job=locks"
+    w = usual(60)
+    w.put("redis_lock_exporter_tracking_up", gauge(60, (0, 1), (10, 0), (40, 1)), **OWN)
+    case("exporter", "changes are no longer told of", w, {24: [], 25: [lost_tracking], 44.5: [lost_tracking], 46: []})
+    w = usual(60, source="scan")
+    w.put("redis_lock_exporter_tracking_up", gauge(60, (0, 0)), **OWN)
+    case("exporter", "changes never were told of", w, {30: [], 60: []})
+    w = usual(60)
+    w.put("redis_lock_exporter_tracking_up", gauge(60, (0, 1), (10, 0)), **OWN)
+    w.put("redis_lock_exporter_redis_up", gauge(60, (0, 1), (10, 0)), **OWN)
+    case("exporter", "changes are not told of because Redis is down", w, {30: ["RedisDown/critical redis=main"]})
+    w = usual(60)
+    w.put("redis_lock_exporter_tracking_up", gauge(60, (0, 1), (10, 0), (20, 1)), **OWN)
+    case("exporter", "changes are not told of for 10 minutes", w, {m: [] for m in (19, 20, 25, 30)})
+
+    stalled = "LogTailStalled/warning instance=a:9190 job=locks source=/var/log/app.log"
+
+    def log(minutes, lag, bytes_segments, errors=()):
+        w = usual(minutes)
+        w.put("redis_lock_exporter_log_lag_bytes", gauge(minutes, *lag), **SOURCE)
+        w.put("redis_lock_exporter_log_bytes_total", counter(minutes, *bytes_segments), **SOURCE)
+        w.put("redis_lock_exporter_log_read_errors_total", counter(minutes, *errors), **SOURCE)
+        return w
+
+    case("exporter", "a log is not read any further", log(60, [(0, 0), (10, 500), (30, 0)], [(0, 10, 3000), (30, 60, 3000)]), {19: [], 20.5: [stalled], 30: [stalled], 34.5: [stalled], 37: []})
+    case("exporter", "a log that nobody writes to", log(60, [(0, 0)], [(0, 10, 3000)]), {30: [], 60: []})
+    case("exporter", "a log that is read late", log(60, [(0, 0), (10, 500)], [(0, 60, 3000)]), {30: [], 60: []})
+    case("exporter", "a log that cannot be read", log(60, [(0, 0)], [(0, 10, 3000)], [(10, 60, 1)]), {19: [], 20.5: [stalled]})
+    case("exporter", "a log that cannot be read beside others", log(60, [(0, 0)], [(0, 60, 3000)], [(10, 60, 1)]), {30: []})
+    case("exporter", "a log that stands still now and then", log(60, [(m, 500 * (m % 4 > 0)) for m in range(60)], [(0, 10, 3000)]), {30: [], 60: []})
+
+    silent = "LogSilent/warning source=/var/log/app.log"
+
+    def lines(minutes, files, *segments, **more):
+        w = usual(minutes, **more)
+        w.put("redis_lock_exporter_log_open_files", gauge(minutes, *files), **SOURCE)
+        w.put("redis_lock_exporter_log_lines_total", counter(minutes, *segments), **SOURCE)
+        return w
+
+    # An hour, and `for` adds 15 minutes.
+    case("exporter", "a pattern that matches no file", lines(150, [(0, 1), (10, 0), (120, 1)], (0, 10, 30), (120, 150, 30)), {84: [], 85: [silent], 124.5: [silent], 126: []})
+    w = lines(150, [(0, 0)], (0, 150, 0)).exporter("b:9190")
+    case("exporter", "a pattern that matches on another node", w, {150: []})
+    w = lines(460, [(0, 1)], (0, 10, 30))
+    case("exporter", "no line for 6 hours while locks are taken", w, {384: [], 386: [silent]})
+    w = lines(460, [(0, 1)], (0, 10, 30), traffic=0)
+    case("exporter", "no line for 6 hours while no locks are taken", w, {386: [], 460: []})
+    w = lines(460, [(0, 1)], (0, 10, 30)).exporter("b:9190")
+    case("exporter", "lines on another node", w, {386: []})
+    w = lines(460, [(0, None), (100, 1)], (0, 460, 0))
+    case("exporter", "a log source that was added 5 hours ago", w, {386: [], 440: []})
+
+    unsaved = "StateNotSaved/warning instance=a:9190 job=locks"
+    for enabled, expected in ((1, [unsaved]), (0, [])):
+        w = usual(60)
+        w.put("redis_lock_exporter_state_enabled", gauge(60, (0, enabled)), **OWN)
+        w.put("redis_lock_exporter_state_durable", gauge(60, (0, 1), (10, 0), (30, 1)), **OWN)
+        case("exporter", f"nothing is saved, with{'' if enabled else 'out'} a state directory", w, {24: [], 25: expected, 34.5: expected, 36: []})
+    w = usual(60)
+    w.put("redis_lock_exporter_state_enabled", gauge(60, (0, 1)), **OWN)
+    w.put("redis_lock_exporter_state_durable", gauge(60, *[(m, int(m % 3 == 0)) for m in range(60)]), **OWN)
+    case("exporter", "saving fails now and then", w, {30: [], 60: []})
+
+    # Increases from 10.5 on, `for` 15; the window holds them until 45, and keep_firing_for adds 15.
+    w = usual(100)
+    w.put("redis_lock_untracked_locks_total", counter(100, (10, 30, 5)), **SEEN)
+    limit = "SeriesLimitHit/warning lock_namespace=jobs redis=main instance=a:9190 job=locks"
+    case("exporter", "the table of locks is full", w, {25: [], 25.5: [limit], 44: [limit], 58: [limit], 61: []})
+    w = usual(100)
+    w.put("redis_lock_untracked_locks_total", counter(100, (10, 10.5, 5)), **SEEN)
+    case("exporter", "the table of locks was full for a moment", w, {24: [], 25.5: [], 40: []})
+    w = usual(100)
+    w.put("redis_lock_exporter_table_evictions_total", counter(100, (10, 30, 5)), table="joined_lines", **OWN)
+    w.put("redis_lock_exporter_table_evictions_total", counter(100, (10, 100, 5)), table="final_states", **OWN)
+    limit = "SeriesLimitHit/warning table=joined_lines instance=a:9190 job=locks"
+    case("exporter", "a table of the log side is full", w, {25: [], 25.5: [limit], 61: []})
+
+    denied = "AccessDenied/warning command=CLIENT instance=a:9190 job=locks"
+    w = usual(60)
+    w.put("redis_lock_exporter_redis_permission_denied", gauge(60, (0, 0), (10, 1), (40, 0)), command="CLIENT", **OWN)
+    case("exporter", "the exporter lacks a permission", w, {29: [], 30: [denied], 49: [denied], 51: []})
+    denied = "AccessDenied/warning lock_namespace=jobs"
+    for metric in ("renewal_failures", "release_failures", "acquire_failures"):
+        w = usual(60)
+        w.put(f"redis_lock_{metric}_total", counter(60, (10, 30, 0.5)), reason="denied", **JOBS)
+        w.put(f"redis_lock_{metric}_total", counter(60, (0, 60, 0.1)), reason="other", **JOBS)
+        extra = []
+        case("exporter", f"programs are denied: {metric}", w, {20: [], 20.5: [denied] + extra, 39: [denied], 48: [denied], 51: []})
+
+    refused = "ConfigReloadFailed/warning instance=a:9190 job=locks"
+    w = usual(60)
+    w.put("redis_lock_exporter_config_last_reload_successful", gauge(60, (0, 1), (10, 0), (30, 1)), **OWN)
+    case("exporter", "a configuration is refused", w, {24: [], 25: [refused], 34.5: [refused], 36: []})
+    w = usual(60)
+    w.put("redis_lock_exporter_config_last_reload_successful", gauge(60, (0, 1), (10, 0), (20, 1)), **OWN)
+    case("exporter", "a configuration is refused and corrected", w, {m: [] for m in (15, 20, 25, 30)})
+
+
+# --------------------------------------------------------------------------------------------------------------- two exporters
+def twins():
+    """Two exporters on one Redis of which the second sees a fifth of what the first does (it was cut off, say): the larger counts. And
+    two that disagree about the policy: the larger threshold and the louder severity count."""
+    def pair(minutes, traffic=20, **more):
+        w = World(minutes).exporter().exporter("b:9190").namespace(traffic=traffic, **more)
+        return w.namespace(instance="b:9190", logs=False, traffic=traffic / 5, renewals=4, **{k: v for k, v in more.items() if k in ("policy", "style", "config")})
+
+    w = pair(60)
+    lost(w, (10, 60, 1.6))
+    case("twins", "3.8 % lost: the slow burn alone", w, {20: [], 40: [], 60: ["FailureBudgetBurn/warning lock_namespace=jobs"]})
+    w = pair(60)
+    lost(w, (10, 15.5, 17))
+    case("twins", "30 % lost for 5.5 minutes are not half", w, {15: [], 16: [], 18: []})
+    w = pair(60)
+    lost(w, *[(10 + 5 * i, 11 + 5 * i, 18) for i in range(6)])
+    case("twins", "bursts of 8 % on the whole", w, {33: [], 40: []})
+    w = pair(160)
+    lost(w, (10, 160, 0.7))
+    case("twins", "1.7 % for hours", w, {90: [], 160: []})
+    w = pair(60, policy="continue")
+    failed_renewals(w, (10, 60, 0.8))
+    case("twins", "3.8 % of renewals fail", w, {20: [], 40: [], 60: []})
+    w = pair(60, policy="continue")
+    failed_renewals(w, (10, 15.5, 8))
+    case("twins", "29 % of renewals fail for 5.5 minutes", w, {15: [], 16: [], 18: []})
+    w = pair(60)
+    failed_renewals(w, (10, 60, 8))
+    case("twins", "29 % of renewals fail and work stops", w, {30: ["RenewalFailureRatioHigh/warning lock_namespace=jobs"]})
+    w = pair(60, policy="continue")
+    failed_renewals(w, *[(10 + 5 * i, 11 + 5 * i, 9) for i in range(6)])
+    case("twins", "bursts of 8 % of renewals", w, {33: [], 40: []})
+    w = pair(60)
+    w.put("redis_lock_unlocked_work_total", counter(60, (10, 60, 0.15)), **JOBS)
+    case("twins", "0.8 % of the work is unlocked", w, {30: [], 60: []})
+    w = pair(100)
+    w.put("redis_lock_owner_changes_total", counter(100, (10, 100, 1.6)), after="expiry", **SEEN)
+    case("twins", "8 % change hands by expiry", w, {40: [], 100: []})
+    w = pair(100)
+    w.put("redis_lock_owner_changes_total", counter(100, (10, 100, 4)), after="expiry", **SEEN)
+    w.put("redis_lock_owner_changes_total", counter(100, (10, 100, 0)), after="expiry", **{**SEEN, "instance": "b:9190"})
+    case("twins", "one sees a fifth change hands", w, {21: [], 40: ["OwnerChurnHigh/warning lock_namespace=jobs"]})
+    w = pair(100)
+    w.put("redis_lock_expirations_total", counter(100, (10, 100, 20)), **SEEN)
+    case("twins", "one sees half of the locks expire", w, {21: [], 40: ["ExpiryRatioHigh/warning lock_namespace=jobs"]})
+    w = pair(100)
+    for instance in ("a:9190", "b:9190"):
+        w.put("redis_lock_expirations_total", counter(100, (10, 100, 3.5)), **{**SEEN, "instance": instance})
+    case("twins", "15 % of the locks expire", w, {40: [], 100: []})
+    w = pair(110)
+    for instance, share in (("a:9190", 1), ("b:9190", 0)):
+        w.put("redis_lock_takeovers_total", counter(110, *[(10 + 5 * i, 10.5 + 5 * i, share) for i in range(6)]), within_slo="false", **{**SEEN, "instance": instance})
+        w.put("redis_lock_early_releases_total", counter(110, *[(10 + 5 * i, 10.5 + 5 * i, share) for i in range(6)]), **{**SEEN, "instance": instance})
+    case("twins", "one sees slow takeovers and early releases", w, {19: [], 45: ["TakeoverSlow/warning lock_namespace=jobs", "ReleasedEarly/warning lock_namespace=jobs"]})
+    w = pair(110)
+    for instance, share in (("a:9190", 0.6), ("b:9190", 0)):
+        w.put("redis_lock_takeovers_total", counter(110, *[(10 + 5 * i, 10.5 + 5 * i, 1) for i in range(12)]), within_slo="false", **{**SEEN, "instance": instance})
+        w.put("redis_lock_takeovers_total", counter(110, (0, 110, share * 4)), within_slo="true", **{**SEEN, "instance": instance})
+    case("twins", "4 % slow takeovers, of which one sees no others", w, {70: [], 100: []})
+    w = pair(110)
+    w.put("redis_lock_acquire_failures_total", counter(110, (10, 110, 16)), reason="busy", **JOBS)
+    case("twins", "44 % of the attempts find the lock taken", w, {75: [], 110: []})
+    w = pair(60)
+    w.put("redis_lock_fence_regressions_total", counter(60, (10, 10.5, 1)), **SEEN)
+    w.put("redis_lock_fence_regressions_total", counter(60), **{**SEEN, "instance": "b:9190"})
+    case("twins", "one sees a fence go backwards", w, {10: [], 11: ["FenceRegression/critical lock_namespace=jobs"]})
+    w = pair(60)
+    w.put("redis_lock_held", gauge(60, (0, 2)), **{**SEEN, "instance": "b:9190"})
+    for instance in ("a:9190", "b:9190"):
+        w.put("redis_lock_renewal_overdue", gauge(60, (0, 0), (10, 0.9)), **{**SEEN, "instance": instance})
+    case("twins", "9 % overdue, of which one sees few others", w, {30: [], 60: []})
+
+    one, other = {"not_owned_ratio": 0.4, "renewal_failure_ratio": 0.4, "min_failures": 5, "busy_ratio": 0.9, "leader_absent_seconds": 1800, "max_hold_seconds": 3000}, \
+        {"not_owned_ratio": 0.01, "renewal_failure_ratio": 0.01, "min_failures": 1, "busy_ratio": 0.1, "leader_absent_seconds": 30, "max_hold_seconds": 60}
+    w = World(110).exporter().exporter("b:9190").namespace(config=one, style="loop", policy="continue").namespace(instance="b:9190", config=other, style="loop", policy="continue")
+    lost(w, (10, 40, 5))
+    failed_renewals(w, (10, 40, 3))
+    w.put("redis_lock_acquire_failures_total", counter(110, (10, 110, 60)), reason="busy", **JOBS)
+    w.put("redis_lock_last_held_timestamp_seconds", clock(110, (0, None), (10, 10), (35, None)), lock="app:leader", **SEEN)
+    w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(110, (0, None), (10, 10), (45, None)), **SEEN)
+    case("twins", "two configurations: the larger thresholds count", w, {20: [], 30: [], 40: [], 60: [], 90: [], 110: []})
+    w = World(60).exporter().exporter("b:9190").namespace(severity="ticket", policy="fence", strict=0).namespace(instance="b:9190", severity="page", policy="continue", strict=1)
+    failed_renewals(w, (10, 60, 8))
+    w.put("redis_lock_abandonments_total", counter(60, (10, 10.5, 1)), **JOBS)
+    case("twins", "two configurations: the louder policy counts", w, {11: ["AbandonedEvent/warning lock_namespace=jobs", "Abandoned/critical lock_namespace=jobs"], 40: ["RenewalFailureRatioHigh/critical lock_namespace=jobs"]})
+
+    # Tickets resolve as pages do.
+    w = usual(60, severity="ticket")
+    lost(w, (10, 25, 40))
+    released(w, (0, 10, 20), (25, 60, 20))
+    renewed(w, (0, 10, 20), (25, 60, 20))
+    ticket = "NotOwnedRatioHigh/warning lock_namespace=jobs"
+    case("twins", "a ticket resolves", w, {14.5: [], 15: [ticket], 36: [ticket], 44: [ticket], 46: []})
+    w = usual(60, severity="ticket")
+    failed_renewals(w, (10, 25, 20))
+    renewed(w, (0, 10, 20), (25, 60, 20))
+    ticket = "RenewalFailureRatioHigh/warning lock_namespace=jobs"
+    case("twins", "a ticket about renewals resolves", w, {14.5: [], 15: [ticket], 44: [ticket], 46: []})
+    w = usual(60, severity="ticket")
+    w.put("redis_lock_unlocked_work_total", counter(60, (10, 25, 10)), **JOBS)
+    ticket = "UnlockedWork/warning lock_namespace=jobs"
+    case("twins", "a ticket about unlocked work resolves", w, {17: [], 18: [ticket], 35: [ticket], 38: [ticket], 43: []})
+    w = usual(60, severity="ticket")
+    w.put("redis_lock_abandonments_total", counter(60, (10, 30, 1)), **JOBS)
+    event, ticket = "AbandonedEvent/warning lock_namespace=jobs", "Abandoned/warning lock_namespace=jobs"
+    case("twins", "a ticket about abandonments resolves", w, {18.5: [event], 19.5: [event, ticket], 44: [event, ticket], 52: []})
+    w = World(180).exporter(redis=False).namespace(redis=None, severity="ticket")
+    lost(w, (120, 140, 2))
+    ticket = "NotOwnedRateHigh/warning lock_namespace=jobs"
+    case("twins", "a ticket about the rate resolves", w, {140: [ticket], 158: [ticket], 165: []})
+
+
+# --------------------------------------------------------------------------------------------------------------- arithmetic
+def arithmetic():
+    """A burst shorter than 150 s cannot page. Here 30 s to 150 s at every scrape, alone or with everything failing, in every namespace
+    that may page, with 1 and with 10 000 failures a sample: 5 samples of 30 s are 120 s to 150 s of failures."""
+    quiet = {minute / 2: [] for minute in range(38, 80, 4)}
+    event = "AbandonedEvent/warning lock_namespace=jobs"
+    twice = "DuplicateTerminalState/warning lock_namespace=jobs"
+    for samples in (1, 2, 3, 4):
+        for per_sample in (1, 10000):
+            for stops in (False, True):
+                end = 20 + samples * 0.5
+                w = usual(40, policy="continue")
+                burst = (20, end, per_sample)
+                lost(w, burst)
+                failed_renewals(w, burst)
+                w.put("redis_lock_unlocked_work_total", counter(40, burst), **JOBS)
+                if stops:
+                    released(w, (0, 20, 20), (end, 40, 20))
+                    renewed(w, (0, 20, 20), (end, 40, 20))
+                case("arithmetic", f"a burst of {samples * 30} s, {per_sample} failures a sample{', nothing succeeds' if stops else ''}", w, quiet)
+    # Events too: tickets, and no page.
+    w = usual(40, policy="continue")
+    w.put("redis_lock_abandonments_total", counter(40, (20, 22.5, 1000)), **JOBS)
+    w.put("redis_lock_conflicting_writes_total", counter(40, (20, 22.5, 1000)), kind="duplicate_terminal_state", **JOBS)
+    case("arithmetic", "a burst of 150 s of abandonments and double work", w, {m: [event, twice] for m in (21, 23, 25, 27, 30)})
+    # Longer ones can.
+    w = usual(40)
+    lost(w, (20, 24, 10000))
+    released(w, (0, 20, 20), (24, 40, 20))
+    renewed(w, (0, 20, 20), (24, 40, 20))
+    case("arithmetic", "a burst of 240 s in which nothing succeeds can page", w, {24: [], 25.5: ["NotOwnedRatioHigh/critical lock_namespace=jobs"]})
+
+
+# --------------------------------------------------------------------------------------------------------------------- text
+def text():
+    runbooks = "https://github.com/redis-lock-exporter/redis_lock_exporter/blob/main/docs/runbooks/"
+    w = World(30).exporter(cluster="east").namespace(cluster="east")
+    lost(w, (10, 30, 17), cluster="east")
+    w.put("redis_lock_not_owned_causes_total", counter(30, (10, 30, 15)), cause="renewals_stopped", cluster="east", **JOBS)
+    w.put("redis_lock_not_owned_causes_total", counter(30, (10, 30, 40)), cause="unknown", cluster="east", **JOBS)
+    w.put("redis_lock_not_owned_causes_total", counter(30, (10, 30, 90)), cause="taken_over", cluster="west", **JOBS)
+    case("text", "what a page says", w, {30: ["NotOwnedRatioHigh/critical lock_namespace=jobs cluster=east"]}, text=[(
+        30, "RedisLockNotOwnedRatioHigh", {"severity": "critical", "component": "redis_lock", "lock_namespace": "jobs", "cluster": "east"}, {
+            "summary": "Locks are lost while their holders still work.",
+            "description": "In namespace jobs, 29.82% of releases and renewals of the last 10 minutes found the lock lost. Two workers may have done the same work. "
+                           "Likely cause: renewals_stopped. First: open the incidents of this namespace (exporter_url) and look whether one program or all of them lose locks.",
+            "runbook_url": runbooks + "RedisLockNotOwnedRatioHigh.md",
+            "dashboard_url": "/d/redis-lock-overview?var-lock_namespace=jobs",
+            "exporter_url": "http://a:9190/api/v1/incidents?lock_namespace=jobs",
+        })])
+
+
+# ------------------------------------------------------------------------------------------------------------------- cordum
+def cordum():
+    own = {"job": "cordum", "instance": "s:9090"}
+
+    def add(name, values_by_series, firing):
+        w = World(250)
+        for metric, labels, values in values_by_series:
+            w.put(metric, values, **labels, **own)
+        case("cordum", name, w, firing, rules="cordum.rules.yml")
+
+    wait = "cordum_scheduler_scheduler_job_lock_wait_seconds"
+    # p99 of a bucket from 0.025 to 0.05 is 0.04975, of one from 0.1 to 0.25 0.2485, of one from 0.05 to 0.1 0.0995.
+    for name, later, per_step, fires in (("0.25", 0.25, 10, True), ("0.1", 0.1, 10, False), ("0.25, few", 0.25, 0.5, False)):
+        series = [(wait + "_bucket", {"le": le}, counter(250, (0, 200, per_step if float(le) >= 0.05 else 0), (200, 250, per_step if float(le) >= later else 0)))
+                  for le in ("0.025", "0.05", "0.1", "0.25", "1", "+Inf")]
+        series.append((wait + "_count", {}, counter(250, (0, 250, per_step))))
+        add(f"waits of up to {name} s after 0.05 s", series, {199: [], 214: [], 245: ["CordumWaitGrowing/warning job=cordum"] if fires else []})
+    for before, after, fires in ((1, 8, True), (1, 3, False), (6, 10, False)):
+        add(f"from {before} stale jobs to {after}", [("cordum_scheduler_scheduler_stale_jobs", {"state": "running"}, gauge(250, (0, before), (200, after)))],
+            {199: [], 212: [], 248: ["CordumStaleJobsGrowing/warning job=cordum"] if fires else []})
+    for before, after, fires in ((0, 1, True), (0, 0.125, False), (0.5, 0.75, False)):
+        add(f"from {before * 60:.0f} replays in half an hour to {after * 60:.0f}", [("cordum_scheduler_scheduler_orphan_replayed_total", {"topic": "t"}, counter(250, (0, 200, before), (200, 250, after)))],
+            {199: [], 235: [], 249: ["CordumReplaysGrowing/warning job=cordum"] if fires else []})
+    add("a burst of replays", [("cordum_scheduler_scheduler_orphan_replayed_total", {"topic": "t"}, counter(250, (200, 201, 100)))], {m: [] for m in (205, 229, 232, 240, 249)})
+
+
+for make in (not_owned, burn, rate, renewal, unlocked, events, state, lifecycle, redis, exporter, twins, arithmetic, text, cordum):
+    make()

@@ -1,0 +1,195 @@
+"""A small world to try the rules on: what healthy exporters show, as series of one value every 30 s, and how to change some of it.
+
+Times are minutes. A case is a world, and the exact set of alerts that fire at some moments."""
+
+import json
+
+import rulelib
+
+STEP = 0.5  # minutes between two samples
+
+# Alerts that an ordinary failover may cause, as a user of the rules may rely on it.
+FAILOVER_SENSITIVE = {
+    "RedisLockAbandonedEvent", "RedisLockRenewalOverdue", "RedisLockRenewalMarginShrinking", "RedisLockTakeoverSlow",
+    "RedisLockReleasedEarly", "RedisLockTrackingLost",
+}
+
+
+def counter(minutes, *segments, start=0):
+    """Grows by `amount` a sample from minute `begin` (not included) to `end`, for each (begin, end, amount).
+
+    In steps of 1/64: sums of such numbers are exact, and a rounding error would look like a counter that began again."""
+    segments = [(begin, end, round(amount * 64) / 64) for begin, end, amount in segments]
+    values, total = [], start
+    for k in range(int(minutes / STEP) + 1):
+        now = k * STEP
+        total += sum(amount for begin, end, amount in segments if begin < now <= end)
+        values.append(total)
+    return values
+
+
+def gauge(minutes, *changes):
+    """The value of the last (since, value) that has come: None is no sample, "stale" is a series that ended."""
+    return [[v for since, v in changes if since <= k * STEP][-1] for k in range(int(minutes / STEP) + 1)]
+
+
+def clock(minutes, *changes):
+    """A timestamp in seconds: (since, None) follows the time, (since, minute) stands still at that minute."""
+    values = []
+    for k in range(int(minutes / STEP) + 1):
+        stands = [at for since, at in changes if since <= k * STEP][-1]
+        values.append((k * STEP if stands is None else stands) * 60)
+    return values
+
+
+class World:
+    def __init__(self, minutes):
+        self.minutes = minutes
+        self.series = {}
+
+    def put(self, metric, values, **labels):
+        labels = {k: v for k, v in labels.items() if v is not None}
+        self.series[rulelib.selector(metric, labels)] = values
+
+    def drop(self, text):
+        self.series = {k: v for k, v in self.series.items() if text not in k}
+
+    def gone(self, begin, end=None, text=""):
+        """The series whose name contains `text` are not scraped from `begin` to `end`."""
+        end = self.minutes + 1 if end is None else end
+        for key, values in self.series.items():
+            if text in key:
+                self.series[key] = ["stale" if begin <= k * STEP < end else v for k, v in enumerate(values)]
+
+    def reset(self, at, text):
+        """Counters begin again from 0, as after a restart without a state directory."""
+        for key, values in self.series.items():
+            if text in key:
+                k = int(at / STEP)
+                self.series[key] = values[:k] + [v - values[k] for v in values[k:]]
+
+    def exporter(self, instance="a:9190", job="locks", cluster=None, redis=True, logs=True, version="1"):
+        flat = lambda value: gauge(self.minutes, (0, value))
+        own = {"instance": instance, "job": job, "cluster": cluster}
+        self.put("up", flat(1), **own)
+        self.put("redis_lock_exporter_build_info", flat(1), version=version, **own)
+        self.put("redis_lock_exporter_start_time_seconds", flat(0), **own)
+        if redis:
+            self.put("redis_lock_exporter_redis_up", flat(1), **own)
+            self.put("redis_lock_exporter_tracking_up", flat(1), **own)
+            self.put("redis_lock_exporter_redis_failovers_total", flat(0), **own)
+            self.put("redis_lock_exporter_scan_last_success_timestamp_seconds", clock(self.minutes, (0, None)), **own)
+            self.put("redis_lock_exporter_scan_duration_seconds", flat(1), **own)
+        if logs:
+            source = {"source": "/var/log/app.log", **own}
+            self.put("redis_lock_exporter_log_open_files", flat(1), **source)
+            self.put("redis_lock_exporter_log_lines_total", counter(self.minutes, (0, self.minutes, 30)), **source)
+            self.put("redis_lock_exporter_log_bytes_total", counter(self.minutes, (0, self.minutes, 3000)), **source)
+        return self
+
+    def namespace(self, name="jobs", severity="page", policy="fence", style="item", instance="a:9190", job="locks", cluster=None,
+                  redis="main", logs=True, source="watch", traffic=20, renewals=20, strict=0, config=None):
+        """traffic and renewals: acquired and released, and renewed, every 30 s."""
+        flat = lambda value: gauge(self.minutes, (0, value))
+        base = {"lock_namespace": name, "instance": instance, "job": job, "cluster": cluster}
+        self.put("redis_lock_namespace_info", flat(1), style=style, on_renewal_failure=policy, severity=severity, **base)
+        self.put("redis_lock_config_strict", flat(strict), **base)
+        for key, value in (config or {}).items():
+            self.put(f"redis_lock_config_{key}", flat(value), **base)
+        if logs:
+            for metric, labels in (
+                ("not_owned", {"operation": "release"}), ("not_owned", {"operation": "renew"}), ("unlocked_work", {}),
+                ("renewal_failures", {"reason": "redis_unavailable"}), ("renewal_failures", {"reason": "not_owned"}), ("abandonments", {}),
+                ("conflicting_writes", {"kind": "duplicate_terminal_state"}),
+            ):
+                self.put(f"redis_lock_{metric}_total", flat(0), **labels, **base)
+        if redis:
+            seen = {"redis": redis, **base}
+            self.put("redis_lock_operations_source", flat(1), source=source, **seen)
+            self.put("redis_lock_held", flat(10), **seen)
+            for metric, per_step in (("acquisitions", traffic), ("releases", traffic), ("renewals", renewals), ("expirations", 0)):
+                self.put(f"redis_lock_{metric}_total", counter(self.minutes, (0, self.minutes, per_step)), **seen)
+        return self
+
+
+class Case:
+    """`firing`: {minute: alerts}, each alert as "Name/severity key=value ...", without the prefix RedisLock."""
+
+    def __init__(self, file, name, world, firing, rules="redis_lock.rules.yml", text=None):
+        self.file, self.name, self.world, self.rules, self.text = file, name, world, rules, text or []
+        self.firing = {minute: [parse_alert(a) for a in alerts] for minute, alerts in firing.items()}
+
+
+def parse_alert(text):
+    head, *labels = text.split(" ")
+    name, severity = head.split("/")
+    name = "RedisLock" + name
+    parsed = {"alertname": name, "severity": severity, "component": "redis_lock", "alertstate": "firing"}
+    if name in FAILOVER_SENSITIVE:
+        parsed["failover_sensitive"] = "true"
+    for label in labels:
+        key, _, value = label.partition("=")
+        parsed[key] = value
+    return parsed
+
+
+def duration(minutes):
+    seconds = round(minutes * 60)
+    return f"{seconds // 60}m" + (f"{seconds % 60}s" if seconds % 60 else "") if seconds else "0s"
+
+
+def merged(cases):
+    """Cases in worlds that can be had together: [(name, minutes, [(case, cluster)])].
+
+    Rules keep clusters apart, so each case becomes a cluster of its own and dozens of them cost little more than one (and a rule
+    that mixes up clusters fails). Cases with clusters of their own, or without any exporter, stay alone."""
+    worlds = {}
+    for number, case in enumerate(cases):
+        alone = any("cluster=" in key for key in case.world.series) or any(a.get("missing") == "all" for alerts in case.firing.values() for a in alerts)
+        if alone:
+            worlds[case.name] = [(case, None)]
+        else:
+            length = next(limit for limit in (60, 110, 160, 250, 1e9) if case.world.minutes <= limit)
+            worlds.setdefault(f"up to {length:.0f} minutes" if length < 1e9 else "long ones", []).append((case, f"{number:02}"))
+    return [(name, max(case.world.minutes for case, _ in members), members) for name, members in worlds.items()]
+
+
+def with_cluster(text, cluster):
+    return text.replace("{", f'{{cluster="{cluster}",', 1) if cluster else text
+
+
+def as_yaml(cases, rule_file, groups, only=None, metrics=None):
+    """`only`: expect just the alerts of these names, `metrics`: give just these, for rule files that were cut down."""
+    lines = [f"rule_files: [{rule_file}]", "evaluation_interval: 30s", f"group_eval_order: [{', '.join(groups)}]", "tests:"]
+    for name, _, members in merged(cases):
+        lines += [f"  - name: {json_text(name)}", "    interval: 30s", "    input_series:"]
+        for case, cluster in members:
+            if cluster:
+                lines.append(f"      # cluster {cluster}: {case.name}")
+            for key, values in case.world.series.items():
+                if metrics is None or key.split("{")[0] in metrics:
+                    lines.append(f"      - {{series: '{with_cluster(key, cluster)}', values: '{rulelib.run_lengths(values)}'}}")
+        lines.append("    promql_expr_test:")
+        for case, cluster in members:
+            if cluster:
+                lines.append(f"      # cluster {cluster}: {case.name}")
+            inner = 'alertstate="firing"' + (f',cluster="{cluster}"' if cluster else "")
+            for minute, alerts in sorted(case.firing.items()):
+                lines.append(f"      - expr: 'ALERTS{{{inner}}}'\n        eval_time: {duration(minute)}")
+                wanted = [a for a in alerts if only is None or a["alertname"] in only]
+                lines.append("        exp_samples:" if wanted else "        exp_samples: []")
+                for alert in wanted:
+                    lines.append(f"          - {{labels: '{with_cluster(rulelib.selector('ALERTS', alert), cluster)}', value: 1}}")
+        text = [(entry, cluster) for case, cluster in members for entry in case.text] if only is None else []
+        if text:
+            lines.append("    alert_rule_test:")
+            for (minute, alertname, labels, annotations), cluster in text:
+                lines += [f"      - alertname: {alertname}", f"        eval_time: {duration(minute)}", "        exp_alerts:"]
+                lines.append(f"          - exp_labels: {json_text(labels)}")
+                lines.append("            exp_annotations:")
+                lines += [f"              {k}: {json_text(v)}" for k, v in annotations.items()]
+    return "\n".join(lines) + "\n"
+
+
+def json_text(value):
+    return json.dumps(value, ensure_ascii=False)

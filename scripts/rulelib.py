@@ -1,0 +1,113 @@
+"""Reads our rule files and writes promtool's test files. Standard library only, so it is not a YAML parser: it knows the shape in
+which alerts/*.rules.yml are written, and complains about anything else."""
+
+import json
+import pathlib
+import re
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ALERTS = ROOT / "alerts"
+MAIN_RULES = ALERTS / "redis_lock.rules.yml"
+CORDUM_RULES = ALERTS / "cordum.rules.yml"
+
+
+def load_groups(path):
+    """[{name, interval, rules: [{alert or record, expr, for, keep_firing_for, labels, annotations}]}], in the order of the file."""
+    groups, rule, block, anchors = [], None, None, {}
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        text, indent = line.strip(), len(line) - len(line.lstrip())
+        if block is not None and (not text or indent > block["indent"]):
+            block["lines"].append(text)
+            continue
+        block = None
+        if not text or text.startswith("#") or text in ("groups:", "rules:"):
+            continue
+        match = re.fullmatch(r"(- )?(\w+):(?: (.*))?", text)
+        if not match:
+            raise ValueError(f"{path.name}:{number}: not the shape we write: {line!r}")
+        dash, key, value = match.groups()
+        if indent == 2 and dash and key == "name":
+            groups.append({"name": value, "rules": []})
+        elif indent == 4 and key == "interval":
+            groups[-1]["interval"] = value
+        elif indent == 6 and dash and key in ("alert", "record"):
+            rule = {key: value, "line": number}
+            groups[-1]["rules"].append(rule)
+        elif indent == 8 and key == "annotations":
+            if value and value.startswith("*"):
+                rule["annotations"] = anchors[value[1:]]
+            else:
+                rule["annotations"] = {}
+                if value:
+                    anchors[value[1:]] = rule["annotations"]
+        elif indent == 8 and key == "labels":
+            rule["labels"] = dict((k, v.strip('"')) for k, v in re.findall(r'(\w+): ("[^"]*"|\w+)', value))
+        elif indent == 8 and key in ("expr", "for", "keep_firing_for") or indent == 10 and "annotations" in rule:
+            target = rule if indent == 8 else rule["annotations"]
+            target[key] = (value or "").strip("'")
+            if value in ("|", ">-"):
+                block = {"indent": indent, "lines": []}
+                target[key] = block
+        else:
+            raise ValueError(f"{path.name}:{number}: not the shape we write: {line!r}")
+    for group in groups:
+        for rule in group["rules"]:
+            for target in (rule, rule.get("annotations", {})):
+                for key, value in target.items():
+                    if isinstance(value, dict) and "lines" in value:
+                        target[key] = " ".join(filter(None, value["lines"]))
+    return groups
+
+
+def rules_as_yaml(groups):
+    """As JSON, which is YAML: for mutants and trimmed sets, that only promtool reads."""
+    keys = ("alert", "record", "expr", "for", "keep_firing_for", "labels")
+    return json.dumps({"groups": [
+        {"name": g["name"], "interval": g["interval"], "rules": [{k: r[k] for k in keys if k in r} for r in g["rules"]]} for g in groups
+    ]})
+
+
+def name_of(rule):
+    return rule.get("alert") or rule["record"]
+
+
+def run_lengths(values):
+    """Values in promtool's notation: 7x3 for four sevens, 0+5x9 for a straight line of ten, `stale`, and `_` for no sample."""
+    parts, i = [], 0
+    while i < len(values):
+        first, j = values[i], i + 1
+        if first is None or first == "stale":
+            while j < len(values) and values[j] == first:
+                j += 1
+            # A series stays away after one marker; more of them would be the same.
+            parts += ["stale"] + ([f"_x{j - i - 1}"] if j - i > 1 else []) if first == "stale" else [f"_x{j - i}"]
+            i = j
+            continue
+        number = lambda k: k < len(values) and isinstance(values[k], (int, float))
+        if not number(j):
+            parts.append(f"{first:.10g}")
+            i = j
+            continue
+        slope = values[j] - first
+        while number(j) and abs(values[j] - first - slope * (j - i)) < 1e-9:
+            j += 1
+        if j - i == 2 and slope:
+            parts.append(f"{first:.10g}")
+            i += 1
+            continue
+        count = j - i - 1
+        parts.append(f"{first:.10g}x{count}" if not slope else f"{first:.10g}{'+' if slope > 0 else '-'}{abs(slope):.10g}x{count}")
+        i = j
+    return " ".join(parts)
+
+
+def selector(metric, labels):
+    inner = ",".join(f"{k}={json.dumps(str(v))}" for k, v in sorted(labels.items()) if v is not None)
+    return f"{metric}{{{inner}}}" if inner else metric
+
+
+def run_promtool(promtool, test_file, cwd=None):
+    """(passed, output)"""
+    done = subprocess.run([promtool, "test", "rules", str(test_file)], capture_output=True, text=True, cwd=cwd, check=False)
+    return done.returncode == 0, done.stdout + done.stderr
