@@ -15,7 +15,8 @@ use redis_lock_exporter::sources::rules::Verdict;
 use redis_lock_exporter::sources::search::Searcher;
 
 static CONFIG: LazyLock<Config> = LazyLock::new(|| {
-    let overrides = Overrides { logs: vec!["-".to_owned()], presets: vec!["cordum".to_owned()], ..Overrides::default() };
+    let overrides =
+        Overrides { logs: vec!["-".to_owned()], presets: vec!["cordum".to_owned()], ..Overrides::default() };
     Config::from_yaml("fuzz", "", &overrides).expect("the embedded preset is valid")
 });
 
