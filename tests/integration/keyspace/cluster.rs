@@ -1,6 +1,6 @@
 //! A cluster: all primaries are watched, and locks go on through failovers, moving slots, and nodes that come and go.
 
-use super::scene::{Counts, configuration, sleep_ms, wait_watching};
+use super::scene::{Counts, configuration, expect, wait_watching};
 use crate::daemon::{Daemon, sum};
 use crate::redis::client::{Client, text};
 use crate::redis::cluster::Cluster;
@@ -46,15 +46,8 @@ impl Watched {
         });
     }
 
-    fn counts(&self) -> Counts {
-        Counts::of(&self.daemon.scrape(), "locks")
-    }
-
     fn expect(&self, what: &str, expected: Counts) {
-        self.daemon.wait(&format!("{what}: {expected:?}"), |_| self.counts() == expected);
-        // Nothing is counted belatedly.
-        sleep_ms(300);
-        assert_eq!(self.counts(), expected, "{what}\n{}", self.daemon.log());
+        expect(&self.daemon, "locks", what, expected);
     }
 
     fn take_locks(&self) -> Counts {

@@ -132,6 +132,14 @@ pub(super) fn configuration(redis: &str, namespaces: &str, more: &str) -> String
     format!("redis: {redis}\n{more}\nnamespaces:\n{namespaces}{MARKER}")
 }
 
+/// Waits for the counts, and that nothing is counted belatedly.
+pub(super) fn expect(daemon: &Daemon, namespace: &str, what: &str, expected: Counts) {
+    let counts = || Counts::of(&daemon.scrape(), namespace);
+    daemon.wait(&format!("{what}: {expected:?}"), |_| counts() == expected);
+    sleep_ms(300);
+    assert_eq!(counts(), expected, "{what}\n{}", daemon.log());
+}
+
 pub(super) fn wait_watching(daemon: &Daemon) {
     daemon.wait("watching", |daemon| sum(&daemon.scrape(), "redis_lock_exporter_tracking_up") == 1.0);
 }

@@ -1,6 +1,6 @@
 //! A primary that Sentinels watch over: the daemon follows it, and what happens to locks meanwhile is not made up.
 
-use super::scene::{Counts, configuration, sleep_ms, wait_passes, wait_watching};
+use super::scene::{Counts, configuration, expect, wait_passes, wait_watching};
 use crate::daemon::{Daemon, sum};
 use crate::redis::sentinel::{PRIMARY_NAME, Sentinels};
 use crate::redis::{RedisServer, eventually};
@@ -48,10 +48,7 @@ impl Guarded {
     }
 
     fn expect(&self, what: &str, expected: Counts) {
-        self.daemon.wait(&format!("{what}: {expected:?}"), |_| self.counts() == expected);
-        // Nothing is counted belatedly.
-        sleep_ms(300);
-        assert_eq!(self.counts(), expected, "{what}\n{}", self.daemon.log());
+        expect(&self.daemon, "locks", what, expected);
     }
 
     /// On the new primary: once it is watched, all is exact again.
