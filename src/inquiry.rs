@@ -33,6 +33,8 @@ pub enum LockOrder {
     TtlRemaining,
     /// Held longest first.
     HeldLongest,
+    /// Those that changed their owner most often first.
+    OwnerChanges,
     Key,
 }
 
@@ -59,6 +61,8 @@ pub struct LockView {
     /// Absent: no TTL.
     pub ttl_remaining_seconds: Option<f64>,
     pub full_ttl_seconds: Option<f64>,
+    /// As far as remembered.
+    pub owner_changes: u16,
     pub renewal_overdue: bool,
     /// The connection was interrupted since the lock was last seen.
     pub doubtful: bool,
@@ -67,10 +71,35 @@ pub struct LockView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LockHistory {
     pub key: String,
+    /// The one that the key fits, or that it was last seen in.
+    pub lock_namespace: Option<String>,
     /// Absent: not held now.
     pub now: Option<LockView>,
+    /// Who has it, in a sentence.
+    pub state: String,
+    /// How it was last lost, in a sentence. Absent: it was not, as far as remembered.
+    pub verdict: Option<String>,
+    /// The latest first; the one that goes on has no end.
+    pub holds: Vec<HoldView>,
     /// The latest first.
     pub history: Vec<HistoryView>,
+}
+
+/// From an acquisition to its end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HoldView {
+    pub owner: Option<String>,
+    pub began_at: Seconds,
+    /// Otherwise it began earlier.
+    pub acquisition_seen: bool,
+    /// Absent: it goes on.
+    pub ended_at: Option<Seconds>,
+    pub ending: Option<&'static str>,
+    pub ttl_seconds: Option<f64>,
+    /// When it expires, or would have. Absent: not known, or no TTL.
+    pub deadline_at: Option<Seconds>,
+    pub renewals: u32,
+    pub last_renewed_at: Option<Seconds>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -78,6 +107,12 @@ pub struct HistoryView {
     pub at: Seconds,
     pub what: &'static str,
     pub owner: Option<String>,
+    /// Of a renewal: the share of the TTL that was left, where it was seen.
+    pub margin: Option<f64>,
+    /// Of a log line: what it was counted as, why, and by which rule.
+    pub event: Option<&'static str>,
+    pub reason: Option<&'static str>,
+    pub rule: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,4 +148,8 @@ pub struct IncidentView {
     pub next_owner: Option<String>,
     /// The rule that took the log line.
     pub rule: String,
+    /// What happened, in a sentence. Absent where it was not seen.
+    pub verdict: Option<String>,
+    /// Where to read on, below `/runbooks/`.
+    pub runbook: &'static str,
 }

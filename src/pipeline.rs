@@ -91,10 +91,11 @@ impl Pipeline {
     pub fn new(setup: Setup) -> Self {
         let Setup { config, mut state, directory, sources_now, redis, publish, ready, started, reloads } = setup;
         let saved = std::mem::take(&mut state.ledger);
-        let mut ledger = Ledger::new(config.namespaces.clone(), config.join_window, saved);
+        let ledger = Ledger::new(config.namespaces.clone(), config.join_window, saved);
+        let mut ledger = ledger.naming_rules(Arc::clone(&config.rules));
         if let Some(redis) = &config.redis {
             let watched = if redis.watch.enabled { Duration::ZERO } else { redis.scan.interval };
-            ledger = ledger.naming_rules(Arc::clone(&config.rules)).observing(KeyspaceSettings {
+            ledger = ledger.observing(KeyspaceSettings {
                 max_tracked_locks: redis.max_tracked_locks,
                 cause_wait: (CAUSE_WAIT + watched).as_millis() as TimeMs,
             });
@@ -247,6 +248,7 @@ impl Pipeline {
         let mut snapshot = Snapshot::clone(&self.publish.borrow());
         snapshot.exporter = self.exporter_view();
         snapshot.redis = self.redis_view();
+        snapshot.taken = clock::now();
         self.publish.send_replace(Arc::new(snapshot));
     }
 
@@ -257,6 +259,7 @@ impl Pipeline {
             logs: self.ledger.counters(namespace),
             causes: self.ledger.causes(namespace),
             keyspace: self.ledger.keyspace_view(NamespaceId(index as u16), now),
+            lately: self.ledger.lately(NamespaceId(index as u16), now),
         });
         let sources_now = self.sources_now.lock().map(|now| now.clone()).unwrap_or_default();
         let sources = self.config.logs.iter().enumerate().map(|(index, source)| SourceView {
@@ -270,6 +273,8 @@ impl Pipeline {
             sources: sources.collect(),
             redis: self.redis_view(),
             exporter: self.exporter_view(),
+            taken: clock::now(),
+            config: Some(Arc::clone(&self.config)),
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::Config;
 use crate::event::{Cause, TimeMs};
 use crate::ledger::counters::{KeyspaceCounters, LogCounters, Tally};
 use crate::namespace::Namespace;
@@ -23,6 +24,10 @@ pub struct Snapshot {
     /// `None`: no Redis is configured.
     pub redis: Option<RedisView>,
     pub exporter: ExporterView,
+    /// When this was made.
+    pub taken: TimeMs,
+    /// The configuration in effect. `None` before the first one is.
+    pub config: Option<Arc<Config>>,
 }
 
 #[derive(Clone, Debug)]
@@ -33,6 +38,44 @@ pub struct NamespaceView {
     pub causes: Tally<Cause>,
     /// `None`: no Redis is configured, or the namespace has no keys.
     pub keyspace: Option<KeyspaceView>,
+    pub lately: Lately,
+}
+
+/// What happened in the last minutes and the last hour; since the start of the process, not saved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lately {
+    /// For each of [`Ratios::WINDOWS`].
+    pub windows: [Sums; 2],
+    /// The last hour in steps, the oldest first.
+    pub line: Vec<Point>,
+}
+
+impl Lately {
+    pub const POINTS: usize = 120;
+    /// Milliseconds.
+    pub const STEP: TimeMs = 30_000;
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    pub not_owned: u64,
+    pub renewal_failures: u64,
+    pub releases: u64,
+    pub renewals: u64,
+    pub expirations: u64,
+    pub acquisitions: u64,
+    pub abandonments: u64,
+    pub unlocked_work: u64,
+    pub conflicting_writes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Point {
+    /// Releases and renewals.
+    pub operations: u32,
+    pub not_owned: u32,
+    pub renewal_failures: u32,
+    pub expirations: u32,
 }
 
 /// What Redis shows about the locks of one namespace.

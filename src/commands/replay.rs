@@ -188,6 +188,7 @@ impl<'a> Replay<'a> {
                 logs: self.ledger.counters(namespace),
                 causes: self.ledger.causes(namespace),
                 keyspace: None,
+                lately: Default::default(),
             })
             .collect();
         match self.args.output {

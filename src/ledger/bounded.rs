@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::history::KeyHash;
+use super::ring::KeyHash;
 
 pub(super) struct Bounded<V> {
     capacity: usize,

@@ -6,13 +6,12 @@
 
 use std::collections::VecDeque;
 
-use super::history::{History, KeyHash, Record};
+use super::history::{History, Record};
 use super::life::Ending;
+use super::ring::KeyHash;
 use crate::event::{Cause, NamespaceId, Operation, RuleId, TimeMs};
 use crate::observation::OwnerHash;
 
-/// Incidents that are remembered.
-const INCIDENTS: usize = 1000;
 /// Lines that may wait at the same time; past that, the one that has waited longest waits no more.
 const PENDING: usize = 65_536;
 /// How much longer than usual a line may wait while Redis cannot be seen: longer than it takes to connect again.
@@ -39,24 +38,27 @@ pub(super) struct Finding {
     pub(super) lost_at: Option<TimeMs>,
     pub(super) owner: Option<OwnerHash>,
     pub(super) next_owner: Option<OwnerHash>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Incident {
-    pub(super) loss: Loss,
-    pub(super) finding: Finding,
+    /// The hold that ended, and when the next one began.
+    pub(super) hold: Option<Record>,
+    pub(super) next_began: Option<TimeMs>,
 }
 
 #[derive(Default)]
 pub(super) struct Causes {
     /// With the time from which on each may be settled.
     pending: VecDeque<(TimeMs, Loss)>,
-    incidents: VecDeque<Incident>,
     evictions: u64,
 }
 
 impl Finding {
-    pub(super) const NOTHING: Self = Self { cause: Cause::Unknown, lost_at: None, owner: None, next_owner: None };
+    pub(super) const NOTHING: Self = Self {
+        cause: Cause::Unknown,
+        lost_at: None,
+        owner: None,
+        next_owner: None,
+        hold: None,
+        next_began: None,
+    };
 
     fn of(record: &Record, next: Option<&Record>, loss: &Loss) -> Self {
         let cause = match record.ending {
@@ -70,7 +72,14 @@ impl Finding {
         // Redis may have shown it late, but it was lost before its holder found out.
         let lost_at = record.ended.min(loss.at).max(record.not_before);
         let lost_at = Some(lost_at).filter(|_| cause != Cause::Unknown);
-        Self { cause, lost_at, owner: record.owner, next_owner: next.and_then(|next| next.owner) }
+        Self {
+            cause,
+            lost_at,
+            owner: record.owner,
+            next_owner: next.and_then(|next| next.owner),
+            hold: Some(*record),
+            next_began: next.map(|next| next.began),
+        }
     }
 }
 
@@ -97,18 +106,6 @@ impl Causes {
         if is_due { self.pending.pop_front().map(|(_, loss)| loss) } else { None }
     }
 
-    pub(super) fn remember(&mut self, incident: Incident) {
-        if self.incidents.len() == INCIDENTS {
-            self.incidents.pop_front();
-        }
-        self.incidents.push_back(incident);
-    }
-
-    /// The latest first.
-    pub(super) fn incidents(&self) -> impl Iterator<Item = &Incident> {
-        self.incidents.iter().rev()
-    }
-
     pub(super) fn evictions(&self) -> u64 {
         self.evictions
     }
@@ -129,7 +126,7 @@ pub(super) fn explain(history: &mut History, key: KeyHash, loss: &Loss) -> Findi
     }
     let mut next = None;
     let mut finding = Finding::NOTHING;
-    for record in history.records(key) {
+    for record in history.of(key) {
         if record.not_before <= latest {
             match record.ending {
                 // What cannot be told may have been anything.
@@ -228,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_and_remembering_are_bounded() {
+    fn waiting_is_bounded() {
         let mut causes = Causes::default();
         for at in 0..PENDING as TimeMs {
             assert_eq!(causes.wait(loss(at, Operation::Renew), at), None);
@@ -237,10 +234,5 @@ mod tests {
         assert_eq!(causes.evictions(), 1);
         assert_eq!(causes.next_due(0), None);
         assert_eq!(causes.next_due(1).map(|loss| loss.at), Some(1));
-        for at in 0..INCIDENTS as TimeMs + 5 {
-            causes.remember(Incident { loss: loss(at, Operation::Renew), finding: Finding::NOTHING });
-        }
-        assert_eq!(causes.incidents().count(), INCIDENTS);
-        assert_eq!(causes.incidents().next().map(|incident| incident.loss.at), Some(INCIDENTS as TimeMs + 4));
     }
 }

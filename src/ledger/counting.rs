@@ -1,10 +1,11 @@
 //! What facts about locks add to the counters, to the history and to what happened lately.
 
 use super::counters::KeyspaceCounters;
-use super::history::{KeyHash, Record};
+use super::history::{Record, Renewal};
 use super::keyspace::{AllCounters, Keyspace};
 use super::life::{Ending, Fact};
 use super::ratios::Event;
+use super::ring::KeyHash;
 use crate::event::{After, NamespaceId, TimeMs};
 use crate::namespace::Style;
 use crate::observation::OwnerHash;
@@ -16,7 +17,7 @@ impl Keyspace {
         namespace: NamespaceId,
     ) -> &'a mut KeyspaceCounters {
         let name = &self.namespaces[usize::from(namespace.0)].name;
-        counters.entry(name.clone()).or_default()
+        counters.saved.entry(name.clone()).or_default()
     }
 
     pub(super) fn count(
@@ -27,9 +28,10 @@ impl Keyspace {
         namespace: NamespaceId,
         fact: &Fact,
     ) {
-        let of_namespace = self.counters_of(counters, namespace);
-        let recent = &mut self.states[usize::from(namespace.0)].recent;
-        let is_loop = self.namespaces[usize::from(namespace.0)].style == Style::Loop;
+        let index = usize::from(namespace.0);
+        let of_namespace = counters.saved.entry(self.namespaces[index].name.clone()).or_default();
+        let recent = &mut counters.recents[index];
+        let is_loop = self.namespaces[index].style == Style::Loop;
         match *fact {
             Fact::ShortHolds { count, at, hold } => {
                 of_namespace.acquisitions += count;
@@ -38,12 +40,17 @@ impl Keyspace {
                 for _ in 0..count {
                     of_namespace.hold_seconds.observe(seconds(hold));
                 }
+                recent.add(Event::Acquisition, count, at);
                 recent.add(Event::Release, count, at);
-                self.history.push(hash, Record::short(at, namespace));
+                let owner_changes = self.owner_changes(hash, None);
+                self.history.push(hash, Record { owner_changes, ..Record::short(at, namespace) });
                 self.held_until(key, at);
             }
             Fact::Acquired { owner, at } => {
                 of_namespace.acquisitions += 1;
+                if let Some(at) = at {
+                    recent.add(Event::Acquisition, 1, at);
+                }
                 self.succeeded(counters, hash, owner, at);
             }
             Fact::Renewed { count, at, margin } => {
@@ -52,6 +59,7 @@ impl Keyspace {
                     of_namespace.renewal_margin_ratio.observe(margin);
                 }
                 recent.add(Event::Renewal, count, at);
+                self.renewals.push(hash, Renewal { at, margin: margin.map(|margin| margin as f32) });
             }
             Fact::Ended { life, ending, at, seen_until, hold } => {
                 match ending {
@@ -73,7 +81,9 @@ impl Keyspace {
                     of_namespace.hold_seconds.observe(seconds(hold));
                 }
                 let not_before = if ending == Ending::Expired { at } else { seen_until };
-                self.history.push(hash, Record::of(&life, ending, (not_before, at), namespace));
+                let owner_changes = self.owner_changes(hash, life.owner);
+                let record = Record::of(&life, ending, (not_before, at), namespace);
+                self.history.push(hash, Record { owner_changes, ..record });
                 let is_told = matches!(ending, Ending::Released | Ending::Expired | Ending::TakenOver);
                 self.held_until(key, if is_told { at } else { seen_until });
             }
@@ -84,10 +94,7 @@ impl Keyspace {
     /// Compares a new owner with the one before. Both changes and takeovers are the concern of the hold that ended.
     fn succeeded(&mut self, counters: &mut AllCounters, hash: KeyHash, owner: Option<OwnerHash>, at: Option<TimeMs>) {
         let Some(latest) = self.history.latest(hash).copied() else { return };
-        // Holds that were too short to be seen are nobody's.
-        let before = self.history.records(hash).find_map(|record| record.owner);
-        let is_other = owner.zip(before).is_some_and(|(owner, before)| owner != before);
-        if !is_other {
+        if !self.is_other_owner(hash, owner) {
             return;
         }
         let takeover_slo = self.namespaces[usize::from(latest.namespace.0)].takeover_slo;
@@ -101,6 +108,18 @@ impl Keyspace {
             Some(false) => of_namespace.takeovers_beyond_slo += 1,
             None => {}
         }
+    }
+
+    /// Compared with the last one that is known: holds that were too short to be seen are nobody's.
+    fn is_other_owner(&self, hash: KeyHash, owner: Option<OwnerHash>) -> bool {
+        let before = self.history.of(hash).find_map(|record| record.owner);
+        owner.zip(before).is_some_and(|(owner, before)| owner != before)
+    }
+
+    /// How often the lock has changed its owner when this one has it, as far as remembered.
+    pub(super) fn owner_changes(&self, hash: KeyHash, owner: Option<OwnerHash>) -> u16 {
+        let before = self.history.latest(hash).map_or(0, |record| record.owner_changes);
+        before.saturating_add(u16::from(self.is_other_owner(hash, owner)))
     }
 
     fn held_until(&mut self, key: &str, at: TimeMs) {

@@ -13,10 +13,11 @@ use super::belonging::Belonging;
 use super::bounded::Bounded;
 use super::causes::Causes;
 use super::counters::KeyspaceCounters;
-use super::history::{History, KeyHash};
+use super::history::{History, Renewals, Sayings};
 use super::life::{Ending, Fact};
 use super::links::Links;
 use super::ratios::Recent;
+use super::ring::KeyHash;
 use super::table::{Lock, Slot, Table};
 use super::views::Surveyed;
 use crate::event::{NamespaceId, TimeMs};
@@ -35,8 +36,13 @@ pub struct KeyspaceSettings {
     pub cause_wait: TimeMs,
 }
 
-/// By name of the namespace.
-pub(super) type AllCounters = BTreeMap<String, KeyspaceCounters>;
+/// Where facts are counted.
+pub(super) struct AllCounters<'a> {
+    /// By name of the namespace.
+    pub(super) saved: &'a mut BTreeMap<String, KeyspaceCounters>,
+    /// One for each namespace.
+    pub(super) recents: &'a mut [Recent],
+}
 
 pub(super) struct Keyspace {
     pub(super) settings: KeyspaceSettings,
@@ -45,6 +51,8 @@ pub(super) struct Keyspace {
     pub(super) links: Links,
     pub(super) table: Table,
     pub(super) history: History,
+    pub(super) renewals: Renewals,
+    pub(super) sayings: Sayings,
     pub(super) causes: Causes,
     /// One for each namespace.
     pub(super) states: Vec<NamespaceState>,
@@ -66,7 +74,6 @@ pub(super) struct NamespaceState {
     /// All its keys begin with literal text, which is what Redis needs for telling of changes.
     pub(super) watchable: bool,
     pub(super) surveyed: Surveyed,
-    pub(super) recent: Recent,
 }
 
 /// A template without fields is one lock, worth knowing when nobody has it.
@@ -90,7 +97,6 @@ impl Keyspace {
             without_ttl: 0,
             watchable: namespace.keys.iter().all(|template| !template.prefix().is_empty()),
             surveyed: Surveyed::default(),
-            recent: Recent::new(),
         };
         let mut fixed = Vec::new();
         for (index, namespace) in namespaces.iter().enumerate() {
@@ -107,6 +113,8 @@ impl Keyspace {
             links: Links::default(),
             table: Table::default(),
             history: History::default(),
+            renewals: Renewals::default(),
+            sayings: Sayings::default(),
             causes: Causes::default(),
             fixed,
             fences: Bounded::new(REMEMBERED),

@@ -14,6 +14,7 @@ pub mod counters;
 mod counting;
 mod finals;
 mod history;
+mod incidents;
 mod inquiries;
 mod joined;
 mod keyspace;
@@ -21,8 +22,10 @@ mod life;
 mod links;
 mod observing;
 mod ratios;
+mod ring;
 mod seeing;
 mod table;
+mod verdict;
 mod views;
 
 use std::collections::BTreeMap;
@@ -37,8 +40,10 @@ use crate::sources::rules::RuleSet;
 use counters::{KeyspaceCounters, LogCounters, Tally};
 use finals::Finals;
 use joined::{Aspect, Joined, LockHash, Window};
+use incidents::Incidents;
 use keyspace::Keyspace;
 pub use keyspace::KeyspaceSettings;
+use ratios::{Event, Recent};
 
 /// A lost lock is noticed by each renewal that follows. They are one loss while they keep coming at about the pace of
 /// renewals.
@@ -52,6 +57,9 @@ pub struct Ledger {
     keyspace: Option<Keyspace>,
     /// For their names.
     rules: Option<Arc<RuleSet>>,
+    /// What happened lately, for each namespace.
+    recents: Vec<Recent>,
+    incidents: Incidents,
 }
 
 /// All that must survive a restart.
@@ -80,7 +88,9 @@ impl Ledger {
     /// `namespaces` ends with `other`.
     pub fn new(namespaces: Vec<Arc<Namespace>>, join_window: Duration, saved: Saved) -> Self {
         let join_window = join_window.as_millis() as TimeMs;
-        let mut ledger = Self { namespaces, join_window, saved, keyspace: None, rules: None };
+        let recents = namespaces.iter().map(|_| Recent::new()).collect();
+        let (keyspace, rules, incidents) = (None, None, Incidents::default());
+        let mut ledger = Self { namespaces, join_window, saved, keyspace, rules, recents, incidents };
         ledger.settle_saved();
         ledger
     }
@@ -120,7 +130,7 @@ impl Ledger {
             id: self.known(event.namespace),
             namespace: self.namespace(event.namespace),
         };
-        match &event.happening {
+        let counted = match &event.happening {
             Happening::ReleaseFailed(reason) => self.release_failed(&moment, *reason),
             Happening::RenewalFailed(reason) => self.renewal_failed(&moment, *reason),
             Happening::AcquireFailed(reason) => self.acquire_failed(&moment, *reason),
@@ -131,7 +141,11 @@ impl Ledger {
                 self.terminal_state(&moment, state, may_follow.as_deref())
             }
             Happening::ConflictingWrite(kind) => self.conflicting_write(&moment, *kind),
+        };
+        if let Some(counted) = &counted {
+            self.said(&moment, counted);
         }
+        counted
     }
 
     fn release_failed(&mut self, moment: &Moment, reason: Reason) -> Option<Counted> {
@@ -164,7 +178,7 @@ impl Ledger {
             self.lost(moment, Operation::Renew);
         }
         if failed {
-            self.happened_lately(moment, ratios::Event::RenewalFailure);
+            self.happened_lately(moment, Event::RenewalFailure);
         }
         counted(lost, "not_owned", "renew", reason).or_else(|| counted(failed, "renewal_failed", "renew", reason))
     }
@@ -195,6 +209,7 @@ impl Ledger {
         let abandoned = self.is_new(moment, Aspect::Abandonment, loss_window);
         if abandoned {
             self.counters_of(moment).abandonments += 1;
+            self.happened_lately(moment, Event::Abandonment);
         }
         // The line that gives up stands for one more failed renewal.
         let renewal = reason.and_then(|reason| self.renewal_failed(moment, reason));
@@ -208,6 +223,7 @@ impl Ledger {
         let unlocked = self.is_new(moment, Aspect::UnlockedWork, moment.joining());
         if unlocked {
             self.counters_of(moment).unlocked_work += 1;
+            self.happened_lately(moment, Event::UnlockedWork);
         }
         let acquire = self.acquire_failed(moment, reason);
         counted(unlocked, "unlocked_work", "acquire", reason).or(acquire)
@@ -218,6 +234,7 @@ impl Ledger {
         let conflict = self.saved.finals.reached(lock, state, may_follow);
         if conflict {
             self.counters_of(moment).conflicting_writes.increment(ConflictKind::DuplicateTerminalState);
+            self.happened_lately(moment, Event::ConflictingWrite);
         }
         conflict.then_some(Counted { event: "duplicate_terminal_state", operation: None, reason: None })
     }
@@ -226,6 +243,7 @@ impl Ledger {
         let new = self.is_new(moment, Aspect::Conflict(kind), moment.joining());
         if new {
             self.counters_of(moment).conflicting_writes.increment(kind);
+            self.happened_lately(moment, Event::ConflictingWrite);
         }
         let event = match kind {
             ConflictKind::DuplicateTerminalState => "duplicate_terminal_state",

@@ -4,17 +4,20 @@
 
 use std::sync::Arc;
 
-use super::causes::{self, Finding, Incident, Loss};
+use super::causes::{self, Finding, Loss};
 use super::counters::Tally;
-use super::history::KeyHash;
-use super::keyspace::{Keyspace, KeyspaceSettings};
+use super::history::Saying;
+use super::incidents::Incident;
+use super::keyspace::{AllCounters, Keyspace, KeyspaceSettings};
+use super::life::Life;
 use super::ratios::Event;
-use super::{Ledger, Moment};
-use crate::event::{Cause, NamespaceId, Operation, RuleId, TimeMs};
-use crate::inquiry::{IncidentsPage, Inquiry, LocksPage};
+use super::ring::KeyHash;
+use super::{Counted, Ledger, Moment};
+use crate::event::{Cause, Label, NamespaceId, Operation, RuleId, TimeMs};
+use crate::inquiry::{Inquiry, LocksPage};
 use crate::namespace::Namespace;
 use crate::observation::LinkBatch;
-use crate::snapshot::KeyspaceView;
+use crate::snapshot::{KeyspaceView, Lately};
 use crate::sources::rules::RuleSet;
 
 impl Ledger {
@@ -36,7 +39,8 @@ impl Ledger {
     /// What a link has to tell.
     pub fn apply_link(&mut self, batch: LinkBatch) {
         if let Some(keyspace) = &mut self.keyspace {
-            keyspace.apply(&mut self.saved.keyspace, batch);
+            let mut counters = AllCounters { saved: &mut self.saved.keyspace, recents: &mut self.recents };
+            keyspace.apply(&mut counters, batch);
         }
     }
 
@@ -68,7 +72,13 @@ impl Ledger {
     pub fn keyspace_view(&self, namespace: NamespaceId, now: TimeMs) -> Option<KeyspaceView> {
         let name = &self.namespaces.get(usize::from(namespace.0))?.name;
         let counters = self.saved.keyspace.get(name).cloned().unwrap_or_default();
-        self.keyspace.as_ref()?.view(namespace, counters, now)
+        let recent = self.recents.get(usize::from(namespace.0))?;
+        self.keyspace.as_ref()?.view(namespace, counters, recent, now)
+    }
+
+    /// What happened in the last minutes and the last hour.
+    pub fn lately(&self, namespace: NamespaceId, now: TimeMs) -> Lately {
+        self.recents.get(usize::from(namespace.0)).map(|recent| recent.lately(now)).unwrap_or_default()
     }
 
     pub fn causes(&self, namespace: &Namespace) -> Tally<Cause> {
@@ -84,12 +94,10 @@ impl Ledger {
                 let _ = reply.send(keyspace.map_or_else(none, |keyspace| keyspace.locks(&query, now)));
             }
             Inquiry::Lock(key, reply) => {
-                let _ = reply.send(keyspace.and_then(|keyspace| keyspace.lock(&key, now)));
+                let _ = reply.send(keyspace.and_then(|keyspace| keyspace.lock(&key, now, |rule| self.rule_name(rule))));
             }
             Inquiry::Incidents(query, reply) => {
-                let none = || IncidentsPage { total: 0, offset: query.offset, incidents: Vec::new() };
-                let rule_name = |rule: RuleId| self.rules.as_ref().map_or("", |rules| rules.name(rule));
-                let _ = reply.send(keyspace.map_or_else(none, |keyspace| keyspace.incidents(&query, rule_name)));
+                let _ = reply.send(self.incidents(&query, now));
             }
         }
     }
@@ -144,20 +152,29 @@ impl Ledger {
     }
 
     pub(super) fn happened_lately(&mut self, moment: &Moment, event: Event) {
-        if let Some(keyspace) = &mut self.keyspace {
-            let recent = &mut keyspace.states[usize::from(moment.id.0)].recent;
-            // A clock that is ahead must not put it where no window reaches.
-            recent.add(event, 1, moment.at.min(moment.now));
+        // A clock that is ahead must not put it where no window reaches.
+        self.recents[usize::from(moment.id.0)].add(event, 1, moment.at.min(moment.now));
+    }
+
+    /// For the history of the lock: what was counted of its lines.
+    pub(super) fn said(&mut self, moment: &Moment, counted: &Counted) {
+        let (Some(keyspace), Some(lock)) = (&mut self.keyspace, moment.lock) else { return };
+        let reason = counted.reason.map(Label::as_str);
+        let saying = Saying { at: moment.at, event: counted.event, reason, rule: moment.rule };
+        for key in keyspace.keys_of(moment.id, lock) {
+            keyspace.sayings.push(keyspace.hash(&key), saying);
         }
+    }
+
+    pub(super) fn rule_name(&self, rule: RuleId) -> &str {
+        self.rules.as_ref().map_or("", |rules| rules.name(rule))
     }
 
     fn settle_loss(&mut self, loss: Loss) {
         let finding = self.keyspace.as_mut().map_or(Finding::NOTHING, |keyspace| keyspace.explain(&loss));
         let name = self.namespaces[usize::from(loss.namespace.0)].name.clone();
         self.saved.causes.entry(name).or_default().increment(finding.cause);
-        if let Some(keyspace) = &mut self.keyspace {
-            keyspace.causes.remember(Incident { loss, finding });
-        }
+        self.incidents.remember(Incident { loss, finding });
     }
 }
 
@@ -193,7 +210,8 @@ impl Keyspace {
             }
             let mut finding = causes::explain(&mut self.history, hash, loss);
             if finding.lost_at.is_some() && finding.next_owner.is_none() {
-                finding.next_owner = self.owner_now(hash, &key).filter(|owner| Some(*owner) != finding.owner);
+                let next = self.life_now(hash, &key).filter(|life| life.owner.is_some() && life.owner != finding.owner);
+                (finding.next_owner, finding.next_began) = (next.and_then(|life| life.owner), next.map(|life| life.began));
             }
             return finding;
         }
@@ -208,7 +226,15 @@ impl Keyspace {
         std::iter::once(lock.to_owned()).chain(built).collect()
     }
 
-    fn owner_now(&self, hash: KeyHash, key: &str) -> Option<crate::observation::OwnerHash> {
-        self.table.get(self.table.find(hash, key)?)?.life.owner
+    /// A key as the line told it, otherwise those that templates make of the id.
+    pub(super) fn keys_of(&self, namespace: NamespaceId, lock: &str) -> Vec<String> {
+        let is_key = self.namespaces[usize::from(namespace.0)].keys.iter().any(|template| template.matches(lock));
+        let mut keys = self.possible_keys(namespace, lock);
+        if is_key { keys.truncate(1) } else { drop(keys.drain(..1)) };
+        keys
+    }
+
+    pub(super) fn life_now(&self, hash: KeyHash, key: &str) -> Option<&Life> {
+        Some(&self.table.get(self.table.find(hash, key)?)?.life)
     }
 }

@@ -1,8 +1,9 @@
-//! What happened lately, in buckets of ten seconds: the shares over the last minutes and the last hour.
+//! What happened lately, in buckets of ten seconds: sums and shares over the last minutes and the last hour, and the line of
+//! that hour.
 
 use crate::event::TimeMs;
 use crate::namespace::Style;
-use crate::snapshot::Ratios;
+use crate::snapshot::{Lately, Point, Ratios, Sums};
 
 const BUCKET_MS: TimeMs = 10_000;
 /// One more than the longest window, for the current bucket is not complete.
@@ -15,9 +16,13 @@ pub(super) enum Event {
     Release,
     Renewal,
     Expiration,
+    Acquisition,
+    Abandonment,
+    UnlockedWork,
+    ConflictingWrite,
 }
 
-const EVENTS: usize = Event::Expiration as usize + 1;
+const EVENTS: usize = Event::ConflictingWrite as usize + 1;
 
 /// Counts of one bucket, and which one it is: places are used again.
 #[derive(Clone, Copy)]
@@ -50,6 +55,23 @@ impl Recent {
     }
 
     pub(super) fn ratios(&self, now: TimeMs, style: Style) -> [Ratios; 2] {
+        self.windows(now).map(|sums| {
+            let Sums { releases, renewals, .. } = sums;
+            let expiry = share(sums.expirations, releases);
+            Ratios {
+                not_owned: share(sums.not_owned, releases + renewals),
+                renewal_failure: share(sums.renewal_failures, renewals),
+                // That a loop lock expires is how it should be.
+                expiry: expiry.filter(|_| style == Style::Item),
+            }
+        })
+    }
+
+    pub(super) fn lately(&self, now: TimeMs) -> Lately {
+        Lately { windows: self.windows(now), line: self.line(now) }
+    }
+
+    fn windows(&self, now: TimeMs) -> [Sums; 2] {
         Ratios::WINDOWS.map(|(_, window)| {
             let last = now.div_euclid(BUCKET_MS);
             let first = (now - window).div_euclid(BUCKET_MS) + 1;
@@ -60,15 +82,39 @@ impl Recent {
                 }
             }
             let sum = |event: Event| sums[event as usize];
-            let (releases, renewals) = (sum(Event::Release), sum(Event::Renewal));
-            let expiry = share(sum(Event::Expiration), releases);
-            Ratios {
-                not_owned: share(sum(Event::NotOwned), releases + renewals),
-                renewal_failure: share(sum(Event::RenewalFailure), renewals),
-                // That a loop lock expires is how it should be.
-                expiry: expiry.filter(|_| style == Style::Item),
+            Sums {
+                not_owned: sum(Event::NotOwned),
+                renewal_failures: sum(Event::RenewalFailure),
+                releases: sum(Event::Release),
+                renewals: sum(Event::Renewal),
+                expirations: sum(Event::Expiration),
+                acquisitions: sum(Event::Acquisition),
+                abandonments: sum(Event::Abandonment),
+                unlocked_work: sum(Event::UnlockedWork),
+                conflicting_writes: sum(Event::ConflictingWrite),
             }
         })
+    }
+
+    /// The last point is that of now and not complete; all others are.
+    fn line(&self, now: TimeMs) -> Vec<Point> {
+        let last = now.div_euclid(Lately::STEP);
+        let first = last - (Lately::POINTS as TimeMs - 1);
+        let mut line = vec![Point::default(); Lately::POINTS];
+        for bucket in &self.buckets {
+            let step = bucket.number.saturating_mul(BUCKET_MS).div_euclid(Lately::STEP);
+            if !(first..=last).contains(&step) {
+                continue;
+            }
+            let point = &mut line[(step - first) as usize];
+            let count = |event: Event| bucket.counts[event as usize];
+            let add = |place: &mut u32, count: u32| *place = place.saturating_add(count);
+            add(&mut point.operations, count(Event::Release).saturating_add(count(Event::Renewal)));
+            add(&mut point.not_owned, count(Event::NotOwned));
+            add(&mut point.renewal_failures, count(Event::RenewalFailure));
+            add(&mut point.expirations, count(Event::Expiration));
+        }
+        line
     }
 }
 
@@ -107,6 +153,24 @@ mod tests {
         assert_eq!(hour, Ratios { not_owned: Some(0.1), renewal_failure: Some(0.25), expiry: Some(0.25) });
         assert_eq!(recent.ratios(now, Style::Loop)[1].expiry, None);
         assert_eq!(recent.ratios(now + 61 * MINUTE, Style::Item), [Ratios::default(); 2]);
+    }
+
+    #[test]
+    fn the_line_has_every_event_of_the_last_hour_in_its_place() {
+        let now = 1_000 * MINUTE + 7_000;
+        let mut recent = Recent::new();
+        recent.add(Event::Release, 2, now);
+        recent.add(Event::Renewal, 1, now - 10_000);
+        recent.add(Event::NotOwned, 4, now - 59 * MINUTE - 30_000);
+        recent.add(Event::Expiration, 5, now - 60 * MINUTE);
+        let line = recent.lately(now).line;
+        assert_eq!(line.len(), Lately::POINTS);
+        assert_eq!((line[119].operations, line[118].operations, line[0].not_owned), (2, 1, 4));
+        let sum = |of: fn(&Point) -> u32| line.iter().map(of).sum::<u32>();
+        assert_eq!((sum(|point| point.operations), sum(|point| point.not_owned)), (3, 4));
+        assert_eq!(sum(|point| point.expirations), 0, "older than an hour");
+        let [minutes, hour] = recent.lately(now).windows;
+        assert_eq!((minutes.renewals, minutes.not_owned, hour.not_owned), (1, 0, 4));
     }
 
     #[test]

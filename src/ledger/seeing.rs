@@ -3,7 +3,7 @@
 use std::hash::BuildHasher;
 
 use super::belonging::Choice;
-use super::history::KeyHash;
+use super::ring::KeyHash;
 use super::keyspace::{AllCounters, Keyspace, NotALock, is_watchable};
 use super::life::{self, Circumstances, Fact};
 use super::links::Link;

@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use hashbrown::HashTable;
 
 use super::belonging::Choice;
-use super::history::KeyHash;
+use super::ring::KeyHash;
 use super::life::Life;
 use crate::event::{NamespaceId, TimeMs};
 use crate::observation::LinkId;

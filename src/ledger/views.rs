@@ -4,6 +4,7 @@
 use super::counters::KeyspaceCounters;
 use super::counting::seconds;
 use super::keyspace::Keyspace;
+use super::ratios::Recent;
 use super::table::Lock;
 use crate::event::{NamespaceId, TimeMs};
 use crate::namespace::Namespace;
@@ -58,7 +59,13 @@ impl Keyspace {
         lock.life.deadline.is_some() && after.is_some_and(|after| now - self.last_set(lock) > after)
     }
 
-    pub(super) fn view(&self, id: NamespaceId, counters: KeyspaceCounters, now: TimeMs) -> Option<KeyspaceView> {
+    pub(super) fn view(
+        &self,
+        id: NamespaceId,
+        counters: KeyspaceCounters,
+        recent: &Recent,
+        now: TimeMs,
+    ) -> Option<KeyspaceView> {
         let namespace = self.namespaces.get(usize::from(id.0)).filter(|namespace| !namespace.keys.is_empty())?;
         let state = &self.states[usize::from(id.0)];
         let source = match self.links.source() {
@@ -84,7 +91,7 @@ impl Keyspace {
                 oldest_acquired: oldest,
                 last_held: self.last_held(id),
             },
-            ratios: state.recent.ratios(now, namespace.style),
+            ratios: recent.ratios(now, namespace.style),
         })
     }
 

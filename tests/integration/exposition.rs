@@ -218,6 +218,7 @@ fn a_scrape_with_the_cordum_preset_stays_below_100_kb() {
             }
             keyspace
         }),
+        lately: Default::default(),
     });
     let redis = RedisView { name: "redis".to_owned(), now: full_redis() };
     let mut snapshot =

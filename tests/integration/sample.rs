@@ -32,7 +32,7 @@ pub(crate) fn namespace(name: &str) -> Namespace {
 }
 
 pub(crate) fn view(namespace: Namespace, logs: LogCounters) -> NamespaceView {
-    NamespaceView { namespace: Arc::new(namespace), logs, causes: Default::default(), keyspace: None }
+    NamespaceView { namespace: Arc::new(namespace), logs, causes: Default::default(), keyspace: None, lately: Default::default() }
 }
 
 pub(crate) fn full_snapshot() -> Snapshot {
@@ -111,6 +111,8 @@ pub(crate) fn full_snapshot() -> Snapshot {
             config_reload_ok: true,
             config_reloaded: 1_784_999_000_250,
         },
+        taken: 1_785_000_001_000,
+        config: None,
     }
 }
 
