@@ -89,9 +89,12 @@ pub struct RunArgs {
     /// Allow reloading the configuration with POST /-/reload
     #[arg(long = "web.enable-lifecycle")]
     pub enable_lifecycle: bool,
-    /// Do not serve /api and the pages that show single locks
+    /// Do not serve /api, nor the page at /, which needs it
     #[arg(long = "web.disable-api")]
     pub disable_api: bool,
+    /// Do not serve the page at / and the runbooks
+    #[arg(long = "web.disable-page")]
+    pub disable_page: bool,
     /// How much to log
     #[arg(long = "log.level", value_name = "LEVEL", default_value = "info")]
     pub log_level: LogLevel,

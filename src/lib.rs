@@ -27,6 +27,7 @@
 //! * [`pipeline`]: the only writer: batch -> ledger; save, then publish
 //! * [`state`]: the state file: positions and counters together, atomically
 //! * [`snapshot`]: what is published
+//! * [`health`]: what is wrong now, in sentences
 //! * [`inquiry`]: questions about single locks, and their answers
 //! * [`exposition`]: every metric name and HELP; a snapshot as text
 //! * [`server`]: HTTP routes
@@ -46,6 +47,7 @@ pub mod config;
 pub mod event;
 pub mod exposition;
 pub mod fleet;
+pub mod health;
 pub mod inquiry;
 pub mod ledger;
 pub mod namespace;

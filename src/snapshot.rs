@@ -67,6 +67,7 @@ pub struct Sums {
     pub abandonments: u64,
     pub unlocked_work: u64,
     pub conflicting_writes: u64,
+    pub fence_regressions: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -114,6 +114,7 @@ async fn serve(args: &RunArgs, config: Config) -> anyhow::Result<()> {
             }),
             reload: args.enable_lifecycle.then(|| reload.clone()),
             inquiries: (!args.disable_api).then(|| is_asked.clone()),
+            page: !args.disable_page,
         };
         servers.spawn(server::serve(listener, app, http.clone()));
     }

@@ -20,9 +20,10 @@ pub(super) enum Event {
     Abandonment,
     UnlockedWork,
     ConflictingWrite,
+    FenceRegression,
 }
 
-const EVENTS: usize = Event::ConflictingWrite as usize + 1;
+const EVENTS: usize = Event::FenceRegression as usize + 1;
 
 /// Counts of one bucket, and which one it is: places are used again.
 #[derive(Clone, Copy)]
@@ -92,6 +93,7 @@ impl Recent {
                 abandonments: sum(Event::Abandonment),
                 unlocked_work: sum(Event::UnlockedWork),
                 conflicting_writes: sum(Event::ConflictingWrite),
+                fence_regressions: sum(Event::FenceRegression),
             }
         })
     }

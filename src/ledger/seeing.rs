@@ -7,6 +7,7 @@ use super::ring::KeyHash;
 use super::keyspace::{AllCounters, Keyspace, NotALock, is_watchable};
 use super::life::{self, Circumstances, Fact};
 use super::links::Link;
+use super::ratios::Event;
 use super::table::{Lock, Slot};
 use crate::event::TimeMs;
 use crate::observation::{Held, LinkId, Sight, Sighting};
@@ -141,6 +142,7 @@ impl Keyspace {
             && self.fences.insert(hash, fence).is_some_and(|before| fence < before)
         {
             self.counters_of(counters, choice.namespace).fence_regressions += 1;
+            counters.recents[usize::from(choice.namespace.0)].add(Event::FenceRegression, 1, sighting.received);
         }
         match (slot, after) {
             (None, None) => {}

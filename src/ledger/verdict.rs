@@ -5,6 +5,7 @@
 
 use super::history::Record;
 use super::life::{Ending, Life};
+use crate::clock::span;
 use crate::event::TimeMs;
 use crate::namespace::{Namespace, Style};
 use crate::observation::OwnerHash;
@@ -111,28 +112,6 @@ fn ending_phrase(record: &Record, style: Style) -> &'static str {
 
 fn name(owner: Option<OwnerHash>) -> String {
     owner.map_or_else(|| "an owner that cannot be read".to_owned(), |owner| format!("owner {}", owner.short()))
-}
-
-/// As people say it: two digits that matter, never more than two units.
-fn span(time: TimeMs) -> String {
-    let seconds = time / 1000;
-    match seconds {
-        0..10 => match format!("{:.1}", time as f64 / 1000.0) {
-            short if short.ends_with(".0") => format!("{} s", short.trim_end_matches(".0")),
-            short => format!("{short} s"),
-        },
-        10..120 => format!("{} s", (time + 500) / 1000),
-        120..7_200 => two_units(seconds, (60, "min"), (1, "s")),
-        7_200..172_800 => two_units(seconds, (3_600, "h"), (60, "min")),
-        _ => two_units(seconds, (86_400, "d"), (3_600, "h")),
-    }
-}
-
-fn two_units(seconds: TimeMs, (large, large_name): (TimeMs, &str), (small, small_name): (TimeMs, &str)) -> String {
-    match seconds % large / small {
-        0 => format!("{} {large_name}", seconds / large),
-        rest => format!("{} {large_name} {rest} {small_name}", seconds / large),
-    }
 }
 
 #[cfg(test)]
@@ -243,24 +222,5 @@ mod tests {
         };
         assert_eq!(losses(Style::Item), [false, true, true, true, true, false]);
         assert_eq!(losses(Style::Loop), [true, false, true, true, true, false]);
-    }
-
-    #[test]
-    fn spans_as_people_say_them() {
-        for (milliseconds, expected) in [
-            (0, "0 s"),
-            (49, "0 s"),
-            (2_060, "2.1 s"),
-            (3_000, "3 s"),
-            (9_990, "10 s"),
-            (41_400, "41 s"),
-            (119_600, "120 s"),
-            (120_000, "2 min"),
-            (200_000, "3 min 20 s"),
-            (7_260_000, "2 h 1 min"),
-            (180_000_000, "2 d 2 h"),
-        ] {
-            assert_eq!(span(milliseconds), expected, "{milliseconds}");
-        }
     }
 }

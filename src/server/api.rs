@@ -1,6 +1,6 @@
 //! `/api/v1`: what is known about namespaces and about single locks, as JSON. `docs/api.md` describes every field.
 //!
-//! Namespaces are answered from the published snapshot. Single locks are known to the ledger only, so the question goes to
+//! The overview, namespaces and the configuration are answered from the published snapshot. Single locks are known to the ledger only, so the question goes to
 //! the pipeline over a bounded channel; while that is busy the answer is 503, for a question must never hold up counting.
 
 use hyper::{Request, StatusCode};
@@ -10,18 +10,22 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::Context;
-use super::namespaces;
 use super::query::{Parameters, bad, percent_decode};
 use super::routes::{Answer, json};
+use super::{Context, configuration, namespaces, overview};
+use crate::clock;
 use crate::inquiry::{IncidentsQuery, Inquiry, LockOrder, LocksQuery};
 
+const OVERVIEW: &str = "/api/v1/overview";
 const NAMESPACES: &str = "/api/v1/namespaces";
 const LOCKS: &str = "/api/v1/locks";
 const INCIDENTS: &str = "/api/v1/incidents";
+const CONFIG: &str = "/api/v1/config";
 
 /// For the landing page and the table of routes.
-pub(super) const ROUTES: [&str; 3] = [NAMESPACES, LOCKS, INCIDENTS];
+pub(super) const ROUTES: [&str; 5] = [OVERVIEW, NAMESPACES, LOCKS, INCIDENTS, CONFIG];
+
+const STARTING: &str = "the exporter is starting, ask again";
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -67,6 +71,15 @@ async fn look_up<B>(context: &Context, request: &Request<B>) -> Result<String, R
     let parameters = Parameters::parse(request.uri().query())?;
     let path = request.uri().path();
     match path {
+        OVERVIEW => {
+            parameters.finish(&[])?;
+            Ok(overview::body(&context.app.snapshot.borrow(), clock::now()))
+        }
+        CONFIG => {
+            parameters.finish(&[])?;
+            let config = context.app.snapshot.borrow().config.clone();
+            config.map(|config| configuration::body(&config)).ok_or_else(|| Refusal::unavailable(STARTING))
+        }
         NAMESPACES => {
             parameters.finish(&[])?;
             Ok(namespaces::body(&context.app.snapshot.borrow()))
@@ -81,8 +94,9 @@ async fn locks(context: &Context, mut parameters: Parameters) -> Result<String, 
     let sort = match parameters.take("sort").as_deref() {
         None | Some("ttl") => LockOrder::TtlRemaining,
         Some("held") => LockOrder::HeldLongest,
+        Some("changes") => LockOrder::OwnerChanges,
         Some("key") => LockOrder::Key,
-        Some(_) => return Err(bad("sort", "must be ttl, held or key")),
+        Some(_) => return Err(bad("sort", "must be ttl, held, changes or key")),
     };
     let query = LocksQuery {
         lock_namespace: parameters.take("lock_namespace"),
@@ -126,18 +140,17 @@ fn must_be_known(context: &Context, lock_namespace: Option<&str>) -> Result<(), 
 }
 
 async fn ask<T>(context: &Context, inquiry: impl FnOnce(oneshot::Sender<T>) -> Inquiry) -> Result<T, Refusal> {
-    let starting = "the exporter is starting, ask again";
     let busy = "the exporter is busy, ask again";
     let inquiries = context.app.inquiries.as_ref().and_then(|inquiries| inquiries.borrow().clone());
-    let inquiries = inquiries.ok_or_else(|| Refusal::unavailable(starting))?;
+    let inquiries = inquiries.ok_or_else(|| Refusal::unavailable(STARTING))?;
     let (answer, answered) = oneshot::channel();
     inquiries.try_send(inquiry(answer)).map_err(|error| match error {
         TrySendError::Full(_) => Refusal::unavailable(busy),
-        TrySendError::Closed(_) => Refusal::unavailable(starting),
+        TrySendError::Closed(_) => Refusal::unavailable(STARTING),
     })?;
     // A generation that ends takes its questions with it; the next one starts at once.
     match timeout(context.limits.inquiry, answered).await {
-        Ok(answer) => answer.map_err(|_| Refusal::unavailable(starting)),
+        Ok(answer) => answer.map_err(|_| Refusal::unavailable(STARTING)),
         Err(_) => Err(Refusal::unavailable(busy)),
     }
 }

@@ -1,11 +1,11 @@
-//! The page at `/`: which program this is, where its answers are, and the main counters, for people with a browser.
+//! What `/` shows where the page is off or cannot ask the API: which program this is, where its answers are, and the main
+//! counters.
 //!
 //! One self-contained document without script. Every word that comes from the configuration is escaped, and the policy
 //! sent with it forbids everything but the one style sheet inside it, by its hash.
 
-use std::fmt::Write;
-
 use super::api;
+use super::html::Escaped;
 use crate::event::Label;
 use crate::exposition::Build;
 use crate::ledger::counters::Tally;
@@ -119,33 +119,9 @@ fn sum<L: Label>(tally: &Tally<L>) -> u64 {
     tally.iter().fold(0, |sum, (_, count)| count.saturating_add(sum))
 }
 
-/// Text that is safe between tags and inside quoted attributes.
-struct Escaped<'a>(&'a str);
-
-impl std::fmt::Display for Escaped<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for character in self.0.chars() {
-            match character {
-                '&' => formatter.write_str("&amp;")?,
-                '<' => formatter.write_str("&lt;")?,
-                '>' => formatter.write_str("&gt;")?,
-                '"' => formatter.write_str("&quot;")?,
-                '\'' => formatter.write_str("&#39;")?,
-                other => formatter.write_char(other)?,
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_escaped() {
-        assert_eq!(Escaped("<b a='1' c=\"2\">&ü").to_string(), "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp;ü");
-    }
 
     #[test]
     fn an_empty_snapshot_still_makes_a_page() {

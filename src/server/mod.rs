@@ -7,23 +7,32 @@
 //! | `GET /-/healthy` | 200 as long as the process answers |
 //! | `GET /-/ready` | 200 with what is degraded, or 503 with the reasons, one a line |
 //! | `POST /-/reload` | loads the configuration again; 403 unless enabled, 500 with the reasons when refused |
-//! | `GET /` | a page for people |
+//! | `GET /` | a page for people, and its parts under `/page/` |
+//! | `GET /runbooks/` | the runbooks |
+//! | `GET /api/v1/overview` | what is wrong now, and all namespaces in short |
 //! | `GET /api/v1/namespaces` | every namespace: its policy and its numbers |
 //! | `GET /api/v1/locks` | the locks that are held |
 //! | `GET /api/v1/locks/{key}` | one lock and its history |
 //! | `GET /api/v1/incidents` | locks that were lost, and why |
+//! | `GET /api/v1/config` | the configuration in effect, without secrets |
 //!
 //! `HEAD` works wherever `GET` does, `PUT` wherever `POST` does. Each connection is a task of its own with limits on time and
 //! size, so a slow client holds up nobody but itself. When file descriptors run out, accepting backs off and goes on.
 
 mod api;
+mod configuration;
 mod connection;
+mod html;
 mod landing;
+mod markdown;
 mod namespaces;
 mod negotiate;
+mod overview;
+mod page;
 mod process;
 mod query;
 mod routes;
+mod runbooks;
 mod stall;
 
 use std::io;
@@ -54,6 +63,8 @@ pub struct App {
     /// Where to ask about single locks: the pipeline of the day, and none while the exporter starts. `None`: the API is
     /// off.
     pub inquiries: Option<watch::Receiver<Option<mpsc::Sender<Inquiry>>>>,
+    /// Serve the page, which needs the API, and the runbooks, which do not.
+    pub page: bool,
 }
 
 /// Somebody asked for the configuration to be loaded again and waits for the outcome.

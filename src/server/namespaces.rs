@@ -35,7 +35,7 @@ fn namespace(view: &NamespaceView) -> Value {
     })
 }
 
-fn policy(namespace: &Namespace) -> Value {
+pub(super) fn policy(namespace: &Namespace) -> Value {
     let thresholds = &namespace.thresholds;
     let keys: Vec<&str> = namespace.keys.iter().map(|template| template.as_str()).collect();
     json!({
@@ -125,10 +125,10 @@ fn histogram<B: Bounds>(histogram: &Histogram<B>) -> Value {
     json!({ "count": histogram.count(), "sum": histogram.sum(), "buckets": buckets })
 }
 
-fn seconds(duration: Option<Duration>) -> Option<f64> {
+pub(super) fn seconds(duration: Option<Duration>) -> Option<f64> {
     duration.map(|duration| duration.as_secs_f64())
 }
 
-fn moment(time: TimeMs) -> f64 {
+pub(super) fn moment(time: TimeMs) -> f64 {
     time as f64 / 1000.0
 }

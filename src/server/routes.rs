@@ -10,8 +10,8 @@ use flate2::write::GzEncoder;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, VARY,
-    X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION,
+    REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::process::read_process;
-use super::{Context, ReloadRequest, api, landing, negotiate};
+use super::{Context, ReloadRequest, api, landing, negotiate, page, runbooks};
 use crate::exposition::{Build, Scrape};
 use crate::snapshot::Snapshot;
 
@@ -27,14 +27,17 @@ pub(super) type Answer = Response<Full<Bytes>>;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
-const HTML: &str = "text/html; charset=utf-8";
+pub(super) const HTML: &str = "text/html; charset=utf-8";
+pub(super) const CSS: &str = "text/css; charset=utf-8";
+pub(super) const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+pub(super) const SVG: &str = "image/svg+xml";
 
 pub(super) async fn answer<B>(context: &Context, request: &Request<B>) -> Answer {
     let (reading, writing): (&[Method], &[Method]) = (&[Method::GET, Method::HEAD], &[Method::POST, Method::PUT]);
     let methods = match request.uri().path() {
         "/metrics" | "/-/healthy" | "/-/ready" | "/" => reading,
         "/-/reload" => writing,
-        path if api::is_route(path) => reading,
+        path if api::is_route(path) || is_for_people(context, path) => reading,
         _ => return text(StatusCode::NOT_FOUND, "not found\n"),
     };
     if !methods.contains(request.method()) {
@@ -47,8 +50,9 @@ pub(super) async fn answer<B>(context: &Context, request: &Request<B>) -> Answer
         "/-/healthy" => text(StatusCode::OK, "healthy\n"),
         "/-/ready" => ready(context),
         "/-/reload" => reload(context).await,
-        "/" => landing_page(context),
-        _ => api::answer(context, request).await,
+        "/" => front_page(context, request),
+        path if api::is_route(path) => api::answer(context, request).await,
+        path => for_people(request, path),
     }
 }
 
@@ -57,10 +61,15 @@ fn metrics<B>(context: &Context, request: &Request<B>) -> Answer {
     let snapshot = Arc::clone(&context.app.snapshot.borrow());
     let format = negotiate::format(request.headers());
     let text = Scrape { snapshot, process: read_process(), build: Build::CURRENT }.render(format);
-    let packed = if negotiate::gzip(request.headers()) { gzip(&text) } else { None };
+    with(packed(request, &text, format.content_type()), VARY, "Accept, Accept-Encoding")
+}
+
+/// Small where the client unpacks it.
+fn packed<B>(request: &Request<B>, text: &str, content_type: &'static str) -> Answer {
+    let packed = if negotiate::gzip(request.headers()) { gzip(text) } else { None };
     let is_packed = packed.is_some();
-    let body = packed.unwrap_or_else(|| text.into_bytes());
-    let answer = with(plain(StatusCode::OK, body, format.content_type()), VARY, "Accept, Accept-Encoding");
+    let body = packed.unwrap_or_else(|| text.as_bytes().to_vec());
+    let answer = with(plain(StatusCode::OK, body, content_type), VARY, "Accept-Encoding");
     if is_packed { with(answer, CONTENT_ENCODING, "gzip") } else { answer }
 }
 
@@ -116,10 +125,41 @@ async fn reload(context: &Context) -> Answer {
     }
 }
 
-fn landing_page(context: &Context) -> Answer {
-    let page = landing::page(&context.app.snapshot.borrow(), Build::CURRENT, context.app.inquiries.is_some());
-    let page = with(plain(StatusCode::OK, page, HTML), CONTENT_SECURITY_POLICY, landing::CONTENT_SECURITY_POLICY);
-    with(page, CACHE_CONTROL, "no-store")
+/// The page, or the counters alone where it is off or has nothing to ask.
+fn front_page<B>(context: &Context, request: &Request<B>) -> Answer {
+    let has_api = context.app.inquiries.is_some();
+    if context.app.page && has_api {
+        let page = shown(request, page::DOCUMENT.text, page::DOCUMENT.content_type);
+        return with(page, CONTENT_SECURITY_POLICY, page::CONTENT_SECURITY_POLICY);
+    }
+    let page = landing::page(&context.app.snapshot.borrow(), Build::CURRENT, has_api);
+    with(shown(request, &page, HTML), CONTENT_SECURITY_POLICY, landing::CONTENT_SECURITY_POLICY)
+}
+
+/// Whether the path is one of the page's parts or a runbook.
+fn is_for_people(context: &Context, path: &str) -> bool {
+    let is_known = path == runbooks::PREFIX.trim_end_matches('/') || page::file(path).is_some() || runbooks::is_page(path);
+    context.app.page && is_known
+}
+
+fn for_people<B>(request: &Request<B>, path: &str) -> Answer {
+    if let Some(file) = page::file(path) {
+        return shown(request, file.text, file.content_type);
+    }
+    match runbooks::page(path) {
+        Some(page) => {
+            let policy = runbooks::CONTENT_SECURITY_POLICY;
+            with(shown(request, &page, HTML), CONTENT_SECURITY_POLICY, policy)
+        }
+        // Without the slash, relative links of the list would lead elsewhere.
+        None => with(text(StatusCode::MOVED_PERMANENTLY, "see runbooks/\n"), LOCATION, "runbooks/"),
+    }
+}
+
+/// Always fresh: after an upgrade all parts must fit each other.
+fn shown<B>(request: &Request<B>, text: &str, content_type: &'static str) -> Answer {
+    let answer = with(packed(request, text, content_type), CACHE_CONTROL, "no-store");
+    with(answer, REFERRER_POLICY, "no-referrer")
 }
 
 pub(super) fn json(status: StatusCode, body: String) -> Answer {

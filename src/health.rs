@@ -1,0 +1,334 @@
+//! What is wrong now, in sentences, worst first: the judgment that the page and `/api/v1/overview` show.
+//!
+//! Pure: a snapshot and the time in, findings out. Thresholds are those of the namespace, with the defaults of the alert
+//! rules; but the rules want trouble to last and this does not, so it is seen here minutes before a page. What cannot be
+//! seen is a finding too: silence is only good news while every source is read.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::clock::span;
+use crate::config::STDIN;
+use crate::event::{Label, TimeMs, label_enum};
+use crate::namespace::{Namespace, OnRenewalFailure, Severity, Style};
+use crate::observation::OperationsSource;
+use crate::snapshot::{KeyspaceView, NamespaceView, RedisView, Snapshot, SourceView};
+
+/// Where nothing is configured, as in the alert rules.
+const DEFAULT_RATIO: f64 = 0.05;
+const DEFAULT_MIN_FAILURES: u64 = 5;
+/// Of holds that ended, those that expired.
+const EXPIRY_RATIO: f64 = 0.2;
+/// Of held locks, those whose renewal is late: some, and most.
+const OVERDUE_SHARES: (f64, f64) = (0.1, 0.5);
+/// Numbers are published every second.
+const STALE_SNAPSHOT: TimeMs = 15_000;
+/// A log with unread bytes that gives nothing for this long is stuck.
+const STALLED_LOG: TimeMs = 60_000;
+const SILENT_LOG: TimeMs = 6 * 3_600_000;
+/// Between complete passes, where changes are not watched, and where they are.
+const STALE_SCAN: (TimeMs, TimeMs) = (180_000, 900_000);
+
+label_enum! {
+    /// How bad it is, worst first.
+    Level {
+        /// Somebody should look now.
+        Critical = "critical",
+        /// Something is not seen, so that nothing can be said.
+        Blind = "blind",
+        Warning = "warning",
+        Well = "well",
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub level: Level,
+    pub text: String,
+    /// Name of the runbook that says what to do.
+    pub runbook: &'static str,
+}
+
+/// The level of several findings together.
+pub fn level<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Level {
+    findings.into_iter().map(|finding| finding.level).min().unwrap_or(Level::Well)
+}
+
+/// The exporter's own sight: Redis, logs, and whether the numbers are fresh and saved.
+pub fn of_exporter(snapshot: &Snapshot, now: TimeMs) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    let age = now - snapshot.taken;
+    if snapshot.taken == 0 {
+        findings.add(Level::Blind, "RedisLockExporterAbsent", "The exporter is starting.".to_owned());
+        return findings.0;
+    }
+    if age > STALE_SNAPSHOT {
+        let text = format!("The numbers are {} old: the exporter does not get to publishing new ones.", span(age));
+        findings.add(Level::Blind, "RedisLockExporterAbsent", text);
+    }
+    if let Some(redis) = &snapshot.redis {
+        let watches = snapshot.config.as_ref().and_then(|config| config.redis.as_ref());
+        let watches = watches.is_none_or(|redis| redis.watch.enabled);
+        of_redis(redis, watches, now, &mut findings);
+    }
+    for source in &snapshot.sources {
+        of_log(source, now, &mut findings);
+    }
+    let exporter = &snapshot.exporter;
+    if exporter.state_enabled && !exporter.state_durable {
+        let text = "State cannot be saved: after a crash, counters would start again from the last saved numbers.";
+        findings.add(Level::Warning, "RedisLockStateNotSaved", text.to_owned());
+    }
+    if !exporter.config_reload_ok {
+        let text = "The configuration was refused at the last reload; the old one is in effect.";
+        findings.add(Level::Warning, "RedisLockConfigReloadFailed", text.to_owned());
+    }
+    findings.sorted()
+}
+
+fn of_redis(redis: &RedisView, watches: bool, now: TimeMs, findings: &mut Findings) {
+    let RedisView { name, now: state } = redis;
+    let complaints = state.complaints.join("; ");
+    if !state.is_up() {
+        let why = if complaints.is_empty() { String::new() } else { format!(": {complaints}") };
+        let (up, known) = (state.nodes_up, state.nodes);
+        let text = format!("Redis {name} is not seen, {up} of {known} known primaries connected{why}.");
+        findings.add(Level::Critical, "RedisLockRedisDown", text);
+        return;
+    }
+    if watches && !state.is_tracking() {
+        let text = format!("Redis {name} does not push changes: short holds are missed, counts are lower bounds.");
+        findings.add(Level::Blind, "RedisLockTrackingLost", text);
+    }
+    if !complaints.is_empty() {
+        let runbook = match state.denied.iter().any(|(_, is_denied)| *is_denied) {
+            true => "RedisLockAccessDenied",
+            false => "RedisLockTrackingLost",
+        };
+        findings.add(Level::Blind, runbook, format!("Redis {name}: {complaints}."));
+    }
+    let patience = if state.is_tracking() { STALE_SCAN.1 } else { STALE_SCAN.0 };
+    let duration = state.scan_duration_seconds.map_or(0, |seconds| (seconds * 3000.0) as TimeMs);
+    match state.scan_last_success {
+        None => {
+            let progress = state.scan_progress.map_or_else(String::new, |share| format!(", {} so far", percent(share)));
+            let text = format!("Redis {name}: the first look over all keys is not done{progress}.");
+            findings.add(Level::Blind, "RedisLockScanStale", text);
+        }
+        Some(last) if now - last > patience + duration => {
+            let text = format!("Redis {name}: the last look over all keys was {} ago.", span(now - last));
+            findings.add(Level::Blind, "RedisLockScanStale", text);
+        }
+        Some(_) => {}
+    }
+}
+
+fn of_log(source: &SourceView, now: TimeMs, findings: &mut Findings) {
+    let SourceView { name, totals, now: state } = source;
+    let silence = totals.last_read.map(|last| now - last);
+    if state.open_files == 0 && name != STDIN {
+        findings.add(Level::Blind, "RedisLockLogSilent", format!("No log file is open for {name}."));
+    } else if state.lag_bytes > 0 && silence.is_none_or(|silence| silence > STALLED_LOG) {
+        let text = format!("Reading {name} is stuck with {} bytes to go.", state.lag_bytes);
+        findings.add(Level::Blind, "RedisLockLogTailStalled", text);
+    } else if let Some(silence) = silence.filter(|silence| *silence > SILENT_LOG) {
+        let text = format!("Nothing was written to {name} for {}.", span(silence));
+        findings.add(Level::Blind, "RedisLockLogSilent", text);
+    }
+}
+
+/// One namespace, by its own thresholds.
+pub fn of_namespace(view: &NamespaceView, now: TimeMs) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    of_losses(view, &mut findings);
+    of_renewals(view, &mut findings);
+    of_damage(view, &mut findings);
+    if let Some(keyspace) = &view.keyspace {
+        of_keyspace(&view.namespace, keyspace, now, &mut findings);
+        of_expiries(view, keyspace, &mut findings);
+    }
+    findings.sorted()
+}
+
+fn of_losses(view: &NamespaceView, findings: &mut Findings) {
+    let NamespaceView { namespace, keyspace, lately, .. } = view;
+    let lost = lately.windows[0].not_owned;
+    if lost == 0 {
+        return;
+    }
+    let locks = counted(lost, "lock was", "locks were");
+    let enough = lost >= min_failures(namespace);
+    let (threshold, complete) = (namespace.thresholds.not_owned_ratio.unwrap_or(DEFAULT_RATIO), ratio(keyspace));
+    match complete.and_then(|ratios| ratios.not_owned) {
+        Some(ratio) if enough && ratio > threshold => {
+            let (ratio, threshold) = (percent(ratio), percent(threshold));
+            let text = format!("{locks} lost in 5 minutes: {ratio} of releases and renewals were refused, above {threshold}.");
+            findings.add(urgent(namespace), "RedisLockNotOwnedRatioHigh", text);
+        }
+        Some(ratio) => {
+            let (ratio, threshold) = (percent(ratio), percent(threshold));
+            let text = format!("{locks} lost in 5 minutes: {ratio} of releases and renewals; it pages above {threshold}.");
+            findings.add(Level::Warning, "RedisLockNotOwnedRatioHigh", text);
+        }
+        None => {
+            let text = format!("{locks} lost in 5 minutes; how many operations went well is not known.");
+            let level = if enough { urgent(namespace) } else { Level::Warning };
+            findings.add(level, "RedisLockNotOwnedRateHigh", text);
+        }
+    }
+}
+
+fn of_renewals(view: &NamespaceView, findings: &mut Findings) {
+    let NamespaceView { namespace, keyspace, lately, .. } = view;
+    let failed = lately.windows[0].renewal_failures;
+    if failed == 0 {
+        return;
+    }
+    let renewals = counted(failed, "renewal", "renewals");
+    let threshold = namespace.thresholds.renewal_failure_ratio.unwrap_or(DEFAULT_RATIO);
+    let runbook = "RedisLockRenewalFailureRatioHigh";
+    match ratio(keyspace).and_then(|ratios| ratios.renewal_failure) {
+        Some(ratio) if failed >= min_failures(namespace) && ratio > threshold => {
+            let is_urgent = namespace.on_renewal_failure == OnRenewalFailure::Continue || ratio >= 0.5;
+            let level = if is_urgent { urgent(namespace) } else { Level::Warning };
+            let (ratio, threshold) = (percent(ratio), percent(threshold));
+            findings.add(level, runbook, format!("{renewals} failed in 5 minutes, {ratio} of them, above {threshold}."));
+        }
+        Some(ratio) => {
+            let ratio = percent(ratio);
+            findings.add(Level::Warning, runbook, format!("{renewals} failed in 5 minutes, {ratio} of them."));
+        }
+        None => findings.add(Level::Warning, runbook, format!("{renewals} failed in 5 minutes.")),
+    }
+}
+
+fn of_damage(view: &NamespaceView, findings: &mut Findings) {
+    let NamespaceView { namespace, lately, .. } = view;
+    let [minutes, hour] = &lately.windows;
+    if minutes.unlocked_work > 0 {
+        let pieces = counted(minutes.unlocked_work, "piece of work", "pieces of work");
+        let text = format!("{pieces} ran without a distributed lock in 5 minutes.");
+        findings.add(urgent(namespace), "RedisLockUnlockedWork", text);
+    }
+    if minutes.abandonments > 0 {
+        let (level, runbook) = match namespace.thresholds.strict {
+            true => (Level::Critical, "RedisLockAbandoned"),
+            false => (Level::Warning, "RedisLockAbandonedEvent"),
+        };
+        let holders = counted(minutes.abandonments, "holder", "holders");
+        findings.add(level, runbook, format!("{holders} gave up and stopped in 5 minutes."));
+    }
+    if minutes.conflicting_writes > 0 {
+        let writes = counted(minutes.conflicting_writes, "write", "writes");
+        let text = format!("{writes} collided with another holder's in 5 minutes.");
+        findings.add(Level::Warning, "RedisLockDuplicateTerminalState", text);
+    }
+    if hour.fence_regressions > 0 {
+        let fences = counted(hour.fence_regressions, "fence counter", "fence counters");
+        findings.add(urgent(namespace), "RedisLockFenceRegression", format!("{fences} went backwards within an hour."));
+    }
+}
+
+fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, findings: &mut Findings) {
+    let state = &keyspace.now;
+    if state.source.is_none_or(|source| source == OperationsSource::None) {
+        let text = "Redis is not seen: what happens to these locks is not known.";
+        findings.add(Level::Blind, "RedisLockRedisDown", text.to_owned());
+        return;
+    }
+    if let Some(limit) = namespace.thresholds.leader_absent {
+        for (lock, last) in state.last_held.iter().filter(|(_, last)| is_older(now - last, limit)) {
+            let text = format!("Nobody has held {lock} for {}.", span(now - last));
+            findings.add(urgent(namespace), "RedisLockLeaderAbsent", text);
+        }
+    }
+    let (some, most) = OVERDUE_SHARES;
+    let share = state.renewal_overdue as f64 / state.held.max(1) as f64;
+    if share > most && state.renewal_overdue >= 2 {
+        let text = format!("{} of {} held locks are not renewed in time.", state.renewal_overdue, state.held);
+        findings.add(urgent(namespace), "RedisLockMassRenewalOverdue", text);
+    } else if share > some {
+        let text = format!("{} of {} held locks are not renewed in time.", state.renewal_overdue, state.held);
+        findings.add(Level::Warning, "RedisLockRenewalOverdue", text);
+    }
+    if state.without_ttl > 0 {
+        let locks = counted(state.without_ttl, "lock has", "locks have");
+        findings.add(Level::Warning, "RedisLockWithoutTtl", format!("{locks} no TTL and will not end by themselves."));
+    }
+    if let (Some(limit), Some(oldest)) = (namespace.thresholds.max_hold, state.oldest_acquired)
+        && is_older(now - oldest, limit)
+    {
+        let text = format!("A lock is held for {}, longer than {}.", span(now - oldest), span(limit.as_millis() as TimeMs));
+        findings.add(Level::Warning, "RedisLockHeldTooLong", text);
+    }
+}
+
+fn of_expiries(view: &NamespaceView, keyspace: &KeyspaceView, findings: &mut Findings) {
+    let expired = view.lately.windows[0].expirations;
+    let ratio = keyspace.ratios[0].expiry.filter(|ratio| *ratio > EXPIRY_RATIO);
+    if let Some(ratio) = ratio.filter(|_| expired >= min_failures(&view.namespace) && view.namespace.style == Style::Item) {
+        let locks = counted(expired, "lock", "locks");
+        let text = format!("{locks} expired instead of being released in 5 minutes, {} of all.", percent(ratio));
+        findings.add(Level::Warning, "RedisLockExpiryRatioHigh", text);
+    }
+}
+
+/// The headline. Never better than what is seen.
+pub fn summary(snapshot: &Snapshot, level: Level) -> String {
+    let seen = match (&snapshot.redis, snapshot.sources.is_empty()) {
+        (Some(_), false) => "Every log is read and Redis is watched.",
+        (Some(_), true) => "Redis is watched. No logs are read here, so refused releases and renewals are not seen.",
+        (None, false) => "Every log is read. Redis is not watched here, so expiries and causes are not seen.",
+        (None, true) => "Nothing is watched.",
+    };
+    match level {
+        Level::Well => format!("All well for the last 5 minutes. {seen}"),
+        Level::Warning => "Something is not as it should be.".to_owned(),
+        Level::Blind => "The exporter does not see everything, so nothing here proves that all is well.".to_owned(),
+        Level::Critical => "Something is wrong now.".to_owned(),
+    }
+}
+
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, level: Level, runbook: &'static str, text: String) {
+        self.0.push(Finding { level, text, runbook });
+    }
+
+    fn sorted(mut self) -> Vec<Finding> {
+        self.0.sort_by_key(|finding| finding.level);
+        self.0
+    }
+}
+
+/// Only where every operation is seen; otherwise the share says nothing.
+fn ratio(keyspace: &Option<KeyspaceView>) -> Option<crate::snapshot::Ratios> {
+    let keyspace = keyspace.as_ref()?;
+    (keyspace.now.source == Some(OperationsSource::Watch)).then_some(keyspace.ratios[0])
+}
+
+fn urgent(namespace: &Namespace) -> Level {
+    match namespace.severity {
+        Severity::Page => Level::Critical,
+        Severity::Ticket => Level::Warning,
+    }
+}
+
+fn min_failures(namespace: &Namespace) -> u64 {
+    namespace.thresholds.min_failures.unwrap_or(DEFAULT_MIN_FAILURES)
+}
+
+fn is_older(age: TimeMs, limit: Duration) -> bool {
+    age > limit.as_millis() as TimeMs
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent < 10.0 { format!("{} %", (percent * 10.0).round() / 10.0) } else { format!("{percent:.0} %") }
+}

@@ -1,0 +1,151 @@
+//! `/runbooks/`: the runbooks of the alerts, part of the binary, so that `runbook_url` may lead to the exporter itself and
+//! works where nothing else does.
+
+use super::html::Escaped;
+use super::markdown;
+
+pub(super) const PREFIX: &str = "/runbooks/";
+
+/// No scripts at all.
+pub(super) const CONTENT_SECURITY_POLICY: &str =
+    "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// By the part of the path behind the prefix; the list of all of them has none.
+const PAGES: [(&str, &str); 44] = [
+    ("", include_str!("../../docs/runbooks/README.md")),
+    ("RedisLockAbandoned", include_str!("../../docs/runbooks/RedisLockAbandoned.md")),
+    ("RedisLockAbandonedEvent", include_str!("../../docs/runbooks/RedisLockAbandonedEvent.md")),
+    ("RedisLockAccessDenied", include_str!("../../docs/runbooks/RedisLockAccessDenied.md")),
+    ("RedisLockConfigReloadFailed", include_str!("../../docs/runbooks/RedisLockConfigReloadFailed.md")),
+    ("RedisLockContentionHigh", include_str!("../../docs/runbooks/RedisLockContentionHigh.md")),
+    ("RedisLockCordumReplaysGrowing", include_str!("../../docs/runbooks/RedisLockCordumReplaysGrowing.md")),
+    ("RedisLockCordumStaleJobsGrowing", include_str!("../../docs/runbooks/RedisLockCordumStaleJobsGrowing.md")),
+    ("RedisLockCordumWaitGrowing", include_str!("../../docs/runbooks/RedisLockCordumWaitGrowing.md")),
+    ("RedisLockDuplicateTerminalState", include_str!("../../docs/runbooks/RedisLockDuplicateTerminalState.md")),
+    ("RedisLockExpiryRatioHigh", include_str!("../../docs/runbooks/RedisLockExpiryRatioHigh.md")),
+    ("RedisLockExporterAbsent", include_str!("../../docs/runbooks/RedisLockExporterAbsent.md")),
+    ("RedisLockFailoverFlapping", include_str!("../../docs/runbooks/RedisLockFailoverFlapping.md")),
+    ("RedisLockFailoverObserved", include_str!("../../docs/runbooks/RedisLockFailoverObserved.md")),
+    ("RedisLockFailureBudgetBurn", include_str!("../../docs/runbooks/RedisLockFailureBudgetBurn.md")),
+    ("RedisLockFenceRegression", include_str!("../../docs/runbooks/RedisLockFenceRegression.md")),
+    ("RedisLockHeldTooLong", include_str!("../../docs/runbooks/RedisLockHeldTooLong.md")),
+    ("RedisLockLeaderAbsent", include_str!("../../docs/runbooks/RedisLockLeaderAbsent.md")),
+    ("RedisLockLogSilent", include_str!("../../docs/runbooks/RedisLockLogSilent.md")),
+    ("RedisLockLogTailStalled", include_str!("../../docs/runbooks/RedisLockLogTailStalled.md")),
+    ("RedisLockMassRenewalOverdue", include_str!("../../docs/runbooks/RedisLockMassRenewalOverdue.md")),
+    ("RedisLockNotOwnedRateHigh", include_str!("../../docs/runbooks/RedisLockNotOwnedRateHigh.md")),
+    ("RedisLockNotOwnedRatioHigh", include_str!("../../docs/runbooks/RedisLockNotOwnedRatioHigh.md")),
+    ("RedisLockOwnerChurnHigh", include_str!("../../docs/runbooks/RedisLockOwnerChurnHigh.md")),
+    ("RedisLockRedisDown", include_str!("../../docs/runbooks/RedisLockRedisDown.md")),
+    ("RedisLockReleasedEarly", include_str!("../../docs/runbooks/RedisLockReleasedEarly.md")),
+    ("RedisLockRenewalFailureRatioHigh", include_str!("../../docs/runbooks/RedisLockRenewalFailureRatioHigh.md")),
+    ("RedisLockRenewalMarginShrinking", include_str!("../../docs/runbooks/RedisLockRenewalMarginShrinking.md")),
+    ("RedisLockRenewalOverdue", include_str!("../../docs/runbooks/RedisLockRenewalOverdue.md")),
+    ("RedisLockScanStale", include_str!("../../docs/runbooks/RedisLockScanStale.md")),
+    ("RedisLockSeriesLimitHit", include_str!("../../docs/runbooks/RedisLockSeriesLimitHit.md")),
+    ("RedisLockStateNotSaved", include_str!("../../docs/runbooks/RedisLockStateNotSaved.md")),
+    ("RedisLockTakeoverSlow", include_str!("../../docs/runbooks/RedisLockTakeoverSlow.md")),
+    ("RedisLockTrackingLost", include_str!("../../docs/runbooks/RedisLockTrackingLost.md")),
+    ("RedisLockTtlTooShort", include_str!("../../docs/runbooks/RedisLockTtlTooShort.md")),
+    ("RedisLockUnlockedWork", include_str!("../../docs/runbooks/RedisLockUnlockedWork.md")),
+    ("RedisLockWithoutTtl", include_str!("../../docs/runbooks/RedisLockWithoutTtl.md")),
+    ("common/causes", include_str!("../../docs/runbooks/common/causes.md")),
+    ("common/cordum", include_str!("../../docs/runbooks/common/cordum.md")),
+    ("common/drill", include_str!("../../docs/runbooks/common/drill.md")),
+    ("common/failover", include_str!("../../docs/runbooks/common/failover.md")),
+    ("common/looking", include_str!("../../docs/runbooks/common/looking.md")),
+    ("common/safe-release", include_str!("../../docs/runbooks/common/safe-release.md")),
+    ("common/sustained", include_str!("../../docs/runbooks/common/sustained.md")),
+];
+
+pub(super) fn is_page(path: &str) -> bool {
+    path.strip_prefix(PREFIX).is_some_and(|name| PAGES.iter().any(|(known, _)| *known == name))
+}
+
+/// The page as HTML; `None` if there is no such one.
+pub(super) fn page(path: &str) -> Option<String> {
+    let name = path.strip_prefix(PREFIX)?;
+    let (_, text) = PAGES.iter().find(|(known, _)| *known == name)?;
+    let depth = name.matches('/').count() + 1;
+    let root = "../".repeat(depth);
+    let title = text.lines().next().unwrap_or_default().trim_start_matches("# ");
+    let title = Escaped(title);
+    let body = markdown::render(text, |link| resolve(name, link));
+    Some(format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
+         <title>{title} · runbook</title>\n\
+         <link rel=\"icon\" href=\"{root}page/icon.svg\">\n<link rel=\"stylesheet\" href=\"{root}page/page.css\"></head>\n\
+         <body>\n<header class=\"top\"><a class=\"brand\" href=\"{root}\">redis_lock_exporter</a>\n\
+         <nav aria-label=\"Main\"><a href=\"{root}#/\">Overview</a><a href=\"{root}#/incidents\">Incidents</a>\
+         <a href=\"{root}#/exporter\">Exporter</a><a href=\"{root}runbooks/\" aria-current=\"page\">Runbooks</a></nav></header>\n\
+         <main class=\"prose\" id=\"main\">\n{body}</main>\n</body></html>\n"
+    ))
+}
+
+/// Where a link of the page leads here: another runbook, or the file in the repository.
+fn resolve(page: &str, link: &str) -> Option<String> {
+    if link.starts_with("https://") || link.starts_with("http://") {
+        return Some(link.to_owned());
+    }
+    let (file, anchor) = link.split_once('#').map_or((link, String::new()), |(file, anchor)| (file, format!("#{anchor}")));
+    if file.is_empty() {
+        return Some(anchor);
+    }
+    let mut place: Vec<&str> = ["docs", "runbooks"].into_iter().chain(page.split('/')).collect();
+    place.pop();
+    for part in file.split('/') {
+        match part {
+            ".." => drop(place.pop()?),
+            "." => {}
+            part => place.push(part),
+        }
+    }
+    let target = place.join("/");
+    let runbook = target.strip_prefix("docs/runbooks/").and_then(|name| name.strip_suffix(".md"));
+    let runbook = runbook.map(|name| if name == "README" { "" } else { name });
+    match runbook.filter(|name| PAGES.iter().any(|(known, _)| known == name)) {
+        Some(name) => Some(format!("{}{name}{anchor}", "../".repeat(page.matches('/').count()) + "./")),
+        None => Some(format!("{}/blob/main/{target}{anchor}", env!("CARGO_PKG_REPOSITORY"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn every_runbook_of_the_repository_is_here() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/runbooks");
+        let mut names = BTreeSet::new();
+        for (folder, prefix) in [(directory.clone(), ""), (directory.join("common"), "common/")] {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let file = entry.unwrap().file_name().into_string().unwrap();
+                let name = file.strip_suffix(".md").map(|name| format!("{prefix}{name}"));
+                names.extend(name.map(|name| if name == "README" { String::new() } else { name }));
+            }
+        }
+        let known: BTreeSet<String> = PAGES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(known, names, "add what is missing to PAGES");
+    }
+
+    #[test]
+    fn links_lead_to_runbooks_or_into_the_repository() {
+        let check = |page, link, expected: Option<&str>| assert_eq!(resolve(page, link).as_deref(), expected, "{link}");
+        check("", "RedisLockAbandoned.md", Some("./RedisLockAbandoned"));
+        check("RedisLockAbandoned", "common/causes.md#decision-table", Some("./common/causes#decision-table"));
+        check("common/causes", "looking.md", Some(".././common/looking"));
+        check("common/causes", "../RedisLockAbandoned.md", Some(".././RedisLockAbandoned"));
+        check("common/causes", "../README.md", Some(".././"));
+        check("common/causes", "#here", Some("#here"));
+        let repository = env!("CARGO_PKG_REPOSITORY");
+        let outside = format!("{repository}/blob/main/docs/configuration.md#namespaces");
+        check("common/causes", "../../configuration.md#namespaces", Some(&outside));
+        check("", "../../alerts", Some(&format!("{repository}/blob/main/alerts")));
+        check("", "https://example.com/", Some("https://example.com/"));
+        check("", "../../../../etc", None);
+    }
+}
