@@ -1,0 +1,42 @@
+// Debian's Chromium without a window, and everything it complains about or asks for.
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+
+import { chromium } from "playwright-core";
+
+const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync"];
+
+export async function openBrowser() {
+  const home = mkdtempSync(path.join(tmpdir(), "chromium-"));
+  const browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", headless: true, args: FLAGS,
+    env: { ...process.env, HOME: home, XDG_CONFIG_HOME: home, XDG_CACHE_HOME: home },
+  });
+  const complaints = [];
+  const requests = [];
+  return {
+    complaints,
+    requests,
+    // `tolerant`: the exporter will be stopped, and the browser may say so.
+    async open(url, { viewport = { width: 1280, height: 900 }, colorScheme = "dark", tolerant = false, scale = 1 } = {}) {
+      const context = await browser.newContext({ viewport, colorScheme, deviceScaleFactor: scale, reducedMotion: "reduce" });
+      const page = await context.newPage();
+      page.setDefaultTimeout(25_000);
+      page.on("request", (request) => requests.push(request.url()));
+      page.on("pageerror", (error) => complaints.push(`error: ${error.message}`));
+      page.on("console", (message) => {
+        const isComplaint = ["error", "warning"].includes(message.type()) && !tolerant;
+        if (isComplaint) complaints.push(`${message.type()}: ${message.text()} (${message.location().url})`);
+      });
+      await page.goto(url);
+      return page;
+    },
+    async close() {
+      await browser.close();
+      rmSync(home, { recursive: true, force: true });
+    },
+  };
+}

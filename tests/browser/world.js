@@ -1,0 +1,131 @@
+// A Redis, an exporter that watches it with the Cordum preset, a log, and programs that lock: everything on free loopback ports,
+// in a directory of its own, ended whatever happens.
+
+import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+import { Redis } from "./redis.js";
+
+const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
+const BINARY = process.env.EXPORTER ?? path.join(process.env.CARGO_TARGET_DIR ?? path.join(ROOT, "target"), "debug/redis_lock_exporter");
+const DEADLINE_MS = 30_000;
+
+export const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+export async function until(what, condition) {
+  const deadline = Date.now() + DEADLINE_MS;
+  for (;;) {
+    const found = await condition();
+    if (found) return found;
+    if (Date.now() > deadline) throw new Error(`still not: ${what}`);
+    await sleep(50);
+  }
+}
+
+const freePort = () => new Promise((resolve) => {
+  const server = net.createServer().listen(0, "127.0.0.1", () => {
+    const { port } = server.address();
+    server.close(() => resolve(port));
+  });
+});
+
+const RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
+const RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
+export class World {
+  static async start(configuration = "") {
+    const world = new World();
+    try {
+      await world.#start(configuration);
+    } catch (error) {
+      world.stop();
+      throw error;
+    }
+    return world;
+  }
+
+  async #start(configuration) {
+    this.directory = mkdtempSync(path.join(tmpdir(), "page-"));
+    this.children = [];
+    process.once("exit", () => this.stop());
+    const port = await freePort();
+    this.server = this.#spawn("redis-server", ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", this.directory]);
+    this.redis = await until("Redis listens", () => Redis.connect(port).catch(() => null));
+    writeFileSync(this.#place("cordum.log"), "");
+    writeFileSync(this.#place("config.yaml"), `redis: {url: "redis://127.0.0.1:${port}/0", name: main}\nlogs: [{path: "${this.#place("*.log")}"}]\npresets: [cordum]\n${configuration}`);
+    this.exporter = this.#spawn(BINARY, ["--config.file", this.#place("config.yaml"), "--state.dir", this.#place("state"), "--web.listen-address", "127.0.0.1:0"]);
+    this.exporter.stderr.setEncoding("utf8").on("data", (text) => { this.output = (this.output ?? "") + text; });
+    const address = await until("the exporter listens", () => /serving http address=(\S+)/.exec(this.output ?? "")?.[1]);
+    this.url = `http://${address}/`;
+    await until("the exporter watches", async () => {
+      const { redis } = await this.ask("overview");
+      return redis?.tracking && redis.scan_last_success_at !== null;
+    });
+  }
+
+  #spawn(command, words) {
+    const child = spawn(command, words.map(String), { stdio: ["ignore", "ignore", "pipe"] });
+    child.on("error", (error) => { throw error; });
+    child.stderr.resume();
+    this.children.push(child);
+    return child;
+  }
+
+  #place(name) {
+    return path.join(this.directory, name);
+  }
+
+  stop() {
+    this.redis?.close();
+    for (const child of this.children ?? []) child.kill("SIGKILL");
+    if (this.directory) rmSync(this.directory, { recursive: true, force: true });
+  }
+
+  async ask(what) {
+    const response = await fetch(`${this.url}api/v1/${what}`);
+    return response.json();
+  }
+
+  lock(key) {
+    return this.ask(`locks/${encodeURIComponent(key)}`);
+  }
+
+  // The token, or nothing if somebody has the lock.
+  async acquire(key, ttl) {
+    const token = randomBytes(16).toString("hex");
+    return (await this.redis.command("SET", key, token, "NX", "PX", ttl)) === "OK" ? token : null;
+  }
+
+  async renew(key, token, ttl) {
+    return (await this.redis.command("EVAL", RENEW, 1, key, token, ttl)) === 1;
+  }
+
+  async release(key, token) {
+    return (await this.redis.command("EVAL", RELEASE, 1, key, token)) === 1;
+  }
+
+  log(component, message, attributes) {
+    const line = { time: new Date().toISOString(), level: "WARN", msg: message, component, ...attributes };
+    appendFileSync(this.#place("cordum.log"), `${JSON.stringify(line)}\n`);
+  }
+
+  // A holder renews once and then not in time: its lock expires, another one takes it, and the first finds out.
+  async lose(run, { ttl = 1200, gap = 300 } = {}) {
+    const key = `cordum:wf:run:lock:${run}`;
+    const first = await this.acquire(key, ttl);
+    await until(`${key} is seen`, async () => (await this.lock(key)).now);
+    if (!(await this.renew(key, first, ttl))) throw new Error(`${key} was lost too early`);
+    await until(`${key} expires`, async () => (await this.redis.command("EXISTS", key)) === 0);
+    await sleep(gap);
+    const second = await this.acquire(key, 600_000);
+    await until(`${key} is taken over`, async () => (await this.lock(key)).now);
+    if (await this.renew(key, first, ttl)) throw new Error(`${key} is still the first one's`);
+    this.log("workflow-engine", "run lock renewal failed", { run_id: run, error: "lock not owned" });
+    return { key, first, second };
+  }
+}
