@@ -162,12 +162,14 @@ fn of_losses(view: &NamespaceView, findings: &mut Findings) {
     match complete.and_then(|ratios| ratios.not_owned) {
         Some(ratio) if enough && ratio > threshold => {
             let (ratio, threshold) = (percent(ratio), percent(threshold));
-            let text = format!("{locks} lost in 5 minutes: {ratio} of releases and renewals were refused, above {threshold}.");
+            let text =
+                format!("{locks} lost in 5 minutes: {ratio} of releases and renewals were refused, above {threshold}.");
             findings.add(urgent(namespace), "RedisLockNotOwnedRatioHigh", text);
         }
         Some(ratio) => {
             let (ratio, threshold) = (percent(ratio), percent(threshold));
-            let text = format!("{locks} lost in 5 minutes: {ratio} of releases and renewals; it pages above {threshold}.");
+            let text =
+                format!("{locks} lost in 5 minutes: {ratio} of releases and renewals; it pages above {threshold}.");
             findings.add(Level::Warning, "RedisLockNotOwnedRatioHigh", text);
         }
         None => {
@@ -192,7 +194,11 @@ fn of_renewals(view: &NamespaceView, findings: &mut Findings) {
             let is_urgent = namespace.on_renewal_failure == OnRenewalFailure::Continue || ratio >= 0.5;
             let level = if is_urgent { urgent(namespace) } else { Level::Warning };
             let (ratio, threshold) = (percent(ratio), percent(threshold));
-            findings.add(level, runbook, format!("{renewals} failed in 5 minutes, {ratio} of them, above {threshold}."));
+            findings.add(
+                level,
+                runbook,
+                format!("{renewals} failed in 5 minutes, {ratio} of them, above {threshold}."),
+            );
         }
         Some(ratio) => {
             let ratio = percent(ratio);
@@ -253,12 +259,13 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
     }
     if state.without_ttl > 0 {
         let locks = counted(state.without_ttl, "lock has", "locks have");
-        findings.add(Level::Warning, "RedisLockWithoutTtl", format!("{locks} no TTL and will not end by themselves."));
+        findings.add(Level::Warning, "RedisLockWithoutTtl", format!("{locks} no TTL and will stay until deleted."));
     }
     if let (Some(limit), Some(oldest)) = (namespace.thresholds.max_hold, state.oldest_acquired)
         && is_older(now - oldest, limit)
     {
-        let text = format!("A lock is held for {}, longer than {}.", span(now - oldest), span(limit.as_millis() as TimeMs));
+        let text =
+            format!("A lock is held for {}, longer than {}.", span(now - oldest), span(limit.as_millis() as TimeMs));
         findings.add(Level::Warning, "RedisLockHeldTooLong", text);
     }
 }
@@ -266,7 +273,9 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
 fn of_expiries(view: &NamespaceView, keyspace: &KeyspaceView, findings: &mut Findings) {
     let expired = view.lately.windows[0].expirations;
     let ratio = keyspace.ratios[0].expiry.filter(|ratio| *ratio > EXPIRY_RATIO);
-    if let Some(ratio) = ratio.filter(|_| expired >= min_failures(&view.namespace) && view.namespace.style == Style::Item) {
+    if let Some(ratio) =
+        ratio.filter(|_| expired >= min_failures(&view.namespace) && view.namespace.style == Style::Item)
+    {
         let locks = counted(expired, "lock", "locks");
         let text = format!("{locks} expired instead of being released in 5 minutes, {} of all.", percent(ratio));
         findings.add(Level::Warning, "RedisLockExpiryRatioHigh", text);
@@ -331,4 +340,240 @@ fn counted(count: u64, one: &str, many: &str) -> String {
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent < 10.0 { format!("{} %", (percent * 10.0).round() / 10.0) } else { format!("{percent:.0} %") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::namespace::{KeyTemplate, Thresholds};
+    use crate::snapshot::{ExporterView, KeyspaceNow, Ratios, RedisNow, SourceNow, SourceTotals, Sums};
+
+    const NOW: TimeMs = 10_000_000;
+
+    /// Watched, with ten successful operations for each failure to come.
+    fn view() -> NamespaceView {
+        let namespace = Namespace {
+            name: "workflow".to_owned(),
+            keys: vec![KeyTemplate::parse("lock:{id}").unwrap()],
+            severity: Severity::Page,
+            ..Namespace::other()
+        };
+        let now = KeyspaceNow { source: Some(OperationsSource::Watch), held: 10, ..KeyspaceNow::default() };
+        NamespaceView {
+            namespace: Arc::new(namespace),
+            logs: Default::default(),
+            causes: Default::default(),
+            keyspace: Some(KeyspaceView { now, ..KeyspaceView::default() }),
+            lately: Default::default(),
+        }
+    }
+
+    fn with(change: impl FnOnce(&mut Namespace), view: NamespaceView) -> NamespaceView {
+        let mut namespace = Namespace::clone(&view.namespace);
+        change(&mut namespace);
+        NamespaceView { namespace: Arc::new(namespace), ..view }
+    }
+
+    fn lost(count: u64, ratio: Option<f64>) -> NamespaceView {
+        let mut view = view();
+        view.lately.windows[0] = Sums { not_owned: count, ..Sums::default() };
+        view.keyspace.as_mut().unwrap().ratios[0] = Ratios { not_owned: ratio, ..Ratios::default() };
+        view
+    }
+
+    #[track_caller]
+    fn check(view: &NamespaceView, expected: &[(Level, &str, &str)]) {
+        let found = of_namespace(view, NOW);
+        let found: Vec<(Level, &str, &str)> =
+            found.iter().map(|finding| (finding.level, finding.runbook, finding.text.as_str())).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn losses_are_judged_by_the_namespaces_own_threshold() {
+        check(&view(), &[]);
+        let runbook = "RedisLockNotOwnedRatioHigh";
+        let above = "6 locks were lost in 5 minutes: 12 % of releases and renewals were refused, above 5 %.";
+        check(&lost(6, Some(0.12)), &[(Level::Critical, runbook, above)]);
+        let ticket = with(|namespace| namespace.severity = Severity::Ticket, lost(6, Some(0.12)));
+        check(&ticket, &[(Level::Warning, runbook, above)]);
+        let few = "1 lock was lost in 5 minutes: 12 % of releases and renewals; it pages above 5 %.";
+        check(&lost(1, Some(0.12)), &[(Level::Warning, runbook, few)]);
+        let thresholds = Thresholds { not_owned_ratio: Some(0.2), ..Thresholds::default() };
+        let below = "6 locks were lost in 5 minutes: 12 % of releases and renewals; it pages above 20 %.";
+        let patient = with(|namespace| namespace.thresholds = thresholds, lost(6, Some(0.12)));
+        check(&patient, &[(Level::Warning, runbook, below)]);
+    }
+
+    #[test]
+    fn without_all_successes_the_number_decides() {
+        let runbook = "RedisLockNotOwnedRateHigh";
+        let text = "6 locks were lost in 5 minutes; how many operations went well is not known.";
+        let logs_only = NamespaceView { keyspace: None, ..lost(6, None) };
+        check(&logs_only, &[(Level::Critical, runbook, text)]);
+        let mut scanned = lost(6, Some(0.9));
+        scanned.keyspace.as_mut().unwrap().now.source = Some(OperationsSource::Scan);
+        check(&scanned, &[(Level::Critical, runbook, text)]);
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_seen_is_not_well() {
+        let mut view = view();
+        view.keyspace.as_mut().unwrap().now.source = Some(OperationsSource::None);
+        let text = "Redis is not seen: what happens to these locks is not known.";
+        check(&view, &[(Level::Blind, "RedisLockRedisDown", text)]);
+        view.keyspace.as_mut().unwrap().now.source = None;
+        assert_eq!(level(&of_namespace(&view, NOW)), Level::Blind);
+    }
+
+    #[test]
+    fn damage_renewals_and_the_state_of_locks() {
+        let mut view = with(
+            |namespace| {
+                namespace.on_renewal_failure = OnRenewalFailure::Continue;
+                namespace.thresholds.max_hold = Some(Duration::from_secs(60));
+                namespace.thresholds.leader_absent = Some(Duration::from_secs(45));
+            },
+            view(),
+        );
+        view.lately.windows[0] = Sums {
+            renewal_failures: 5,
+            unlocked_work: 2,
+            abandonments: 1,
+            conflicting_writes: 1,
+            expirations: 9,
+            ..Sums::default()
+        };
+        view.lately.windows[1].fence_regressions = 1;
+        let keyspace = view.keyspace.as_mut().unwrap();
+        keyspace.ratios[0] = Ratios { renewal_failure: Some(0.06), expiry: Some(0.25), not_owned: Some(0.0) };
+        keyspace.now = KeyspaceNow {
+            renewal_overdue: 2,
+            without_ttl: 1,
+            oldest_acquired: Some(NOW - 61_000),
+            last_held: vec![("leader".to_owned(), NOW - 50_000), ("other".to_owned(), NOW - 1000)],
+            ..keyspace.now.clone()
+        };
+        let expected = [
+            (
+                Level::Critical,
+                "RedisLockRenewalFailureRatioHigh",
+                "5 renewals failed in 5 minutes, 6 % of them, above 5 %.",
+            ),
+            (Level::Critical, "RedisLockUnlockedWork", "2 pieces of work ran without a distributed lock in 5 minutes."),
+            (Level::Critical, "RedisLockFenceRegression", "1 fence counter went backwards within an hour."),
+            (Level::Critical, "RedisLockLeaderAbsent", "Nobody has held leader for 50 s."),
+            (Level::Warning, "RedisLockAbandonedEvent", "1 holder gave up and stopped in 5 minutes."),
+            (Level::Warning, "RedisLockDuplicateTerminalState", "1 write collided with another holder's in 5 minutes."),
+            (Level::Warning, "RedisLockRenewalOverdue", "2 of 10 held locks are not renewed in time."),
+            (Level::Warning, "RedisLockWithoutTtl", "1 lock has no TTL and will stay until deleted."),
+            (Level::Warning, "RedisLockHeldTooLong", "A lock is held for 61 s, longer than 60 s."),
+            (
+                Level::Warning,
+                "RedisLockExpiryRatioHigh",
+                "9 locks expired instead of being released in 5 minutes, 25 % of all.",
+            ),
+        ];
+        check(&view, &expected.map(|(level, runbook, text)| (level, runbook, text)));
+        let keyspace = view.keyspace.as_mut().unwrap();
+        keyspace.now.renewal_overdue = 6;
+        let found = of_namespace(&view, NOW);
+        assert!(found.iter().any(|one| one.runbook == "RedisLockMassRenewalOverdue" && one.level == Level::Critical));
+    }
+
+    fn well() -> Snapshot {
+        let now = RedisNow {
+            nodes: 1,
+            nodes_up: 1,
+            nodes_tracking: 1,
+            scan_last_success: Some(NOW - 60_000),
+            ..RedisNow::default()
+        };
+        let source = SourceView {
+            name: "/var/log/*.log".to_owned(),
+            totals: SourceTotals { last_read: Some(NOW - 1000), ..SourceTotals::default() },
+            now: SourceNow { open_files: 1, lag_bytes: 0 },
+        };
+        Snapshot {
+            taken: NOW - 500,
+            redis: Some(RedisView { name: "main".to_owned(), now }),
+            sources: vec![source],
+            exporter: ExporterView { config_reload_ok: true, ..ExporterView::default() },
+            ..Snapshot::default()
+        }
+    }
+
+    #[track_caller]
+    fn check_exporter(change: impl FnOnce(&mut Snapshot), expected: &[(Level, &str)]) {
+        let mut snapshot = well();
+        change(&mut snapshot);
+        let found = of_exporter(&snapshot, NOW);
+        let found: Vec<(Level, &str)> = found.iter().map(|finding| (finding.level, finding.runbook)).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn every_blind_spot_is_a_finding() {
+        check_exporter(|_| (), &[]);
+        check_exporter(|snapshot| snapshot.taken = 0, &[(Level::Blind, "RedisLockExporterAbsent")]);
+        check_exporter(|snapshot| snapshot.taken = NOW - 16_000, &[(Level::Blind, "RedisLockExporterAbsent")]);
+        let redis = |change: fn(&mut RedisNow)| {
+            move |snapshot: &mut Snapshot| change(&mut snapshot.redis.as_mut().unwrap().now)
+        };
+        check_exporter(redis(|now| now.nodes_up = 0), &[(Level::Critical, "RedisLockRedisDown")]);
+        check_exporter(redis(|now| now.nodes_tracking = 0), &[(Level::Blind, "RedisLockTrackingLost")]);
+        check_exporter(redis(|now| now.scan_last_success = None), &[(Level::Blind, "RedisLockScanStale")]);
+        check_exporter(
+            redis(|now| now.scan_last_success = Some(NOW - 901_000)),
+            &[(Level::Blind, "RedisLockScanStale")],
+        );
+        let denied: fn(&mut RedisNow) = |now| {
+            now.complaints = vec!["may not SCAN".to_owned()];
+            now.denied = vec![("scan", true)];
+        };
+        check_exporter(redis(denied), &[(Level::Blind, "RedisLockAccessDenied")]);
+        let log = |change: fn(&mut SourceView)| move |snapshot: &mut Snapshot| change(&mut snapshot.sources[0]);
+        check_exporter(log(|log| log.now.open_files = 0), &[(Level::Blind, "RedisLockLogSilent")]);
+        check_exporter(
+            log(|log| log.totals.last_read = Some(NOW - 7 * 3_600_000)),
+            &[(Level::Blind, "RedisLockLogSilent")],
+        );
+        let stuck: fn(&mut SourceView) = |log| {
+            log.now.lag_bytes = 1;
+            log.totals.last_read = Some(NOW - 61_000);
+        };
+        check_exporter(log(stuck), &[(Level::Blind, "RedisLockLogTailStalled")]);
+        let standard_input: fn(&mut SourceView) = |log| {
+            log.name = STDIN.to_owned();
+            log.now.open_files = 0;
+        };
+        check_exporter(log(standard_input), &[]);
+        check_exporter(
+            |snapshot| snapshot.exporter.state_enabled = true,
+            &[(Level::Warning, "RedisLockStateNotSaved")],
+        );
+        let refused = |snapshot: &mut Snapshot| snapshot.exporter.config_reload_ok = false;
+        check_exporter(refused, &[(Level::Warning, "RedisLockConfigReloadFailed")]);
+    }
+
+    #[test]
+    fn the_headline_claims_no_more_than_what_is_seen() {
+        let told = |snapshot: &Snapshot, level| summary(snapshot, level);
+        let whole = well();
+        assert_eq!(
+            told(&whole, Level::Well),
+            "All well for the last 5 minutes. Every log is read and Redis is watched."
+        );
+        let logs_only = Snapshot { redis: None, ..well() };
+        assert!(
+            told(&logs_only, Level::Well).ends_with("Redis is not watched here, so expiries and causes are not seen.")
+        );
+        let redis_only = Snapshot { sources: Vec::new(), ..well() };
+        assert!(told(&redis_only, Level::Well).ends_with("so refused releases and renewals are not seen."));
+        for level in [Level::Critical, Level::Blind, Level::Warning] {
+            assert!(!told(&whole, level).contains("All well"));
+        }
+    }
 }

@@ -51,14 +51,8 @@ pub(super) struct Causes {
 }
 
 impl Finding {
-    pub(super) const NOTHING: Self = Self {
-        cause: Cause::Unknown,
-        lost_at: None,
-        owner: None,
-        next_owner: None,
-        hold: None,
-        next_began: None,
-    };
+    pub(super) const NOTHING: Self =
+        Self { cause: Cause::Unknown, lost_at: None, owner: None, next_owner: None, hold: None, next_began: None };
 
     fn of(record: &Record, next: Option<&Record>, loss: &Loss) -> Self {
         let cause = match record.ending {

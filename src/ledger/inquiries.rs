@@ -130,9 +130,7 @@ impl Keyspace {
         let namespace = lock.map(|lock| lock.namespace).or(latest.map(|record| record.namespace));
         let namespace = namespace.or_else(|| Some(self.belonging.choose(key, None)?.namespace));
         let state = match lock {
-            Some(lock) => {
-                verdict::of_life(&lock.life, now, self.is_overdue(lock, now), self.links.is_doubtful(lock))
-            }
+            Some(lock) => verdict::of_life(&lock.life, now, self.is_overdue(lock, now), self.links.is_doubtful(lock)),
             None => verdict::of_absence(latest, now),
         };
         Some(LockHistory {
@@ -205,13 +203,14 @@ impl Keyspace {
         let ended = finding.hold?.ended;
         let hashes = self.keys_of(loss.namespace, loss.lock.as_deref()?).into_iter().map(|key| (self.hash(&key), key));
         let follows = |began: TimeMs| (ended..=now).contains(&began);
-        hashes.filter_map(|(hash, key)| {
-            let later = self.history.of(hash).filter(|record| follows(record.began)).last();
-            let later = later.map(|record: &Record| Next { owner: record.owner, began: record.began });
-            let life = self.life_now(hash, &key).filter(|life| follows(life.began));
-            later.or(life.map(|life| Next { owner: life.owner, began: life.began }))
-        })
-        .next()
+        hashes
+            .filter_map(|(hash, key)| {
+                let later = self.history.of(hash).filter(|record| follows(record.began)).last();
+                let later = later.map(|record: &Record| Next { owner: record.owner, began: record.began });
+                let life = self.life_now(hash, &key).filter(|life| follows(life.began));
+                later.or(life.map(|life| Next { owner: life.owner, began: life.began }))
+            })
+            .next()
     }
 
     fn lock_view(&self, lock: &Lock, now: TimeMs) -> LockView {

@@ -211,7 +211,8 @@ impl Keyspace {
             let mut finding = causes::explain(&mut self.history, hash, loss);
             if finding.lost_at.is_some() && finding.next_owner.is_none() {
                 let next = self.life_now(hash, &key).filter(|life| life.owner.is_some() && life.owner != finding.owner);
-                (finding.next_owner, finding.next_began) = (next.and_then(|life| life.owner), next.map(|life| life.began));
+                (finding.next_owner, finding.next_began) =
+                    (next.and_then(|life| life.owner), next.map(|life| life.began));
             }
             return finding;
         }
@@ -230,7 +231,11 @@ impl Keyspace {
     pub(super) fn keys_of(&self, namespace: NamespaceId, lock: &str) -> Vec<String> {
         let is_key = self.namespaces[usize::from(namespace.0)].keys.iter().any(|template| template.matches(lock));
         let mut keys = self.possible_keys(namespace, lock);
-        if is_key { keys.truncate(1) } else { drop(keys.drain(..1)) };
+        if is_key {
+            keys.truncate(1)
+        } else {
+            drop(keys.drain(..1))
+        };
         keys
     }
 

@@ -3,11 +3,11 @@
 use std::hash::BuildHasher;
 
 use super::belonging::Choice;
-use super::ring::KeyHash;
 use super::keyspace::{AllCounters, Keyspace, NotALock, is_watchable};
 use super::life::{self, Circumstances, Fact};
 use super::links::Link;
 use super::ratios::Event;
+use super::ring::KeyHash;
 use super::table::{Lock, Slot};
 use crate::event::TimeMs;
 use crate::observation::{Held, LinkId, Sight, Sighting};

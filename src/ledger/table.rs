@@ -10,8 +10,8 @@ use std::collections::BinaryHeap;
 use hashbrown::HashTable;
 
 use super::belonging::Choice;
-use super::ring::KeyHash;
 use super::life::Life;
+use super::ring::KeyHash;
 use crate::event::{NamespaceId, TimeMs};
 use crate::observation::LinkId;
 

@@ -189,7 +189,12 @@ mod tests {
         let ended = |ending| Record { ended: 121_000, ending, ..record(&cast) };
         let head = "owner FIRST held 21 s of a 30 s TTL, last renewed 10 s before; ";
         for (ending, namespace, next, expected) in [
-            (Ending::TakenOver, &cast.item, next, "owner SECOND replaced it with 20 s left: taken over before its time"),
+            (
+                Ending::TakenOver,
+                &cast.item,
+                next,
+                "owner SECOND replaced it with 20 s left: taken over before its time",
+            ),
             (Ending::TakenOver, &cast.item, None, "another owner replaced it: taken over before its time"),
             (Ending::Released, &cast.item, next, "owner SECOND took it 0 s later: released"),
             (Ending::Released, &cast.leader, None, "nobody has taken it since: released before its time"),

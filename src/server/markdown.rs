@@ -44,7 +44,14 @@ fn code(language: &str, lines: &[&str], html: &mut String) -> usize {
     let text = lines[..end].join("\n");
     // Wide code scrolls, so the keyboard must reach it.
     let label = if language.is_empty() { "code" } else { language.trim() };
-    put(html, format_args!("<pre tabindex=\"0\" role=\"region\" aria-label=\"{}\"><code>{}\n</code></pre>\n", Escaped(label), Escaped(&text)));
+    put(
+        html,
+        format_args!(
+            "<pre tabindex=\"0\" role=\"region\" aria-label=\"{}\"><code>{}\n</code></pre>\n",
+            Escaped(label),
+            Escaped(&text)
+        ),
+    );
     (end + 1).min(lines.len())
 }
 
@@ -125,7 +132,8 @@ fn list(lines: &[&str], first: &Marker, resolve: Resolve, html: &mut String) -> 
         taken += 1;
         while let Some(line) = lines.get(taken) {
             let indented = line.len() - line.trim_start().len() >= 2 && !line.trim().is_empty();
-            let blank_inside = line.trim().is_empty() && lines.get(taken + 1).is_some_and(|next| next.starts_with("  "));
+            let blank_inside =
+                line.trim().is_empty() && lines.get(taken + 1).is_some_and(|next| next.starts_with("  "));
             if !indented && !blank_inside {
                 break;
             }
@@ -136,7 +144,8 @@ fn list(lines: &[&str], first: &Marker, resolve: Resolve, html: &mut String) -> 
         let mut inner = String::new();
         blocks(&item, resolve, &mut inner);
         // One paragraph alone needs no space around it.
-        let alone = inner.strip_prefix("<p>").and_then(|rest| rest.strip_suffix("</p>\n")).filter(|rest| !rest.contains("<p>"));
+        let alone =
+            inner.strip_prefix("<p>").and_then(|rest| rest.strip_suffix("</p>\n")).filter(|rest| !rest.contains("<p>"));
         put(html, format_args!("<li>{}</li>\n", alone.unwrap_or(&inner)));
     }
     html.push_str(if first.number.is_some() { "</ol>\n" } else { "</ul>\n" });
@@ -144,7 +153,9 @@ fn list(lines: &[&str], first: &Marker, resolve: Resolve, html: &mut String) -> 
 }
 
 fn paragraph(lines: &[&str], resolve: Resolve, html: &mut String) -> usize {
-    let ends = |line: &&str| line.trim().is_empty() || line.starts_with("```") || line.starts_with('|') || heading_of(line).is_some();
+    let ends = |line: &&str| {
+        line.trim().is_empty() || line.starts_with("```") || line.starts_with('|') || heading_of(line).is_some()
+    };
     let n_lines = lines.iter().skip(1).position(ends).map_or(lines.len(), |index| index + 1);
     put(html, format_args!("<p>{}</p>\n", inline(&lines[..n_lines].join("\n"), resolve)));
     n_lines
@@ -214,7 +225,10 @@ mod tests {
 
     #[test]
     fn blocks_one_by_one() {
-        check("# A `b`\n\n## Is it real?\n", "<h1 id=\"a-b\">A <code>b</code></h1>\n<h2 id=\"is-it-real\">Is it real?</h2>\n");
+        check(
+            "# A `b`\n\n## Is it real?\n",
+            "<h1 id=\"a-b\">A <code>b</code></h1>\n<h2 id=\"is-it-real\">Is it real?</h2>\n",
+        );
         check("one\ntwo\n\nthree", "<p>one\ntwo</p>\n<p>three</p>\n");
         check("* a\n  b\n* c", "<ul>\n<li>a\nb</li>\n<li>c</li>\n</ul>\n");
         check("3. a\n   b\n4. c\n", "<ol start=\"3\">\n<li>a\nb</li>\n<li>c</li>\n</ol>\n");
@@ -243,14 +257,21 @@ mod tests {
         check("<b>&\"'", "<p>&lt;b&gt;&amp;&quot;&#39;</p>\n");
         check("[<i>](\"><script>)", "<p><a href=\"to:&quot;&gt;&lt;script&gt;\">&lt;i&gt;</a></p>\n");
         check("# <h>", "<h1 id=\"h\">&lt;h&gt;</h1>\n");
-        check("```\"><x\n<y>\n", "<pre tabindex=\"0\" role=\"region\" aria-label=\"&quot;&gt;&lt;x\"><code>&lt;y&gt;\n</code></pre>\n");
-        check("| <a> |\n|---|\n| `<b>` |", "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table\"><table>\n\
-             <tr><th>&lt;a&gt;</th></tr>\n<tr><td><code>&lt;b&gt;</code></td></tr>\n</table></div>\n");
+        check(
+            "```\"><x\n<y>\n",
+            "<pre tabindex=\"0\" role=\"region\" aria-label=\"&quot;&gt;&lt;x\"><code>&lt;y&gt;\n</code></pre>\n",
+        );
+        check(
+            "| <a> |\n|---|\n| `<b>` |",
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table\"><table>\n\
+             <tr><th>&lt;a&gt;</th></tr>\n<tr><td><code>&lt;b&gt;</code></td></tr>\n</table></div>\n",
+        );
     }
 
     #[test]
     fn what_is_not_finished_ends_with_the_text() {
-        for text in ["```", "[a](", "**a", "`a", "|", "| a |\n|--", "1. ", "* ", "#", "###### x", "*", "[]()", "é*ü"] {
+        for text in ["```", "[a](", "**a", "`a", "|", "| a |\n|--", "1. ", "* ", "#", "###### x", "*", "[]()", "é*ü"]
+        {
             assert!(!render(text, |_| None).is_empty(), "{text}");
         }
     }

@@ -7,9 +7,7 @@ use super::namespaces::{moment, seconds};
 use crate::event::{Label, TimeMs};
 use crate::exposition::Build;
 use crate::health::{self, Finding, Level};
-use crate::snapshot::{
-    KeyspaceNow, Lately, NamespaceView, Point, Ratios, RedisView, Snapshot, SourceView, Sums,
-};
+use crate::snapshot::{KeyspaceNow, Lately, NamespaceView, Point, Ratios, RedisView, Snapshot, SourceView, Sums};
 
 pub(super) fn body(snapshot: &Snapshot, now: TimeMs) -> String {
     let of_exporter = health::of_exporter(snapshot, now);

@@ -138,7 +138,8 @@ fn front_page<B>(context: &Context, request: &Request<B>) -> Answer {
 
 /// Whether the path is one of the page's parts or a runbook.
 fn is_for_people(context: &Context, path: &str) -> bool {
-    let is_known = path == runbooks::PREFIX.trim_end_matches('/') || page::file(path).is_some() || runbooks::is_page(path);
+    let is_known =
+        path == runbooks::PREFIX.trim_end_matches('/') || page::file(path).is_some() || runbooks::is_page(path);
     context.app.page && is_known
 }
 

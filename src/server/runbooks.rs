@@ -88,7 +88,8 @@ fn resolve(page: &str, link: &str) -> Option<String> {
     if link.starts_with("https://") || link.starts_with("http://") {
         return Some(link.to_owned());
     }
-    let (file, anchor) = link.split_once('#').map_or((link, String::new()), |(file, anchor)| (file, format!("#{anchor}")));
+    let (file, anchor) =
+        link.split_once('#').map_or((link, String::new()), |(file, anchor)| (file, format!("#{anchor}")));
     if file.is_empty() {
         return Some(anchor);
     }

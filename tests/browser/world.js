@@ -53,6 +53,8 @@ export class World {
     this.directory = mkdtempSync(path.join(tmpdir(), "page-"));
     this.children = [];
     process.once("exit", () => this.stop());
+    // By themselves these would end the process without that.
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => process.exit(2));
     const port = await freePort();
     this.server = this.#spawn("redis-server", ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", this.directory]);
     this.redis = await until("Redis listens", () => Redis.connect(port).catch(() => null));

@@ -15,6 +15,7 @@ mod keyspace;
 mod lifecycle;
 mod lines;
 mod model;
+mod page;
 mod preset;
 mod redis;
 mod replay;

@@ -32,7 +32,13 @@ pub(crate) fn namespace(name: &str) -> Namespace {
 }
 
 pub(crate) fn view(namespace: Namespace, logs: LogCounters) -> NamespaceView {
-    NamespaceView { namespace: Arc::new(namespace), logs, causes: Default::default(), keyspace: None, lately: Default::default() }
+    NamespaceView {
+        namespace: Arc::new(namespace),
+        logs,
+        causes: Default::default(),
+        keyspace: None,
+        lately: Default::default(),
+    }
 }
 
 pub(crate) fn full_snapshot() -> Snapshot {

@@ -332,15 +332,24 @@ impl Server {
     }
 
     fn start_with(limits: Limits, reload: Option<mpsc::Sender<ReloadRequest>>) -> Self {
-        Self::start_whole(limits, reload, None)
+        Self::start_whole(limits, reload, None, true)
     }
 
     /// With the API, which asks the pipeline that the channel tells of.
     pub(crate) fn start_api(limits: Limits, inquiries: Inquiries) -> Self {
-        Self::start_whole(limits, None, Some(inquiries))
+        Self::start_whole(limits, None, Some(inquiries), true)
     }
 
-    fn start_whole(limits: Limits, reload: Option<mpsc::Sender<ReloadRequest>>, inquiries: Option<Inquiries>) -> Self {
+    pub(crate) fn start_without_page(inquiries: Inquiries) -> Self {
+        Self::start_whole(Limits::default(), None, Some(inquiries), false)
+    }
+
+    fn start_whole(
+        limits: Limits,
+        reload: Option<mpsc::Sender<ReloadRequest>>,
+        inquiries: Option<Inquiries>,
+        page: bool,
+    ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
@@ -351,7 +360,7 @@ impl Server {
             true => Ok(()),
             false => Err("no log source was read yet".to_owned()),
         };
-        let app = App { snapshot, readiness: Box::new(readiness), reload, inquiries };
+        let app = App { snapshot, readiness: Box::new(readiness), reload, inquiries, page };
         let serving = runtime.spawn(serve_with_limits(listener, app, limits, stop.clone()));
         Self { address, publish, ready, stop, serving: Mutex::new(Some(serving)), runtime }
     }

@@ -33,8 +33,12 @@ impl World {
     }
 
     fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Inquiry) -> T {
+        self.ask_at(40_000, question)
+    }
+
+    fn ask_at<T>(&self, now: TimeMs, question: impl FnOnce(oneshot::Sender<T>) -> Inquiry) -> T {
         let (reply, mut answer) = oneshot::channel();
-        self.ledger.answer(question(reply), 40_000);
+        self.ledger.answer(question(reply), now);
         answer.try_recv().unwrap()
     }
 
@@ -186,6 +190,103 @@ fn an_incident_says_who_lost_what_to_whom() {
 }
 
 #[test]
+fn an_incident_has_its_verdict_even_where_the_next_owner_comes_later() {
+    let mut world = World::watched();
+    world.hold(1000, "job:1", 1, 60).gone(61_003, "job:1").line(62_000, SCHEDULER, Some("1"), RENEWAL);
+    world.settle(67_000);
+    let told = |world: &World| {
+        let query = IncidentsQuery { limit: 1, ..IncidentsQuery::default() };
+        let page: IncidentsPage = world.ask_at(90_000, |reply| Inquiry::Incidents(query, reply));
+        page.incidents[0].clone()
+    };
+    let first = told(&world);
+    assert!(first.verdict.unwrap().ends_with("; nobody has taken it since: expired, never renewed"));
+    assert_eq!((first.next_owner, first.runbook), (None, "RedisLockTtlTooShort"));
+    world.hold(70_000, "job:1", 2, 60).gone(75_000, "job:1");
+    let second = told(&world);
+    let verdict = second.verdict.unwrap();
+    assert!(verdict.contains("held 60 s of a 60 s TTL, never renewed; owner "), "{verdict}");
+    assert!(verdict.ends_with(" took over 9 s after expiry: expired, never renewed"), "{verdict}");
+    assert!(second.next_owner.is_some_and(|owner| verdict.contains(&owner)));
+}
+
+#[test]
+fn without_redis_there_are_incidents_too() {
+    let mut ledger = Ledger::new(namespaces(), Duration::from_secs(2), Saved::default());
+    let lock = Some("job:1".to_owned());
+    let (namespace, rule) = (NamespaceId(0), RuleId(0));
+    let event = LogEvent { offset: 0, time: None, namespace, lock, happening: RELEASE, joins: None, rule };
+    ledger.apply(5_000, 5_000, &event);
+    let (reply, mut answer) = oneshot::channel();
+    let query = IncidentsQuery { limit: 10, ..IncidentsQuery::default() };
+    ledger.answer(Inquiry::Incidents(query, reply), 6_000);
+    let page = answer.try_recv().unwrap();
+    let incident = &page.incidents[0];
+    assert_eq!((page.total, incident.cause, incident.lock.as_deref()), (1, "unknown", Some("job:1")));
+    assert_eq!((&incident.verdict, incident.runbook), (&None, "RedisLockNotOwnedRatioHigh"));
+    let [minutes, _] = ledger.lately(namespace, 6_000).windows;
+    assert_eq!(minutes.not_owned, 1);
+}
+
+/// Whatever happened to a lock, in the order in which it did, with whose it was.
+#[test]
+fn a_history_has_renewals_with_their_margin_and_log_lines() {
+    let mut world = World::watched();
+    world.hold(1000, "job:1", 1, 60).hold(21_000, "job:1", 1, 60).hold(66_000, "job:1", 1, 60);
+    world.gone(126_003, "job:1").hold(127_000, "job:1", 2, 60);
+    world.line(128_000, SCHEDULER, Some("1"), RENEWAL);
+    let lock: LockHistory = world.ask_at(130_000, |reply| Inquiry::Lock("job:1".to_owned(), reply)).unwrap();
+    let told: Vec<&str> = lock.history.iter().map(|one| one.what).collect();
+    assert_eq!(told, ["log", "acquired", "expired", "renewed", "renewed", "acquired"]);
+    let margins: Vec<Option<f64>> = lock.history.iter().map(|one| one.margin).collect();
+    assert_eq!(margins, [None, None, None, Some(0.25), Some(0.667), None]);
+    let line = &lock.history[0];
+    assert_eq!((line.at, line.event, line.reason), (128.0, Some("not_owned"), Some("not_owned")));
+    let owners: Vec<bool> = lock.history.iter().map(|one| one.owner == lock.holds[1].owner).collect();
+    assert_eq!(owners, [false, false, true, true, true, true]);
+    let [second, first] = &lock.holds[..] else { panic!("{:?}", lock.holds) };
+    assert_eq!((first.ended_at, first.ending, first.renewals), (Some(126.002), Some("expired"), 2));
+    assert_eq!((first.last_renewed_at, first.ttl_seconds), (Some(66.0), Some(60.002)));
+    assert_eq!((second.ended_at, second.ending, second.deadline_at), (None, None, Some(187.002)));
+    assert_eq!(lock.lock_namespace.as_deref(), Some("scheduler"));
+    assert_eq!(lock.now.as_ref().map(|now| now.owner_changes), Some(1));
+    let (first, second) = (first.owner.as_deref().unwrap(), second.owner.as_deref().unwrap());
+    assert_eq!(
+        lock.verdict.unwrap(),
+        format!(
+            "owner {first} held 2 min 5 s of a 60 s TTL, last renewed 60 s before; owner {second} took over 1 s after expiry: \
+             expired, renewals stopped"
+        )
+    );
+    assert_eq!(lock.state, format!("held by owner {second} for 3 s, 57 s left of a 60 s TTL, not renewed so far"));
+}
+
+#[test]
+fn a_lock_that_only_lines_speak_of_is_known_by_them() {
+    let mut world = World::watched();
+    world.line(3000, SCHEDULER, Some("7"), RELEASE).line(4000, LEADER, Some("leader"), RENEWAL);
+    let lock = world.lock("job:7").unwrap();
+    assert_eq!((world.what("job:7").as_str(), world.what("leader").as_str()), ("log", "log"));
+    assert_eq!(lock.state, "nobody holds it, and nothing was seen of it in Redis");
+    assert!(lock.now.is_none() && lock.verdict.is_none() && lock.holds.is_empty());
+    assert_eq!(world.lock("7"), None, "the id alone is no key");
+}
+
+#[test]
+fn owner_changes_are_counted_and_sorted_by() {
+    let mut world = World::watched();
+    for (at, owner) in [(1000, 1), (3000, 2), (5000, 2), (7000, 1)] {
+        world.hold(at, "job:moving", owner, 60).gone(at + 1000, "job:moving");
+    }
+    world.hold(9000, "job:moving", 3, 60).hold(9000, "job:quiet", 1, 60);
+    world.hold(9000, "job:stolen", 1, 60).hold(10_000, "job:stolen", 2, 60);
+    let query = LocksQuery { limit: 10, sort: LockOrder::OwnerChanges, ..LocksQuery::default() };
+    let page = world.locks(query);
+    let told: Vec<(&str, u16)> = page.locks.iter().map(|lock| (lock.key.as_str(), lock.owner_changes)).collect();
+    assert_eq!(told, [("job:moving", 3), ("job:stolen", 1), ("job:quiet", 0)]);
+}
+
+#[test]
 fn locks_are_found_sorted_and_paged() {
     let mut world = World::watched();
     world.hold(1000, "job:b", 1, 60).hold(2000, "job:a", 1, 10).hold(3000, "job:ab", 1, 40);
@@ -219,7 +320,7 @@ fn one_lock_is_told_with_its_history() {
     assert_eq!((now.ttl_remaining_seconds, now.full_ttl_seconds), (Some(41.0), Some(60.002)));
     assert!(!now.renewal_overdue && !now.doubtful);
     world.gone(22_000, "job:1").hold(23_000, "job:1", 2, 60).tell(A, LinkNews::Down { at: 24_000 });
-    assert_eq!(world.what("job:1"), "acquired released last_renewed acquired");
+    assert_eq!(world.what("job:1"), "acquired released renewed acquired");
     assert!(world.lock("job:1").and_then(|lock| lock.now).unwrap().doubtful);
     assert_eq!(world.lock("job:2"), None);
 }

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::*;
+use crate::inquiry::{Inquiry, LockOrder, LocksQuery};
 
 fn key(number: usize) -> String {
     // 45 bytes, as with a UUID for an id.
@@ -89,10 +90,20 @@ fn a_million_locks() {
     let start = Instant::now();
     assert_eq!(world.ledger.due_reads(30_001, 10_000).len(), 10_000);
     let due_reads = start.elapsed();
+    let mut asked = String::new();
+    for sort in [LockOrder::TtlRemaining, LockOrder::HeldLongest, LockOrder::OwnerChanges, LockOrder::Key] {
+        let query =
+            LocksQuery { sort, limit: 50, offset: locks / 2, search: Some("9".to_owned()), lock_namespace: None };
+        let (reply, mut answer) = tokio::sync::oneshot::channel();
+        let start = Instant::now();
+        world.ledger.answer(Inquiry::Locks(query, reply), 35_000);
+        asked += &format!("{sort:?} {:?}, ", start.elapsed());
+        assert!(answer.try_recv().unwrap().total > 0);
+    }
     let release = tell_all(&mut world, locks, 40_000, &Sight::Absent);
     let text = format!(
         "{acquire:?} to acquire, {renew:?} to renew, {release:?} to release, {resident} MB resident, survey {survey:?}, \
-         a pass that saw none {pass:?}, 10 000 due reads {due_reads:?}"
+         a pass that saw none {pass:?}, 10 000 due reads {due_reads:?}, pages of locks: {asked}"
     );
     // Shown by the test runner when asked for.
     std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes()).unwrap();

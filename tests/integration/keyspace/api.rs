@@ -113,10 +113,22 @@ fn the_history_of_a_lock() {
         ("taken_over", &second_owner),
         ("acquired", &second_owner),
         ("expired", &first_owner),
-        ("last_renewed", &first_owner),
+        ("renewed", &first_owner),
         ("acquired", &first_owner),
     ];
     assert_eq!(told, expected);
+    assert!(history[5]["margin"].as_f64().is_some_and(|margin| margin > 0.0 && margin < 0.7), "{history:?}");
+    let (first, second, third) = (&lock["holds"][2], &lock["holds"][1], &lock["holds"][0]);
+    assert_eq!(
+        (&first["ending"], &second["ending"], &third["ending"]),
+        (&"expired".into(), &"taken_over".into(), &"released".into())
+    );
+    let verdict = lock["verdict"].as_str().unwrap();
+    let [_, lost, next] = [&first_owner, &second_owner, &third_owner].map(|owner| owner.as_str().unwrap());
+    assert!(verdict.starts_with(&format!("owner {lost} held ")), "{verdict}");
+    assert!(verdict.contains(&format!("never renewed; owner {next} replaced it with ")), "{verdict}");
+    assert!(verdict.ends_with(" left: taken over before its time"), "{verdict}");
+    assert!(lock["state"].as_str().unwrap().starts_with("nobody has held it for "), "{}", lock["state"]);
     let times: Vec<f64> = history.iter().rev().map(|one| one["at"].as_f64().unwrap()).collect();
     assert!(times.is_sorted() && times[0] > began - 1.0 && times[6] < began + 60.0, "{times:?}");
     let [acquired, renewed, expired, ..] = times[..] else { panic!("{times:?}") };
@@ -129,7 +141,14 @@ fn the_api_can_be_turned_off() {
     let Stage { site, daemon, .. } = stage;
     assert!(daemon.stop().success());
     let daemon = site.start_configured(&["--web.disable-api"]);
-    for path in ["/api/v1/namespaces", "/api/v1/locks", "/api/v1/locks/jobs:lock:1", "/api/v1/incidents"] {
+    for path in [
+        "/api/v1/overview",
+        "/api/v1/config",
+        "/api/v1/namespaces",
+        "/api/v1/locks",
+        "/api/v1/locks/jobs:lock:1",
+        "/api/v1/incidents",
+    ] {
         let answer = daemon.get(path);
         assert_eq!(answer.status, 404, "{path}");
         assert!(answer.text().contains("--web.disable-api"), "{}", answer.text());
