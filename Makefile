@@ -1,6 +1,6 @@
 # `make` lists what there is. The work is in scripts/, so that it can be read, checked and run without make.
 .DEFAULT_GOAL := help
-.PHONY: help test demo bench alert-test alert-mutation alert-bench lint fmt
+.PHONY: help test demo bench alert-test alert-mutation alert-bench page-test page-pictures lint fmt
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,13 @@ alert-mutation: ## Do the rule tests bind? All mutants of the rules, half an hou
 
 alert-bench: ## How good are the pages? Scenarios on the real rule engine, beside other rules (SEEDS=2)
 	@python3 scripts/alert_bench.py --seeds $(or $(SEEDS),2)
+
+page-test: ## The exporter's page in a real browser
+	@scripts/install.sh test
+	@scripts/test_page.sh
+
+page-pictures: ## Pictures of the page for docs/images, from a run of MINUTES=20
+	@scripts/test_page.sh pictures $(or $(MINUTES),20)
 
 lint: ## Format check, clippy, shellcheck, links
 	@bash scripts/lint.sh

@@ -14,6 +14,7 @@ case ${1:-test} in
   test)
     wanted=(promtool:prometheus amtool:prometheus-alertmanager shellcheck:shellcheck cc:gcc python3:python3)
     wanted+=(redis-server:redis-server redis-cli:redis-tools redis-sentinel:redis-sentinel openssl:openssl curl:curl jq:jq)
+    wanted+=(node:nodejs npm:npm)
     ;;
   bench)
     wanted=(mtail:mtail rg:ripgrep /usr/bin/time:time cc:gcc curl:curl)
@@ -28,6 +29,11 @@ missing=()
 for entry in "${wanted[@]}"; do
   have "${entry%%:*}" || missing+=("${entry##*:}")
 done
+# For the tests of the page: any Chromium will do, and it needs letters to draw.
+if [[ ${1:-test} == test ]]; then
+  have chromium || have google-chrome || missing+=(chromium)
+  [[ -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf ]] || missing+=(fonts-dejavu-core)
+fi
 # Nice to have: a test says that it was skipped where it is not there.
 wants_valkey=false
 if [[ ${1:-test} == test ]] && ! have valkey-server; then
@@ -36,6 +42,8 @@ fi
 # Newer promtools for the rule tests, unpacked beside the build and never installed; without them the tests say so.
 if [[ ${1:-test} == test ]]; then
   scripts/install_promtools.sh
+  # Where npm has to be installed first, the tests of the page do this when they are run.
+  ! have npm || scripts/install_browser_packages.sh
 fi
 ((${#missing[@]})) || $wants_valkey || exit 0
 

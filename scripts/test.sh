@@ -25,6 +25,7 @@ else
   say "cargo-nextest is not installed, using cargo test (same tests, one binary at a time)"
   step "tests" cargo test --locked --no-fail-fast --lib --bins --examples --tests
 fi
+step "page in a browser" scripts/test_page.sh
 step "documentation examples" cargo test --locked --doc
 RUSTDOCFLAGS="-D warnings" step "documentation" cargo doc --locked --no-deps --quiet
 # Running them needs cargo-fuzz and nightly; that they still compile does not. The path keeps libfuzzer-sys from building

@@ -250,12 +250,13 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
     }
     let (some, most) = OVERDUE_SHARES;
     let share = state.renewal_overdue as f64 / state.held.max(1) as f64;
-    if share > most && state.renewal_overdue >= 2 {
+    // A loop lock is renewed while its loop works, and rests otherwise.
+    if share > some && namespace.style == Style::Item {
         let text = format!("{} of {} held locks are not renewed in time.", state.renewal_overdue, state.held);
-        findings.add(urgent(namespace), "RedisLockMassRenewalOverdue", text);
-    } else if share > some {
-        let text = format!("{} of {} held locks are not renewed in time.", state.renewal_overdue, state.held);
-        findings.add(Level::Warning, "RedisLockRenewalOverdue", text);
+        match share > most && state.renewal_overdue >= 2 {
+            true => findings.add(urgent(namespace), "RedisLockMassRenewalOverdue", text),
+            false => findings.add(Level::Warning, "RedisLockRenewalOverdue", text),
+        }
     }
     if state.without_ttl > 0 {
         let locks = counted(state.without_ttl, "lock has", "locks have");
@@ -282,19 +283,25 @@ fn of_expiries(view: &NamespaceView, keyspace: &KeyspaceView, findings: &mut Fin
     }
 }
 
-/// The headline. Never better than what is seen.
-pub fn summary(snapshot: &Snapshot, level: Level) -> String {
+/// The headline. Never better than what is seen. `subjects` are the namespaces that are concerned.
+pub fn summary(snapshot: &Snapshot, level: Level, subjects: &[&str]) -> String {
     let seen = match (&snapshot.redis, snapshot.sources.is_empty()) {
         (Some(_), false) => "Every log is read and Redis is watched.",
         (Some(_), true) => "Redis is watched. No logs are read here, so refused releases and renewals are not seen.",
         (None, false) => "Every log is read. Redis is not watched here, so expiries and causes are not seen.",
         (None, true) => "Nothing is watched.",
     };
+    let at = match subjects {
+        [] => String::new(),
+        [one] => format!(": {one}"),
+        [one, two] => format!(": {one} and {two}"),
+        [one, two, rest @ ..] => format!(": {one}, {two} and {} more", rest.len()),
+    };
     match level {
         Level::Well => format!("All well for the last 5 minutes. {seen}"),
-        Level::Warning => "Something is not as it should be.".to_owned(),
+        Level::Warning => format!("Worth a look{at}."),
         Level::Blind => "The exporter does not see everything, so nothing here proves that all is well.".to_owned(),
-        Level::Critical => "Something is wrong now.".to_owned(),
+        Level::Critical => format!("Wrong now{at}."),
     }
 }
 
@@ -560,7 +567,7 @@ mod tests {
 
     #[test]
     fn the_headline_claims_no_more_than_what_is_seen() {
-        let told = |snapshot: &Snapshot, level| summary(snapshot, level);
+        let told = |snapshot: &Snapshot, level| summary(snapshot, level, &[]);
         let whole = well();
         assert_eq!(
             told(&whole, Level::Well),
@@ -575,5 +582,8 @@ mod tests {
         for level in [Level::Critical, Level::Blind, Level::Warning] {
             assert!(!told(&whole, level).contains("All well"));
         }
+        assert_eq!(summary(&whole, Level::Critical, &["a"]), "Wrong now: a.");
+        assert_eq!(summary(&whole, Level::Critical, &["a", "b", "c", "d"]), "Wrong now: a, b and 2 more.");
+        assert_eq!(summary(&whole, Level::Warning, &["a", "b"]), "Worth a look: a and b.");
     }
 }

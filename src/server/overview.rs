@@ -21,13 +21,20 @@ pub(super) fn body(snapshot: &Snapshot, now: TimeMs) -> String {
     }
     findings.sort_by_key(|(_, finding)| finding.level);
     let level = health::level(findings.iter().map(|(_, finding)| *finding));
+    let mut subjects: Vec<&str> = Vec::new();
+    for (name, finding) in &findings {
+        let name = name.unwrap_or("the exporter");
+        if finding.level == level && !subjects.contains(&name) {
+            subjects.push(name);
+        }
+    }
     let namespaces = snapshot.namespaces.iter().zip(&of_namespaces);
     let exporter = &snapshot.exporter;
     json!({
         "now": moment(now),
         "taken_at": (snapshot.taken > 0).then(|| moment(snapshot.taken)),
         "level": level.as_str(),
-        "summary": health::summary(snapshot, level),
+        "summary": health::summary(snapshot, level, &subjects),
         "findings": findings.iter().map(|(name, finding)| found(*name, finding)).collect::<Vec<_>>(),
         "line_step_seconds": Lately::STEP / 1000,
         "namespaces": namespaces.map(|(view, findings)| namespace(view, findings)).collect::<Vec<_>>(),

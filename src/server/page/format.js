@@ -51,4 +51,7 @@ export function clock(seconds) {
 
 export const utc = (seconds) => new Date(seconds * 1000).toISOString();
 
+// The exporter's sentences begin in lower case and have no full stop.
+export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`;
+
 export const words = (name) => name.replaceAll("_", " ");

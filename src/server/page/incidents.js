@@ -1,8 +1,8 @@
 // The latest locks that their holders found lost, with what happened and what to do.
 
-import { ask } from "./ask.js";
+import { ask, now } from "./ask.js";
 import { h, replace, runbookLink, toLock, toNamespace } from "./dom.js";
-import { clock, number, span, utc, words } from "./format.js";
+import { clock, number, sentence, span, utc, words } from "./format.js";
 
 const PAGE = 50;
 
@@ -55,14 +55,13 @@ const CAUSES = {
 };
 
 export function incidentList(incidents) {
-  const now = Date.now() / 1000;
   return h("ol", { class: "incidents" }, incidents.map((one) => h("li", null,
     h("div", { class: "line" },
-      h("time", { datetime: utc(one.at), title: utc(one.at) }, clock(one.at)), h("span", { class: "muted" }, `${span(now - one.at)} ago`),
+      h("time", { datetime: utc(one.at), title: utc(one.at) }, clock(one.at)), h("span", { class: "muted" }, `${span(now() - one.at)} ago`),
       h("a", { class: "subject", href: toNamespace(one.lock_namespace) }, one.lock_namespace),
       h("span", { class: `cause ${one.cause === "unknown" ? "blind" : "critical"}` }, CAUSES[one.cause] ?? words(one.cause))),
     h("p", { class: "lock" }, one.lock === null ? h("span", { class: "muted" }, "the line does not name the lock") : h("a", { href: toLock(one.lock) }, one.lock)),
-    h("p", null, one.verdict ?? "What happened to the lock was not seen in Redis.",
+    h("p", null, sentence(one.verdict ?? "what happened to the lock was not seen in Redis"),
       h("span", { class: "muted" }, ` Found out by a ${one.operation === "unknown" ? "refused operation" : `refused ${one.operation === "renew" ? "renewal" : "release"}`}, rule ${one.rule}.`)),
     h("p", null, runbookLink(one.runbook)))));
 }

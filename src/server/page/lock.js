@@ -1,9 +1,9 @@
 // One lock: who has it, how it was last lost in a sentence, its life drawn, and the same as a list.
 
-import { ask } from "./ask.js";
+import { ask, now as clockNow } from "./ask.js";
 import { h, replace, toNamespace, toRunbook } from "./dom.js";
-import { clock, percent, utc, words } from "./format.js";
-import { timeline } from "./timeline.js";
+import { clock, percent, sentence, utc, words } from "./format.js";
+import { logWords, mark, timeline } from "./timeline.js";
 
 const WHAT = {
   acquired: "acquired", first_seen: "first seen by the exporter", renewed: "renewed", last_renewed: "last renewed", released: "released",
@@ -24,7 +24,7 @@ export function lock(key) {
     const name = shown.lock_namespace;
     replace(where, h("a", { href: "#/" }, "Overview"), name && [" / ", h("a", { href: toNamespace(name) }, name)]);
     const chosen = all ? holds : holds.slice(0, 4);
-    drawn = timeline(chosen, history, Date.now() / 1000);
+    drawn = timeline(chosen, history, clockNow());
     const toggle = holds.length > 4 && h("button", { id: "all-holds", type: "button", onclick: () => { all = !all; show(); } },
       all ? "Draw the latest holds only" : `Draw all ${holds.length} holds`);
     replace(body,
@@ -51,19 +51,17 @@ export function lock(key) {
   return { title: key, node, update: load, close: () => window.removeEventListener("resize", resized) };
 }
 
-const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`;
-
 function events(history) {
   const row = (one) => h("li", { class: one.what },
     h("time", { datetime: utc(one.at), title: utc(one.at) }, clock(one.at)),
-    h("span", { class: `dot ${one.what}`, "aria-hidden": "true" }),
+    mark(one.what),
     h("span", null, told(one)),
     h("code", null, one.owner ?? ""));
   return h("ol", { class: "events" }, history.map(row));
 }
 
 function told(one) {
-  if (one.what === "log") return `log line: ${words(one.event)}${one.reason ? ` (${words(one.reason)})` : ""}, rule ${one.rule}`;
+  if (one.what === "log") return `log line: ${logWords(one)}, rule ${one.rule}`;
   if (one.what === "renewed" && one.margin !== null) return `renewed with ${percent(one.margin)} of its TTL left`;
   return WHAT[one.what] ?? words(one.what);
 }

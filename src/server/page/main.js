@@ -3,7 +3,7 @@
 // Each view is a function from a context to { update(overview) }: it builds itself once, and `update` is called with each new
 // overview. While the window is hidden nothing is asked.
 
-import { ask } from "./ask.js";
+import { ask, setClock } from "./ask.js";
 import { h, replace } from "./dom.js";
 import { clock, span } from "./format.js";
 import { overview } from "./overview.js";
@@ -83,6 +83,7 @@ async function poll() {
   if (document.hidden) return;
   try {
     latest = await ask("api/v1/overview");
+    setClock(latest.now);
     answeredAt = Date.now();
     failure = "";
     const { version, revision } = latest.exporter;

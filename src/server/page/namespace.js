@@ -1,12 +1,14 @@
 // One namespace: what is wrong, its last hour, its rules, and its locks: searched, sorted and paged by the exporter.
 
-import { ask } from "./ask.js";
+import { ask, now } from "./ask.js";
 import { badge, h, replace, toLock } from "./dom.js";
 import { clock, number, percent, span } from "./format.js";
 import { figure, findingList, spark } from "./overview.js";
 import { incidentList } from "./incidents.js";
 
 const PAGE = 50;
+// Incidents shown above the locks.
+const RECENT = 3;
 const TYPING_MS = 250;
 
 const SORTS = [["ttl", "least TTL left"], ["held", "held longest"], ["changes", "most owner changes"], ["key", "key"]];
@@ -87,9 +89,9 @@ export function namespace(name, query) {
 
   async function loadIncidents() {
     try {
-      const page = await ask(`api/v1/incidents?${new URLSearchParams({ lock_namespace: name, limit: 5 })}`);
+      const page = await ask(`api/v1/incidents?${new URLSearchParams({ lock_namespace: name, limit: RECENT })}`);
       replace(recent, page.total > 0 && [h("h2", null, "Latest incidents"), incidentList(page.incidents),
-        page.total > 5 && h("p", null, h("a", { href: `#/incidents?lock_namespace=${encodeURIComponent(name)}` }, `All ${number(page.total)}`))]);
+        page.total > RECENT && h("p", null, h("a", { href: `#/incidents?lock_namespace=${encodeURIComponent(name)}` }, `All ${number(page.total)}`))]);
     } catch {
       // The freshness of the page says that the exporter does not answer.
     }
@@ -107,7 +109,7 @@ export function namespace(name, query) {
         return;
       }
       locks.hidden = false;
-      replace(head, header(one, overview.line_step_seconds));
+      replace(head, header(one, overview));
       isObserved = one.keyspace !== null;
       if (isObserved) load();
       else replace(status, "Its keys are not watched in Redis here, so single locks are not known.");
@@ -116,15 +118,14 @@ export function namespace(name, query) {
   };
 }
 
-function header(one, step) {
+function header(one, overview) {
   const { keyspace, lately } = one;
   const minutes = lately["5m"];
   const threshold = one.not_owned_ratio_threshold ?? 0.05;
-  const now = Date.now() / 1000;
   return [
     h("div", { class: "title" }, h("h1", null, one.lock_namespace), badge(one.level)),
     findingList(one.findings, false),
-    h("div", { class: "chart" }, spark(one, step, true),
+    h("div", { class: "chart" }, spark(one, overview, true),
       h("p", { class: "axis", "aria-hidden": "true" }, h("span", null, "1 h ago"), h("span", null, "30 min ago"), h("span", null, "now"))),
     h("dl", { class: "numbers wide" },
       figure("lost, 5 min", number(minutes.not_owned), minutes.not_owned > 0 && one.level),
@@ -133,7 +134,7 @@ function header(one, step) {
       figure("expired, 5 min", number(keyspace ? minutes.expirations : null)),
       figure("held now", number(keyspace?.held)),
       figure("renewal overdue", number(keyspace?.renewal_overdue), keyspace?.renewal_overdue > 0 && "warning"),
-      figure("oldest", keyspace?.oldest_acquired ? span(now - keyspace.oldest_acquired) : "–"),
+      figure("oldest", keyspace?.oldest_acquired ? span(overview.now - keyspace.oldest_acquired) : "–"),
       figure("TTL", one.ttl_seconds ? span(one.ttl_seconds) : "–"),
       figure("renewed every", one.renew_every_seconds ? span(one.renew_every_seconds) : "never"),
       figure("style", one.style)),
@@ -141,7 +142,6 @@ function header(one, step) {
 }
 
 function lockTable(locks) {
-  const now = Date.now() / 1000;
   const head = ["key", "owner", "held for", "TTL left", "renewals", "owner changes"];
   return h("table", { class: "locks" },
     h("thead", null, h("tr", null, head.map((text) => h("th", { scope: "col" }, text)))),
@@ -153,7 +153,7 @@ function lockTable(locks) {
       return h("tr", null,
         h("th", { scope: "row" }, h("a", { href: toLock(lock.key), id: `lock-${lock.key}` }, lock.key), flags.map((flag) => h("span", { class: "flag" }, flag))),
         cell("owner", h("code", null, lock.owner ?? "–")),
-        cell("held for", h("span", { title: clock(since) }, `${lock.acquired_at === null ? "≥ " : ""}${span(now - since)}`)),
+        cell("held for", h("span", { title: clock(since) }, `${lock.acquired_at === null ? "≥ " : ""}${span(now() - since)}`)),
         cell("TTL left", left === null ? "–" : [span(left), full ? bar(left / full) : null]),
         cell("renewals", number(lock.renewals)),
         cell("owner changes", number(lock.owner_changes)));

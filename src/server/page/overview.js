@@ -26,29 +26,30 @@ function headline(overview) {
   return [levelIcon(level), h("h1", { class: level }, summary)];
 }
 
-// Worst first. With names where they are not known from the context.
+// Worst first, those of one namespace together. With names where they are not known from the context.
 export function findingList(findings, withNames) {
   if (findings.length === 0) return null;
-  const item = (finding) => {
-    const name = finding.lock_namespace;
-    const subject = withNames && (name === null ? h("a", { class: "subject", href: "#/exporter" }, "exporter")
-      : h("a", { class: "subject", href: toNamespace(name) }, name));
-    return h("li", { class: finding.level }, levelIcon(finding.level), h("span", { class: "unseen" }, levelWord(finding.level)),
-      h("div", null, subject, h("span", { class: "text" }, finding.text)), runbookLink(finding.runbook));
-  };
-  return h("ul", { class: "findings" }, findings.map(item));
+  const groups = new Map();
+  for (const finding of findings) groups.set(finding.lock_namespace, [...(groups.get(finding.lock_namespace) ?? []), finding]);
+  const subject = (name) => (name === null ? h("a", { class: "subject", id: "found-exporter", href: "#/exporter" }, "exporter")
+    : h("a", { class: "subject", id: `found-${name}`, href: toNamespace(name) }, name));
+  const line = (finding) => h("li", { class: finding.level }, levelIcon(finding.level), h("span", { class: "unseen" }, levelWord(finding.level)),
+    h("span", { class: "text" }, finding.text), runbookLink(finding.runbook));
+  const group = ([name, found]) => h("li", { class: found[0].level }, withNames && subject(name), h("ul", null, found.map(line)));
+  return h("ul", { class: "findings" }, [...groups].map(group));
 }
 
 function namespaces(overview) {
   const rank = (one) => ORDER.indexOf(one.level);
-  const sorted = [...overview.namespaces].sort((left, right) => rank(left) - rank(right) || activity(right) - activity(left));
-  const isQuiet = (one) => one.level === "well" && activity(one) === 0;
+  // Otherwise in the order of the configuration: what is well stays where it is.
+  const sorted = [...overview.namespaces].sort((left, right) => rank(left) - rank(right));
+  const isQuiet = (one) => one.level === "well" && !hasHappened(one);
   const quiet = sorted.filter(isQuiet);
   const busy = sorted.filter((one) => !isQuiet(one));
   const link = (one) => h("a", { href: toNamespace(one.lock_namespace), id: `quiet-${one.lock_namespace}` }, one.lock_namespace);
   return [
     h("div", { class: "heading" }, h("h2", null, "Lock namespaces"), busy.length > 0 && legend()),
-    h("ul", { class: "cards" }, busy.map((one) => card(one, overview.line_step_seconds))),
+    h("ul", { class: "cards" }, busy.map((one) => card(one, overview))),
     quiet.length > 0 && h("div", { class: "quiet" }, h("h3", null, "Quiet: nothing held, nothing happened in the last hour"),
       h("ul", null, quiet.map((one) => h("li", null, link(one))))),
   ];
@@ -56,27 +57,28 @@ function namespaces(overview) {
 
 function legend() {
   const mark = (name) => h("span", { class: `mark ${name}`, "aria-hidden": "true" });
-  return h("p", { class: "legend" }, "last hour: ", mark("operations"), "releases and renewals, ", mark("refused"), "refused share");
+  return h("p", { class: "legend" }, "last hour: ", mark("operations"), "operations, ", mark("refused"), "share refused, ",
+    mark("unobserved"), "not observed");
 }
 
-function activity(one) {
-  const hour = one.lately["1h"];
-  const happened = hour.acquisitions + hour.renewals + hour.releases + hour.expirations + hour.not_owned + hour.renewal_failures;
-  return happened + (one.keyspace?.held ?? 0);
+function hasHappened(one) {
+  return (one.keyspace?.held ?? 0) > 0 || Object.values(one.lately["1h"]).some((count) => count > 0);
 }
 
-function card(one, step) {
+function card(one, overview) {
   const { lock_namespace: name, keyspace, lately } = one;
   const minutes = lately["5m"];
-  const ratio = keyspace?.not_owned_ratio;
-  const now = Date.now() / 1000;
+  const { now } = overview;
   const oldest = keyspace?.oldest_acquired;
+  // A loop lock is held until it expires: its terms are what goes on.
+  const second = one.style === "loop" ? figure("terms, 5 min", number(keyspace ? minutes.expirations : null))
+    : figure("share refused", percent(keyspace?.not_owned_ratio), minutes.not_owned > 0 && one.level);
   return h("li", { class: `card ${one.level}` },
     h("div", { class: "card-head" }, h("h3", null, h("a", { href: toNamespace(name), id: `card-${name}` }, name)), badge(one.level)),
-    spark(one, step),
+    spark(one, overview),
     h("dl", { class: "numbers" },
       figure("lost, 5 min", number(minutes.not_owned), minutes.not_owned > 0 && one.level),
-      figure("refused share", percent(ratio), minutes.not_owned > 0 && one.level),
+      second,
       figure("held now", number(keyspace?.held)),
       figure("oldest", oldest ? span(now - oldest) : "–")));
 }
@@ -86,15 +88,21 @@ export function figure(label, value, level) {
 }
 
 // A line for the operations, scaled to its own height, and a bar wherever operations were refused: its height is the share of
-// them, its colour says whether that is above the namespace's own threshold.
-export function spark(one, step, tall) {
-  const { operations, not_owned: lost } = one.line;
+// them, its colour says whether that is above the namespace's own threshold. Nothing is drawn for the time before the exporter
+// started, for nothing is known of it.
+export function spark(one, overview, tall) {
+  const { not_owned: lost, expirations } = one.line;
+  const operations = one.line.operations.map((value, index) => (one.style === "loop" ? value + expirations[index] : value));
   const count = operations.length;
+  const step = overview.line_step_seconds;
+  const age = (overview.now - overview.exporter.started_at) / step;
+  // The step that the exporter started in is not whole, and neither is the last one.
+  const first = Math.max(0, Math.ceil(count - 1 - age));
   const [width, height] = [count * 4, tall ? 120 : 44];
   const most = Math.max(1, ...operations);
   const x = (index) => index * 4 + 2;
   const y = (value) => height - 2 - (value / most) * (height - 8);
-  const points = operations.map((value, index) => `${x(index)},${y(value).toFixed(1)}`);
+  const points = operations.slice(0, -1).map((value, index) => `${x(index)},${y(value).toFixed(1)}`).slice(first);
   const threshold = one.not_owned_ratio_threshold ?? 0.05;
   const bars = lost.map((value, index) => {
     if (value === 0) return null;
@@ -104,11 +112,12 @@ export function spark(one, step, tall) {
     return svg("rect", { class: kind, x: x(index) - 1.6, y: (height - tallness).toFixed(1), width: 3.2, height: tallness.toFixed(1), rx: 1 });
   });
   const total = (values) => values.reduce((sum, value) => sum + value, 0);
-  const minutes = Math.round((count * step) / 60);
-  const label = `The last ${minutes} minutes: ${number(total(operations))} releases and renewals, ${number(total(lost))} refused.`;
+  const minutes = Math.round((Math.min(count, age) * step) / 60);
+  const label = `The last ${minutes} minutes: ${number(total(operations))} operations, ${number(total(lost))} refused.`;
   return svg("svg", { class: tall ? "spark tall" : "spark", viewBox: `0 0 ${width || 480} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
     svg("title", null, label),
-    svg("path", { class: "area", d: count ? `M${x(0)},${height} L${points.join(" L")} L${x(count - 1)},${height} Z` : "" }),
+    first > 0 && svg("line", { class: "unobserved", x1: 2, x2: x(Math.min(first, count - 1)), y1: height - 2, y2: height - 2 }),
+    points.length > 1 && svg("path", { class: "area", d: `M${x(first)},${height - 2} L${points.join(" L")} L${x(count - 2)},${height - 2} Z` }),
     svg("polyline", { class: "line", points: points.join(" ") }),
     bars);
 }

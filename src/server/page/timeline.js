@@ -4,12 +4,26 @@
 import { h, svg } from "./dom.js";
 import { clock, percent, span, words } from "./format.js";
 
-const LANE = 46;
+const LANE = 44;
 const BAR = 16;
 const TOP = 14;
 const AXIS = 26;
-const ENDS = { released: "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", expired: "M-5-5 5 5M5-5-5 5", taken_over: "M-4-6 5 0-4 6Z" };
-const OTHER_END = "M0-6 6 0 0 6-6 0Z";
+// One shape for each thing that happens, in the picture, its key and the list below.
+const SHAPES = {
+  acquired: "M-6-3h12v6h-12Z", first_seen: "M-6-3h12v6h-12Z", renewed: "M0 6V-4M-2.4-4a2.4 2.4 0 1 0 4.8 0a2.4 2.4 0 1 0-4.8 0",
+  last_renewed: "M0 6V-4M-2.4-4a2.4 2.4 0 1 0 4.8 0a2.4 2.4 0 1 0-4.8 0", released: "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
+  expired: "M-5-5 5 5M5-5-5 5", taken_over: "M-4-6 5 0-4 6Z", log: "M-5 5 0-5 5 5Z",
+};
+const OTHER = "M0-6 6 0 0 6-6 0Z";
+
+const shape = (what) => SHAPES[what] ?? OTHER;
+
+export function mark(what) {
+  return svg("svg", { class: "mark-icon", viewBox: "-8 -8 16 16", "aria-hidden": "true" }, svg("path", { class: `shape ${what}`, d: shape(what) }));
+}
+
+// What a log line was counted as; the reason only where it says more.
+export const logWords = (one) => words(one.event) + (one.reason && one.reason !== one.event ? ` (${words(one.reason)})` : "");
 
 export function timeline(holds, history, now) {
   const frame = h("div", { class: "timeline" });
@@ -17,7 +31,7 @@ export function timeline(holds, history, now) {
 }
 
 function key() {
-  const item = (name, text) => h("span", null, h("span", { class: `dot ${name}`, "aria-hidden": "true" }), text);
+  const item = (name, text) => h("span", null, mark(name), text);
   return h("figcaption", { class: "legend" }, item("renewed", "renewed; the higher, the more time was left"), item("released", "released"),
     item("expired", "expired"), item("taken_over", "taken over"), item("log", "log line"));
 }
@@ -36,14 +50,14 @@ function picture(holds, history, now, width) {
   const length = end - first;
   const x = (at) => left + ((at - first) / length) * (width - left - right);
   const laneOf = (owner) => TOP + owners.indexOf(owner ?? "not readable") * LANE + (narrow ? 14 : 0);
-  const lanesHeight = TOP + owners.length * LANE + (narrow ? 14 : 0);
+  const lanesHeight = TOP + owners.length * LANE - 8 + (narrow ? 14 : 0);
   const height = lanesHeight + (logs.length > 0 ? 34 : 0) + AXIS;
   const parts = [];
 
   parts.push(axis(first, end, x, height, width, left, right));
   for (const owner of owners) {
     const y = laneOf(owner);
-    parts.push(svg("text", { class: "lane", x: narrow ? left : 0, y: narrow ? y - 3 : y + BAR / 2 + 4 }, owner));
+    parts.push(svg("text", { class: "lane", x: narrow ? left : 14, y: narrow ? y - 3 : y + BAR / 2 + 4 }, owner));
     parts.push(svg("line", { class: "rail", x1: left, x2: width - right, y1: y + BAR / 2, y2: y + BAR / 2 }));
   }
 
@@ -61,7 +75,7 @@ function picture(holds, history, now, width) {
         svg("title", null, `would have lasted until ${clock(hold.deadline_at)}`)));
     }
     if (hold.ending) {
-      const mark = svg("path", { class: `end ${hold.ending}`, d: ENDS[hold.ending] ?? OTHER_END, transform: `translate(${to} ${y + BAR / 2})` });
+      const mark = svg("path", { class: `shape ${hold.ending}`, d: shape(hold.ending), transform: `translate(${to} ${y + BAR / 2})` });
       parts.push(svg("g", null, svg("title", null, `${what} at ${clock(hold.ended_at)}`), mark));
     }
     const next = ordered[index + 1];
@@ -83,9 +97,9 @@ function picture(holds, history, now, width) {
   for (const one of [...logs].reverse()) {
     const at = x(one.at);
     const y = lanesHeight + 12;
-    const text = words(one.event) + (one.reason ? ` (${words(one.reason)})` : "");
+    const text = logWords(one);
     parts.push(svg("g", { class: "log" }, svg("title", null, `${clock(one.at)}: ${text}, rule ${one.rule}`),
-      svg("line", { x1: at, x2: at, y1: TOP - 6, y2: y - 5 }), svg("path", { d: `M${at - 5} ${y + 4}L${at} ${y - 5}L${at + 5} ${y + 4}Z` })));
+      svg("line", { x1: at, x2: at, y1: TOP - 6, y2: y - 5 }), svg("path", { class: "shape log", d: shape("log"), transform: `translate(${at} ${y})` })));
     const size = text.length * 6.2 + 16;
     const isLate = at + size > width;
     const start = isLate ? at - size : at;
