@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::query::{Parameters, bad, percent_decode};
-use super::routes::{Answer, json};
+use super::routes::{Answer, json, packed_json};
 use super::{Context, configuration, namespaces, overview};
 use crate::clock;
 use crate::inquiry::{IncidentsQuery, Inquiry, LockOrder, LocksQuery};
@@ -59,7 +59,7 @@ fn key_of(path: &str) -> Option<&str> {
 
 pub(super) async fn answer<B>(context: &Context, request: &Request<B>) -> Answer {
     match look_up(context, request).await {
-        Ok(body) => json(StatusCode::OK, body),
+        Ok(body) => packed_json(request, &body),
         Err(Refusal { status, message }) => json(status, json!({ "error": message }).to_string()),
     }
 }

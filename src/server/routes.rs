@@ -167,6 +167,11 @@ pub(super) fn json(status: StatusCode, body: String) -> Answer {
     with(plain(status, body, JSON), CACHE_CONTROL, "no-store")
 }
 
+/// For good news, which may be long.
+pub(super) fn packed_json<B>(request: &Request<B>, body: &str) -> Answer {
+    with(packed(request, body, JSON), CACHE_CONTROL, "no-store")
+}
+
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     with(plain(status, body, TEXT), CACHE_CONTROL, "no-store")
 }

@@ -56,9 +56,9 @@ function namespaces(overview) {
 }
 
 function legend() {
-  const mark = (name) => h("span", { class: `mark ${name}`, "aria-hidden": "true" });
-  return h("p", { class: "legend" }, "last hour: ", mark("operations"), "operations, ", mark("refused"), "share refused, ",
-    mark("unobserved"), "not observed");
+  const item = (name, text) => h("span", null, h("span", { class: `mark ${name}`, "aria-hidden": "true" }), text);
+  return h("p", { class: "legend" }, h("span", null, "last hour:"), item("operations", "operations"), item("refused", "share refused"),
+    item("unobserved", "not observed"));
 }
 
 function hasHappened(one) {
@@ -91,10 +91,10 @@ export function figure(label, value, level) {
 // them, its colour says whether that is above the namespace's own threshold. Nothing is drawn for the time before the exporter
 // started, for nothing is known of it.
 export function spark(one, overview, tall) {
-  const { not_owned: lost, expirations } = one.line;
-  const operations = one.line.operations.map((value, index) => (one.style === "loop" ? value + expirations[index] : value));
-  const count = operations.length;
+  const { not_owned: lost } = one.line;
   const step = overview.line_step_seconds;
+  const operations = one.style === "loop" ? terms(one, step) : one.line.operations;
+  const count = operations.length;
   const age = (overview.now - overview.exporter.started_at) / step;
   // The step that the exporter started in is not whole, and neither is the last one.
   const first = Math.max(0, Math.ceil(count - 1 - age));
@@ -113,11 +113,20 @@ export function spark(one, overview, tall) {
   });
   const total = (values) => values.reduce((sum, value) => sum + value, 0);
   const minutes = Math.round((Math.min(count, age) * step) / 60);
-  const label = `The last ${minutes} minutes: ${number(total(operations))} operations, ${number(total(lost))} refused.`;
+  const happened = total(one.line.operations) + (one.style === "loop" ? total(one.line.expirations) : 0);
+  const label = `The last ${minutes} minutes: ${number(happened)} operations, ${number(total(lost))} refused.`;
   return svg("svg", { class: tall ? "spark tall" : "spark", viewBox: `0 0 ${width || 480} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
     svg("title", null, label),
     first > 0 && svg("line", { class: "unobserved", x1: 2, x2: x(Math.min(first, count - 1)), y1: height - 2, y2: height - 2 }),
     points.length > 1 && svg("path", { class: "area", d: `M${x(first)},${height - 2} L${points.join(" L")} L${x(count - 2)},${height - 2} Z` }),
     svg("polyline", { class: "line", points: points.join(" ") }),
     bars);
+}
+
+// A term that is longer than a step ends in every second or third of them: the mean over a term is what goes on.
+function terms(one, step) {
+  const ended = one.line.operations.map((value, index) => value + one.line.expirations[index]);
+  const width = Math.max(1, Math.ceil((one.ttl_seconds ?? 0) / step) + 1);
+  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  return ended.map((_, index) => mean(ended.slice(Math.max(0, index - width + 1), index + 1)));
 }

@@ -53,6 +53,8 @@ function picture(holds, history, now, width) {
   const lanesHeight = TOP + owners.length * LANE - 8 + (narrow ? 14 : 0);
   const height = lanesHeight + (logs.length > 0 ? 34 : 0) + AXIS;
   const parts = [];
+  // Above all else.
+  const handovers = [];
 
   parts.push(axis(first, end, x, height, width, left, right));
   for (const owner of owners) {
@@ -79,7 +81,7 @@ function picture(holds, history, now, width) {
       parts.push(svg("g", null, svg("title", null, `${what} at ${clock(hold.ended_at)}`), mark));
     }
     const next = ordered[index + 1];
-    if (next && next.owner !== hold.owner) parts.push(arc(to, y + BAR / 2, x(next.began_at), laneOf(next.owner) + BAR / 2, next.began_at - ended, width));
+    if (next && next.owner !== hold.owner) handovers.push(arc(to, y + BAR / 2, x(next.began_at), laneOf(next.owner) + BAR / 2, next.began_at - ended, width));
   });
 
   for (const one of inside.filter((one) => one.what === "renewed" || one.what === "last_renewed")) {
@@ -110,7 +112,7 @@ function picture(holds, history, now, width) {
   }
 
   const described = `${ordered.length} holds by ${owners.length} owners from ${clock(first)} to ${clock(end)}; the list below has every event.`;
-  return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": described }, svg("title", null, described), parts);
+  return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": described }, svg("title", null, described), parts, handovers);
 }
 
 // From the end of one owner's hold to the begin of the next one's, with the time in between.
