@@ -80,12 +80,18 @@ impl Keyspace {
         let compare = |left: &(TimeMs, Slot), right: &(TimeMs, Slot)| {
             left.0.cmp(&right.0).then_with(|| key(left.1).cmp(&key(right.1)))
         };
+        // Only the page itself is sorted: what is behind it and what is before it needs no order.
         if end < total {
             slots.select_nth_unstable_by(end, compare);
             slots.truncate(end);
         }
-        slots.sort_unstable_by(compare);
-        let page = slots.into_iter().skip(query.offset).filter_map(|(_, slot)| self.table.get(slot));
+        let begin = query.offset.min(slots.len());
+        if 0 < begin && begin < slots.len() {
+            slots.select_nth_unstable_by(begin, compare);
+        }
+        let page = &mut slots[begin..];
+        page.sort_unstable_by(compare);
+        let page = page.iter().filter_map(|(_, slot)| self.table.get(*slot));
         LocksPage { total, offset: query.offset, locks: page.map(|lock| self.lock_view(lock, now)).collect() }
     }
 

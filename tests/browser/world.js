@@ -56,10 +56,12 @@ export class World {
     // By themselves these would end the process without that.
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => process.exit(2));
     const port = await freePort();
-    this.server = this.#spawn("redis-server", ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", this.directory]);
+    this.password = randomBytes(12).toString("hex");
+    this.server = this.#spawn("redis-server", ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", this.directory, "--requirepass", this.password]);
     this.redis = await until("Redis listens", () => Redis.connect(port).catch(() => null));
+    await this.redis.command("AUTH", this.password);
     writeFileSync(this.#place("cordum.log"), "");
-    writeFileSync(this.#place("config.yaml"), `redis: {url: "redis://127.0.0.1:${port}/0", name: main}\nlogs: [{path: "${this.#place("*.log")}"}]\npresets: [cordum]\n${configuration}`);
+    writeFileSync(this.#place("config.yaml"), `redis: {url: "redis://:${this.password}@127.0.0.1:${port}/0", name: main}\nlogs: [{path: "${this.#place("*.log")}"}]\npresets: [cordum]\n${configuration}`);
     this.exporter = this.#spawn(BINARY, ["--config.file", this.#place("config.yaml"), "--state.dir", this.#place("state"), "--web.listen-address", "127.0.0.1:0"]);
     this.exporter.stderr.setEncoding("utf8").on("data", (text) => { this.output = (this.output ?? "") + text; });
     const address = await until("the exporter listens", () => /serving http address=(\S+)/.exec(this.output ?? "")?.[1]);
