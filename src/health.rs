@@ -54,6 +54,14 @@ pub fn level<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Level {
     findings.into_iter().map(|finding| finding.level).min().unwrap_or(Level::Well)
 }
 
+/// What may be said of a namespace without findings of its own that are worse: an exporter that does not see everything cannot
+/// call it well.
+pub fn level_of_namespace(findings: &[Finding], of_exporter: &[Finding]) -> Level {
+    let own = level(findings);
+    let is_blind = level(of_exporter) <= Level::Blind;
+    if own == Level::Well && is_blind { Level::Blind } else { own }
+}
+
 /// The exporter's own sight: Redis, logs, and whether the numbers are fresh and saved.
 pub fn of_exporter(snapshot: &Snapshot, now: TimeMs) -> Vec<Finding> {
     let mut findings = Findings::default();
@@ -563,6 +571,19 @@ mod tests {
         );
         let refused = |snapshot: &mut Snapshot| snapshot.exporter.config_reload_ok = false;
         check_exporter(refused, &[(Level::Warning, "RedisLockConfigReloadFailed")]);
+    }
+
+    #[test]
+    fn no_namespace_is_well_while_something_is_not_seen() {
+        let finding = |level| Finding { level, text: String::new(), runbook: "" };
+        let check = |own: &[Finding], exporter: Level, expected: Level| {
+            assert_eq!(level_of_namespace(own, &[finding(exporter)]), expected, "{exporter}");
+        };
+        check(&[], Level::Blind, Level::Blind);
+        check(&[], Level::Critical, Level::Blind);
+        check(&[], Level::Warning, Level::Well);
+        check(&[finding(Level::Warning)], Level::Blind, Level::Warning);
+        assert_eq!(level_of_namespace(&[], &[]), Level::Well);
     }
 
     #[test]

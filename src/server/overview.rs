@@ -37,7 +37,7 @@ pub(super) fn body(snapshot: &Snapshot, now: TimeMs) -> String {
         "summary": health::summary(snapshot, level, &subjects),
         "findings": findings.iter().map(|(name, finding)| found(*name, finding)).collect::<Vec<_>>(),
         "line_step_seconds": Lately::STEP / 1000,
-        "namespaces": namespaces.map(|(view, findings)| namespace(view, findings)).collect::<Vec<_>>(),
+        "namespaces": namespaces.map(|(view, findings)| namespace(view, findings, &of_exporter)).collect::<Vec<_>>(),
         "redis": snapshot.redis.as_ref().map(redis),
         "logs": snapshot.sources.iter().map(log).collect::<Vec<_>>(),
         "exporter": {
@@ -62,13 +62,13 @@ fn found(lock_namespace: Option<&str>, finding: &Finding) -> Value {
     json!({ "level": level.as_str(), "lock_namespace": lock_namespace, "text": text, "runbook": runbook })
 }
 
-fn namespace(view: &NamespaceView, findings: &[Finding]) -> Value {
+fn namespace(view: &NamespaceView, findings: &[Finding], of_exporter: &[Finding]) -> Value {
     let NamespaceView { namespace, lately, keyspace, .. } = view;
     let name = Some(namespace.name.as_str());
     let thresholds = &namespace.thresholds;
     json!({
         "lock_namespace": namespace.name,
-        "level": health::level(findings).as_str(),
+        "level": health::level_of_namespace(findings, of_exporter).as_str(),
         "findings": findings.iter().map(|finding| found(name, finding)).collect::<Vec<_>>(),
         "style": namespace.style.as_str(),
         "severity": namespace.severity.as_str(),

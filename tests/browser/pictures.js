@@ -39,9 +39,6 @@ async function take() {
   await shoot("overview", "#/", ".card", { height: 860 });
   await shoot("namespace", "#/namespace/workflow?sort=held", ".locks tbody tr", { height: 1000 });
   await shoot("lock", lock, ".timeline svg", { height: 860 });
-  await shoot("incidents", "#/incidents", ".incidents li", { height: 800 });
-  await shoot("exporter", "#/exporter", ".tree dt", { height: 1000 });
-  await shoot("runbook", "runbooks/RedisLockNotOwnedRatioHigh", "h2", { height: 900 });
   await shoot("overview-light", "#/", ".card", { height: 860, colorScheme: "light" });
   await shoot("phone", "#/", ".card", { width: 390, height: 844, scale: 2 });
   await shoot("phone-lock", lock, ".timeline svg", { width: 390, height: 844, scale: 2, colorScheme: "light" });

@@ -256,6 +256,12 @@ fn the_overview_judges_and_explains() {
     let levels: Vec<&str> = findings.iter().map(|finding| finding["level"].as_str().unwrap()).collect();
     let rank = |level: &&str| ["critical", "blind", "warning"].iter().position(|known| known == level).unwrap();
     assert!(levels.is_sorted_by_key(rank), "{levels:?}");
+    let other = &overview["namespaces"][2];
+    assert_eq!(
+        (&other["lock_namespace"], &other["level"]),
+        (&"other".into(), &"blind".into()),
+        "not well while unseen"
+    );
     let workflow = &overview["namespaces"][0];
     assert_eq!((&workflow["lock_namespace"], &workflow["keyspace"]["held"]), (&"workflow".into(), &1001.into()));
     assert_eq!(workflow["not_owned_ratio_threshold"], 0.02);

@@ -43,14 +43,14 @@ function namespaces(overview) {
   const rank = (one) => ORDER.indexOf(one.level);
   // Otherwise in the order of the configuration: what is well stays where it is.
   const sorted = [...overview.namespaces].sort((left, right) => rank(left) - rank(right));
-  const isQuiet = (one) => one.level === "well" && !hasHappened(one);
+  const isQuiet = (one) => one.findings.length === 0 && !hasHappened(one);
   const quiet = sorted.filter(isQuiet);
   const busy = sorted.filter((one) => !isQuiet(one));
   const link = (one) => h("a", { href: toNamespace(one.lock_namespace), id: `quiet-${one.lock_namespace}` }, one.lock_namespace);
   return [
     h("div", { class: "heading" }, h("h2", null, "Lock namespaces"), busy.length > 0 && legend()),
     h("ul", { class: "cards" }, busy.map((one) => card(one, overview))),
-    quiet.length > 0 && h("div", { class: "quiet" }, h("h3", null, "Quiet: nothing held, nothing happened in the last hour"),
+    quiet.length > 0 && h("div", { class: "quiet" }, h("h3", null, quiet.every((one) => one.level === "well") ? "Quiet: nothing held, nothing happened in the last hour" : "Nothing was seen of these in the last hour"),
       h("ul", null, quiet.map((one) => h("li", null, link(one))))),
   ];
 }
