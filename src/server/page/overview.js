@@ -123,10 +123,10 @@ export function spark(one, overview, tall) {
     bars);
 }
 
-// A term that is longer than a step ends in every second or third of them: the mean over a term is what goes on.
+// A term that is longer than a step ends in every second or third of them: the mean over some terms is what goes on.
 function terms(one, step) {
   const ended = one.line.operations.map((value, index) => value + one.line.expirations[index]);
-  const width = Math.max(1, Math.ceil((one.ttl_seconds ?? 0) / step) + 1);
+  const width = Math.ceil((one.ttl_seconds ?? step) / step) * 4;
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
   return ended.map((_, index) => mean(ended.slice(Math.max(0, index - width + 1), index + 1)));
 }
