@@ -17,4 +17,4 @@ cd tests/browser
 if [[ ${1:-} == pictures ]]; then
   exec node pictures.js "${2:-20}"
 fi
-exec node --test --test-concurrency=1
+exec node --test --test-concurrency=1 --test-reporter=spec
