@@ -26,6 +26,8 @@ pub(crate) fn namespace(name: &str) -> Namespace {
         ttl: None,
         renew_every: None,
         takeover_slo: None,
+        retry_every: None,
+        renewal_failure_budget: None,
         fence: None,
         thresholds: Thresholds::default(),
     }
@@ -43,6 +45,8 @@ pub(crate) fn full_snapshot() -> Snapshot {
         ttl: Some(Duration::from_secs(30)),
         renew_every: Some(Duration::from_secs(10)),
         takeover_slo: Some(Duration::from_secs(45)),
+        retry_every: Some(Duration::from_millis(500)),
+        renewal_failure_budget: Some(3),
         fence: Some(template("fence:{key}")),
         thresholds: Thresholds {
             not_owned_ratio: Some(0.02),
@@ -185,6 +189,7 @@ pub(crate) fn full_redis() -> RedisNow {
         scan_progress: Some(0.5),
         scan_last_success: Some(1_784_999_990_625),
         busy_seconds: 12.75,
+        reply_seconds: histogram(&[0.0004, 0.002, 0.03, 11.0]),
         complaints: vec!["user exporter may not HSCAN keys under lock:*".to_owned()],
     }
 }

@@ -3,8 +3,8 @@
 //! Numbers that only some namespaces can have are left out of the others: together with short HELP this keeps a scrape
 //! small.
 
-use super::{Distribution, Metric, Numbers, counter, gauge, histogram, real, seconds, timestamp, whole};
-use crate::advice::advise;
+use super::{Distribution, Metric, Numbers, counter, gauge, histogram, real, timestamp, whole};
+use crate::advice::Advice;
 use crate::namespace::Style;
 
 /// Those of the ledger's bounds that are shown.
@@ -158,19 +158,17 @@ pub(super) const METRICS: &[Metric] = &[
     gauge(
         "redis_lock_recommended_ttl_seconds",
         "TTL that the locks should have, from how they were held and renewed.",
-        Numbers::Keyspace(|namespace, view| seconds(advise(namespace, &view.counters).map(|advice| advice.ttl))),
+        Numbers::Advice(Advice::recommended_ttl),
     ),
     gauge(
         "redis_lock_recommended_renew_interval_seconds",
         "Time between two renewals that the locks should have.",
-        Numbers::Keyspace(|namespace, view| {
-            seconds(advise(namespace, &view.counters).and_then(|advice| advice.renew_every))
-        }),
+        Numbers::Advice(Advice::recommended_renewal),
     ),
     gauge(
         "redis_lock_takeover_bound_seconds",
-        "From an owner's last sign of life, nobody else has its lock before this.",
-        Numbers::Keyspace(|namespace, _| seconds(namespace.ttl)),
+        "From an owner's last sign of life to the next one who waits for its lock, at most.",
+        Numbers::Advice(|advice| advice.takeover.map(|takeover| takeover.bound)),
     ),
 ];
 

@@ -1,6 +1,6 @@
 //! How looking at Redis goes. All of it is absent where no Redis is configured.
 
-use super::{Metric, Numbers, counter, flag, gauge, real, timestamp, whole};
+use super::{Distribution, Metric, Numbers, counter, flag, gauge, histogram, real, timestamp, whole};
 use crate::exposition::metric::Number;
 
 pub(super) const METRICS: &[Metric] = &[
@@ -45,6 +45,11 @@ pub(super) const METRICS: &[Metric] = &[
         "redis_lock_exporter_redis_read_errors_total",
         "Reads of keys that failed.",
         Numbers::Redis(|redis| whole(redis.read_errors)),
+    ),
+    histogram(
+        "redis_lock_exporter_redis_reply_seconds",
+        "From a question to Redis to its answer, as the exporter sees it.",
+        Numbers::RedisDistribution(|redis| Distribution::whole(&redis.reply_seconds)),
     ),
     counter(
         "redis_lock_exporter_redis_busy_seconds_total",

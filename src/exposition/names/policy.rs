@@ -20,6 +20,11 @@ pub(super) const METRICS: &[Metric] = &[
         Numbers::Namespace(|view| seconds(view.namespace.takeover_slo)),
     ),
     gauge(
+        "redis_lock_config_renewal_failure_budget",
+        "Configured number of failed renewals in a row after which a holder gives up.",
+        Numbers::Namespace(|view| view.namespace.renewal_failure_budget.and_then(whole)),
+    ),
+    gauge(
         "redis_lock_config_max_hold_seconds",
         "Configured longest time a lock should be held.",
         Numbers::Namespace(|view| seconds(view.namespace.thresholds.max_hold)),
