@@ -22,6 +22,7 @@ fn main() -> ExitCode {
             start_logging(args.log_level, args.log_format);
             commands::run::run(&args)
         }
+        Command::Advise(args) => commands::advise::run(&args).into(),
         Command::Check(args) => commands::check::run(&args).into(),
         Command::Replay(args) => {
             start_logging(LogLevel::Warn, LogFormat::Text);

@@ -249,9 +249,13 @@ fn counted<'a, L: Label>(names: &[&'static str], labels: &[&'a str], tally: &Tal
     samples.collect()
 }
 
-/// A share to six digits: more are noise, and they are part of every scrape.
 fn rounded(share: Option<f64>) -> Option<Number> {
-    share.map(|share| Number::Real((share * 1e6).round() / 1e6))
+    share.map(|share| Number::Real(six_digits(share)))
+}
+
+/// More digits of shares and sums are noise, and they would be part of every scrape.
+fn six_digits(number: f64) -> f64 {
+    (number * 1e6).round() / 1e6
 }
 
 fn sample<'a>(names: &[&'static str], values: &[&'a str], value: Option<Number>) -> Option<Sample<'a>> {
@@ -277,7 +281,7 @@ fn encode_value(encoder: &mut MetricEncoder<'_>, kind: Kind, value: &Value) -> f
     match (kind, value) {
         (_, Value::Distribution(Distribution { sum, buckets })) => {
             let count = buckets.iter().map(|(_, count)| count).sum();
-            encoder.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)
+            encoder.encode_histogram::<NoLabelSet>(six_digits(*sum), count, buckets, None)
         }
         (Kind::Counter, Value::Number(Number::Whole(value))) => {
             encoder.encode_counter::<NoLabelSet, _, u64>(value, None)

@@ -132,7 +132,7 @@ pub(crate) fn full_keyspace(namespace: &Namespace) -> KeyspaceView {
         takeovers_beyond_slo: 91,
         fence_regressions: 92,
         untracked: 93,
-        hold_seconds: histogram(&[0.004, 0.2, 7.5, 42.25, 4_000.0]),
+        hold_seconds: histogram(&[0.004, 0.2, 7.5, 42.25, 9_000.0]),
         renewal_margin_ratio: histogram(&[0.05, 0.66, 0.665, 0.9]),
         takeover_seconds: histogram(&[31.5, 44.0, 301.0]),
     };
@@ -189,7 +189,7 @@ pub(crate) fn full_redis() -> RedisNow {
         scan_progress: Some(0.5),
         scan_last_success: Some(1_784_999_990_625),
         busy_seconds: 12.75,
-        reply_seconds: histogram(&[0.0004, 0.002, 0.03, 11.0]),
+        reply_seconds: histogram(&[0.0004, 0.002, 0.03, 0.2]),
         complaints: vec!["user exporter may not HSCAN keys under lock:*".to_owned()],
     }
 }
