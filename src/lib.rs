@@ -23,7 +23,7 @@
 //! * [`config`]: YAML, presets and flags -> a checked `Config`, or every problem with its line
 //! * [`sources`]: where events come from: files, standard input and how lines become events; Redis and its links
 //! * [`ledger`]: THE state, pure: what events and sightings add to the counters, and why locks were lost
-//! * [`advice`]: which TTL and renewal interval would do
+//! * [`advice`]: which TTL and renewal interval the locks should have, pure
 //! * [`pipeline`]: the only writer: batch -> ledger; save, then publish
 //! * [`state`]: the state file: positions and counters together, atomically
 //! * [`snapshot`]: what is published

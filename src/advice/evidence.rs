@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::sample::Sample;
-use crate::event::{Cause, Label};
+use crate::event::Cause;
 use crate::ledger::counters::{LogCounters, Tally};
 use crate::observation::OperationsSource;
 use crate::snapshot::{KeyspaceView, NamespaceView};
@@ -22,9 +22,9 @@ pub struct Evidence {
     pub early_releases: u64,
     pub takeovers: u64,
     pub takeovers_beyond_slo: u64,
-    /// Locks that their holders found gone because the TTL had run out, as their logs say.
+    /// Locks that their holders found gone, because the TTL had run out as far as is known.
     pub lost: u64,
-    /// The logs told something about this namespace, so they would have told of lost locks too.
+    /// The logs told something about renewals or releases, so they would have told of lost locks too.
     pub logs_speak: bool,
     /// Every change was seen, not only what differs between two passes.
     pub is_complete: bool,
@@ -55,7 +55,16 @@ impl Evidence {
     /// Locks whose TTL ran out while the work went on. A lock whose owner died runs out too, but nobody missed it: where
     /// the logs speak they tell the two apart, elsewhere all count.
     pub(super) fn cut_off(&self) -> u64 {
-        if self.logs_speak { self.lost.min(self.expirations) } else { self.expirations }
+        if self.logs_speak { self.lost_by_expiry() } else { self.expirations }
+    }
+
+    pub(super) fn lost_by_expiry(&self) -> u64 {
+        self.lost.min(self.expirations)
+    }
+
+    /// What the shortest of the holds that expired took, at least.
+    pub(super) fn shortest_expired(&self) -> Option<f64> {
+        self.holds.at_least(self.finished_holds().count() + 1)
     }
 
     /// Holds that ended because the work was done. Without renewals none of them is longer than one that expired.
@@ -64,23 +73,16 @@ impl Evidence {
     }
 }
 
-/// Causes that mean a TTL ran out under somebody's hands.
-pub(crate) const EXPIRED: [Cause; 2] = [Cause::ExpiredNeverRenewed, Cause::RenewalsStopped];
+/// Causes that mean that a TTL ran out under somebody's hands. An unknown one may: where the logs are read by another process
+/// than the one that looks at Redis, all are unknown. There are never more than expiries.
+pub(crate) const EXPIRED: [Cause; 3] = [Cause::ExpiredNeverRenewed, Cause::RenewalsStopped, Cause::Unknown];
 
 fn lost(causes: &Tally<Cause>) -> u64 {
     EXPIRED.iter().map(|cause| causes.get(*cause)).sum()
 }
 
+/// Lines about renewals or releases: where these are read, a lock that was lost would have one.
 fn speak(logs: &LogCounters) -> bool {
-    fn any<L: Label>(tally: &Tally<L>) -> bool {
-        tally.total() > 0
-    }
-    let LogCounters { not_owned, renewal_failures, release_failures, acquire_failures, .. } = logs;
-    let LogCounters { abandonments, unlocked_work, conflicting_writes, .. } = logs;
-    any(not_owned)
-        || any(renewal_failures)
-        || any(release_failures)
-        || any(acquire_failures)
-        || any(conflicting_writes)
-        || abandonments + unlocked_work > 0
+    let LogCounters { not_owned, renewal_failures, release_failures, abandonments, .. } = logs;
+    not_owned.total() + renewal_failures.total() + release_failures.total() + abandonments > 0
 }

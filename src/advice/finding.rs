@@ -65,15 +65,15 @@ impl fmt::Display for Finding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooShort { model, ttl, seen, need, n_cut_off, n_samples, logs_speak } => {
-                let (ttl, low) = (text(*ttl), text(need.low));
+                let (ttl, low) = (brief(*ttl), brief(need.low));
                 write!(out, "the TTL of {ttl} is too short: ")?;
                 match (n_cut_off, model) {
                     (0, Model::Held) => write!(
                         out,
                         "one hold in a hundred takes {} or more, which with jitter and guard needs {low}",
-                        text(*seen)
+                        brief(*seen)
                     ),
-                    (0, _) => write!(out, "surviving a pause of {} and a failed renewal needs {low}", text(*seen)),
+                    (0, _) => write!(out, "surviving a pause of {} and a failed renewal needs {low}", brief(*seen)),
                     (_, Model::Held) => {
                         write!(out, "it cut off {n_cut_off} of {n_samples} holds")?;
                         if *logs_speak { write!(out, ", whose owners found their lock lost") } else { Ok(()) }
@@ -92,7 +92,7 @@ impl fmt::Display for Finding {
                 Ok(())
             }
             Self::LostAllTheSame { model, n_lost, ttl } => {
-                let ttl = text(*ttl);
+                let ttl = brief(*ttl);
                 let what = if *model == Model::Held { "holds" } else { "silences" };
                 write!(
                     out,
@@ -106,63 +106,63 @@ impl fmt::Display for Finding {
             Self::NotRenewed { ttl, every } => write!(
                 out,
                 "holds come near the TTL of {} and nothing renews it: renew every {}, then the TTL need not follow the work",
-                text(*ttl),
-                text(*every)
+                brief(*ttl),
+                brief(*every)
             ),
             Self::NeverRenewed { renew_every, n_samples } => write!(
                 out,
                 "configured to be renewed every {}, but none of {n_samples} locks ever was, although they are held longer",
-                text(*renew_every)
+                brief(*renew_every)
             ),
             Self::TooLong { bound, slo, retry_every, at_most, fit } => {
-                let by = text(bound.saturating_sub(*slo));
+                let by = brief(bound.saturating_sub(*slo));
                 write!(
                     out,
                     "too long for the takeover SLO of {}: a dead owner's lock is taken over after up to {}",
-                    text(*slo),
-                    text(*bound)
+                    brief(*slo),
+                    brief(*bound)
                 )?;
                 if let Some(retry) = retry_every {
-                    write!(out, " (TTL and a retry after {})", text(*retry))?;
+                    write!(out, " (TTL and a retry after {})", brief(*retry))?;
                 }
                 write!(out, ", {by} too late; ")?;
                 match (at_most, fit) {
                     (Some(at_most), Fit::Yes) => {
-                        write!(out, "a TTL of at most {} meets it and is long enough", text(*at_most))
+                        write!(out, "a TTL of at most {} meets it and is long enough", brief(*at_most))
                     }
-                    (Some(at_most), Fit::No) => write!(out, "a TTL of at most {} would meet it", text(*at_most)),
+                    (Some(at_most), Fit::No) => write!(out, "a TTL of at most {} would meet it", brief(*at_most)),
                     (Some(at_most), _) => {
                         write!(
                             out,
                             "a TTL of at most {} would meet it; whether that is long enough cannot be told yet",
-                            text(*at_most)
+                            brief(*at_most)
                         )
                     }
                     (None, _) => write!(out, "no TTL can meet it, the retry alone takes longer: retry more often"),
                 }
             }
             Self::Conflict { model, need, at_most, slo, retry_every } => {
-                let (need_text, at_most) = (text(*need), text(*at_most));
+                let (need_text, at_most) = (brief(*need), brief(*at_most));
                 write!(
                     out,
                     "conflict: the SLO allows a TTL of at most {at_most}, the locks need at least {need_text}; "
                 )?;
-                let slo_needed = text(*need + retry_every.unwrap_or_default());
+                let slo_needed = brief(*need + retry_every.unwrap_or_default());
                 match model {
                     Model::Held => write!(
                         out,
                         "renew the lock (its TTL then follows from pauses, not from the work), split the work, or allow {slo_needed} instead of {}",
-                        text(*slo)
+                        brief(*slo)
                     ),
                     _ => write!(
                         out,
                         "shorten the pauses of the owners, release locks on shutdown so that only crashes wait, or allow {slo_needed} instead of {}",
-                        text(*slo)
+                        brief(*slo)
                     ),
                 }
             }
             Self::RenewalTooRare { ttl, renew_every, n_attempts } => {
-                let (ttl, every) = (text(*ttl), text(*renew_every));
+                let (ttl, every) = (brief(*ttl), brief(*renew_every));
                 match n_attempts {
                     0 => write!(
                         out,
@@ -175,12 +175,12 @@ impl fmt::Display for Finding {
                 }
             }
             Self::FenceAfterExpiry { ttl, renew_every, budget, fence, every } => {
-                let (ttl, renew_every, fence) = (text(*ttl), text(*renew_every), text(*fence));
+                let (ttl, renew_every, fence) = (brief(*ttl), brief(*renew_every), brief(*fence));
                 write!(
                     out,
                     "the fence falls after expiry: {budget} failed renewals, {renew_every} apart, take {fence}, the lock lasts {ttl}; "
                 )?;
-                write!(out, "renew every {}", text(*every))?;
+                write!(out, "renew every {}", brief(*every))?;
                 match budget {
                     0 | 1 => Ok(()),
                     _ => write!(out, " or give up after {} failures", budget - 1),
@@ -208,6 +208,11 @@ pub enum Note {
     /// Owners that died may be among those whose lock ran out.
     LogsSilent {
         n_cut_off: u64,
+    },
+    /// What is advised for the work is too long for the takeover.
+    BeyondSlo {
+        ttl: Duration,
+        at_most: Duration,
     },
     RenewedUnconfigured {
         n_renewals: u64,
@@ -245,10 +250,10 @@ impl fmt::Display for Note {
                     Some(high) => write!(
                         out,
                         "the {what} need a TTL between {} and {}; the buckets or samples allow no finer answer, and nothing speaks against the present one",
-                        text(need.low),
-                        text(high)
+                        brief(need.low),
+                        brief(high)
                     ),
-                    None => write!(out, "the {what} need {} or more; how much more cannot be seen", text(need.low)),
+                    None => write!(out, "the {what} need {} or more; how much more cannot be seen", brief(need.low)),
                 }
             }
             Self::RarelyRenewed => {
@@ -260,6 +265,12 @@ impl fmt::Display for Note {
                     "no log line about this namespace was seen: owners that died may be among the {n_cut_off} whose lock ran out"
                 )
             }
+            Self::BeyondSlo { ttl, at_most } => write!(
+                out,
+                "with a TTL of {} a takeover is later than the SLO allows, which wants {} at most: renewing has both",
+                brief(*ttl),
+                brief(*at_most)
+            ),
             Self::RenewedUnconfigured { n_renewals } => {
                 write!(out, "{n_renewals} renewals were seen although `renew_every` is not configured: configure it")
             }
@@ -293,11 +304,11 @@ impl fmt::Display for Note {
 }
 
 /// As in the configuration, but with tenths of seconds: `7.5s`.
-pub(crate) fn text(duration: Duration) -> String {
+pub(crate) fn brief(duration: Duration) -> String {
     let tenths = (duration.as_secs_f64() * 10.0).round() as u64;
     match tenths {
         ..10 => format_duration(duration),
-        ..600 if !tenths.is_multiple_of(10) => format!("{}.{}s", tenths / 10, tenths % 10),
+        10..600 if !tenths.is_multiple_of(10) => format!("{}.{}s", tenths / 10, tenths % 10),
         _ => format_duration(Duration::from_secs((tenths + 5) / 10)),
     }
 }

@@ -85,7 +85,7 @@ impl Measured {
             Model::Held => model::for_hold(seen(value), jitter),
             Model::Renewed | Model::Loop => model::for_pause(seen(value), jitter),
         };
-        let p99 = sample.p99(n_cut_off, ttl.unwrap_or(0.0));
+        let p99 = sample.p99(n_cut_off, ttl.or_else(|| evidence.shortest_expired()).unwrap_or(0.0));
         let need = p99.map(|p99| Need { low: formula(p99.low), high: p99.high.map(formula) });
         Self {
             model,
@@ -95,7 +95,7 @@ impl Measured {
             p99,
             need,
             seen: model::duration(p99.map_or(0.0, |p99| seen(p99.low))),
-            lost: evidence.lost,
+            lost: evidence.lost_by_expiry(),
             logs_speak: evidence.logs_speak,
         }
     }
@@ -103,8 +103,8 @@ impl Measured {
     fn confidence(&self, evidence: &Evidence) -> Confidence {
         let by_number = match self.n_samples {
             ..MIN_SAMPLES => Confidence::None,
-            ..BOUNDED_SAMPLES => Confidence::Low,
-            ..MANY_SAMPLES => Confidence::Medium,
+            MIN_SAMPLES..BOUNDED_SAMPLES => Confidence::Low,
+            BOUNDED_SAMPLES..MANY_SAMPLES => Confidence::Medium,
             _ => Confidence::High,
         };
         let is_doubtful = !evidence.is_complete || (self.n_cut_off > 0 && !self.logs_speak);
@@ -187,7 +187,8 @@ fn judge_takeover(namespace: &Namespace, advice: &mut Advice) {
 
 /// Are renewals frequent enough, and does the owner stop in time when they fail?
 fn judge_renewal(namespace: &Namespace, evidence: &Evidence, advice: &mut Advice) {
-    let jitter = advice.jitter;
+    // An assumption is no reason to find fault.
+    let jitter = if advice.jitter.is_assumed { Jitter { seconds: 0.0, ..advice.jitter } } else { advice.jitter };
     let Some(present) = namespace.renew_every else {
         if advice.model == Model::Renewed {
             advice.renew_every = advice.ttl.map(|ttl| model::renewal_of(ttl, namespace));
@@ -236,6 +237,7 @@ fn notes(namespace: &Namespace, evidence: &Evidence, advice: &Advice) -> Vec<Not
         unclear.map(|need| Note::Unclear { model: advice.model, need }),
         (is_renewed && advice.model == Model::Held && !is_missing).then_some(Note::RarelyRenewed),
         (advice.n_cut_off > 0 && !evidence.logs_speak).then_some(Note::LogsSilent { n_cut_off: advice.n_cut_off }),
+        beyond_slo(namespace, advice),
         (namespace.renew_every.is_none() && evidence.renewals > 0)
             .then_some(Note::RenewedUnconfigured { n_renewals: evidence.renewals }),
         (fences && namespace.renewal_failure_budget.is_none()).then_some(Note::BudgetUnknown),
@@ -250,4 +252,10 @@ fn notes(namespace: &Namespace, evidence: &Evidence, advice: &Advice) -> Vec<Not
     .into_iter()
     .flatten()
     .collect()
+}
+
+fn beyond_slo(namespace: &Namespace, advice: &Advice) -> Option<Note> {
+    let (ttl, at_most) = (advice.ttl?, advice.takeover?.at_most?);
+    let is_said = advice.findings.iter().any(|finding| matches!(finding, Finding::Conflict { .. }));
+    (ttl > at_most && advice.ttl != namespace.ttl && !is_said).then_some(Note::BeyondSlo { ttl, at_most })
 }

@@ -21,7 +21,7 @@ mod tests;
 
 pub(crate) use evidence::EXPIRED;
 pub use evidence::Evidence;
-pub(crate) use finding::text;
+pub(crate) use finding::brief;
 pub use finding::{Finding, Fit, Note};
 pub use judge::advise;
 pub use model::{Jitter, Model, Need};

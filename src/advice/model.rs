@@ -130,7 +130,7 @@ fn round(duration: Duration, to_whole: fn(f64) -> f64) -> Duration {
     let seconds = duration.as_secs_f64();
     let step = match seconds {
         ..1.0 => 0.01,
-        ..10.0 => 0.5,
+        1.0..10.0 => 0.5,
         _ => 1.0,
     };
     // Steps are no binary fractions: 0.3 / 0.01 is a bit less than 30.

@@ -99,9 +99,13 @@ impl Sample {
         Some(Bracket { n_samples, low, high })
     }
 
-    /// The lower bound of the bucket that the median is in.
+    /// What the value with this rank is, at least; the smallest has 1.
+    pub(super) fn at_least(&self, rank: u64) -> Option<f64> {
+        self.bucket_of(rank).map(|(lower, _)| lower)
+    }
+
     pub(super) fn median_at_least(&self) -> Option<f64> {
-        self.bucket_of(self.count().div_ceil(2)).map(|(lower, _)| lower)
+        self.at_least(self.count().div_ceil(2))
     }
 
     /// Lower and upper bound of the value with this rank, the smallest having 1. `None`: there are not so many.

@@ -139,6 +139,11 @@ fn holds_that_were_cut_off_would_have_taken_longer() {
     assert!(advice.is_step && advice.need.unwrap().high.is_none());
     let text = advice.findings[0].to_string();
     assert!(text.contains("it cut off 200 of 5200 holds, whose owners found their lock lost"), "{text}");
+    // The step may be too long for the takeover.
+    let hasty = Namespace { takeover_slo: secs(15.0), ..item(10.0) };
+    let advice = check_held(&hasty, &evidence, 20.0, &["too_short", "not_renewed"]);
+    let (ttl, at_most) = (Duration::from_secs(20), Duration::from_secs(14));
+    assert!(advice.notes.contains(&Note::BeyondSlo { ttl, at_most }), "{:?}", advice.notes);
     // Half a percent is beyond what the 99th percentile covers.
     let evidence = with_lost(holds(5000, |p| 5.0 * p), 20, 10.0);
     check_held(&item(10.0), &evidence, 10.0, &["lost_all_the_same"]);
@@ -344,4 +349,21 @@ fn jitter_is_what_redis_takes_to_answer() {
     let unknown = Evidence { replies: Sample::default(), ..slow };
     let advice = check_held(&without_ttl, &unknown, 11.0, &[]);
     assert!(advice.notes.contains(&Note::JitterAssumed));
+}
+
+/// Without a TTL in the configuration the shortest hold that expired is what is known.
+#[test]
+fn locks_of_an_unknown_ttl_that_ran_out() {
+    let without_ttl = Namespace { ttl: None, ..item(1.0) };
+    let evidence = with_lost(holds(5000, |p| 5.0 * p), 200, 29.0);
+    // 25 + 0.001 + 6.25.
+    let advice = check_held(&without_ttl, &evidence, 32.0, &[]);
+    assert!(advice.is_step);
+}
+
+/// An assumed second is not held against an interval of half a second.
+#[test]
+fn assumptions_find_no_fault() {
+    let advice = advise(&renewed(2.0, 0.5), &Evidence::default());
+    assert_eq!((advice.findings.as_slice(), advice.may_fail), (&[][..], Some(2)));
 }

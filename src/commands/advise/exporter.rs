@@ -14,6 +14,9 @@ use crate::http_client::{Limits, below, get, shown};
 use crate::namespace::{Namespace, OnRenewalFailure, Style};
 use crate::observation::OperationsSource;
 
+/// Counts from logs that show that lines about renewals and releases are read.
+pub(super) const ABOUT_LOCKS_HELD: [&str; 4] = ["not_owned", "renewal_failures", "release_failures", "abandonments"];
+
 #[derive(Deserialize)]
 struct Answer {
     redis: Option<Redis>,
@@ -125,7 +128,7 @@ impl Seen {
             early_releases: counters.early_releases,
             takeovers_beyond_slo: counters.takeovers_beyond_slo,
             lost,
-            logs_speak: self.logs.values().any(is_counted),
+            logs_speak: ABOUT_LOCKS_HELD.iter().filter_map(|counter| self.logs.get(*counter)).any(is_counted),
             is_complete: now.source.as_deref() == Some(OperationsSource::Watch.as_str()),
             pause: Duration::ZERO,
         };

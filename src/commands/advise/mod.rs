@@ -93,8 +93,12 @@ fn answer(args: &AdviseArgs, out: &mut impl Write) -> anyhow::Result<u8> {
 fn chosen(mut subjects: Vec<Subject>, args: &AdviseArgs) -> anyhow::Result<Vec<Subject>> {
     for name in &args.namespaces {
         if !subjects.iter().any(|subject| subject.namespace.name == *name) {
-            let mut known: Vec<&str> = subjects.iter().map(|subject| subject.namespace.name.as_str()).collect();
-            known.dedup();
+            let mut known: Vec<&str> = Vec::new();
+            for subject in &subjects {
+                if !known.contains(&subject.namespace.name.as_str()) {
+                    known.push(&subject.namespace.name);
+                }
+            }
             bail!("nothing was seen in Redis of a lock namespace {name:?}; there are: {}", known.join(", "));
         }
     }

@@ -10,6 +10,7 @@ use anyhow::{Context as _, anyhow, bail};
 use serde::Deserialize;
 
 use super::Subject;
+use super::exporter::ABOUT_LOCKS_HELD;
 use crate::advice::{EXPIRED, Evidence, Note, Sample};
 use crate::cli::AdviseArgs;
 use crate::config::units::format_duration;
@@ -21,17 +22,6 @@ use crate::namespace::{Namespace, OnRenewalFailure, Style};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Of the time: while changes were not watched their counts are a lower bound.
 const WATCHED_SHARE: f64 = 0.95;
-/// Counters from logs that show that the logs of a namespace are read.
-const FROM_LOGS: [&str; 7] = [
-    "not_owned",
-    "renewal_failures",
-    "release_failures",
-    "acquire_failures",
-    "abandonments",
-    "unlocked_work",
-    "conflicting_writes",
-];
-
 /// Cluster and namespace.
 type Key = (String, String);
 
@@ -157,7 +147,7 @@ impl Prometheus<'_> {
         let lost = self.counts(&self.told_by_logs("not_owned_causes_total", &expired)).await?;
         let watched = self.numbers(&self.watched()).await?;
         let mut told = BTreeMap::<Key, u64>::new();
-        for counter in FROM_LOGS {
+        for counter in ABOUT_LOCKS_HELD {
             for (key, count) in self.counts(&self.told_by_logs(&format!("{counter}_total"), "")).await? {
                 *told.entry(key).or_default() += count;
             }

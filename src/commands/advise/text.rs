@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::Advised;
-use crate::advice::{Advice, Confidence, Model, text};
+use crate::advice::{Advice, Confidence, Model, Note, brief};
 use crate::config::units::format_duration;
 use crate::namespace::Namespace;
 
@@ -23,7 +23,7 @@ pub(super) fn write(out: &mut impl Write, advised: &[Advised]) -> io::Result<()>
         for reason in reasons(&advised.namespace, &advised.advice) {
             writeln!(out, "  {reason}")?;
         }
-        for note in &advised.advice.notes {
+        for note in notes(&advised.advice) {
             writeln!(out, "  note: {note}")?;
         }
     }
@@ -49,8 +49,8 @@ fn write_row(out: &mut impl Write, cells: &[String; 8], rows: &[[String; 8]]) ->
 fn row(advised: &Advised) -> [String; 8] {
     let Advised { namespace, advice, .. } = advised;
     let takeover = advice.takeover.map(|takeover| {
-        let slo = takeover.slo.map_or_else(|| "-".to_owned(), text);
-        format!("{} / {slo}", text(takeover.bound))
+        let slo = takeover.slo.map_or_else(|| "-".to_owned(), brief);
+        format!("{} / {slo}", brief(takeover.bound))
     });
     let confidence = match (advice.model, advice.confidence) {
         // It follows from the configuration alone.
@@ -74,22 +74,30 @@ fn change(present: Option<Duration>, advised: Option<Duration>, is_step: bool) -
     let more = if is_step { "+" } else { "" };
     match (present, advised) {
         (None, None) => "-".to_owned(),
-        (Some(present), Some(advised)) if present == advised => text(present),
-        (Some(present), None) => text(present),
+        (Some(present), Some(advised)) if present == advised => brief(present),
+        (Some(present), None) => brief(present),
         (present, Some(advised)) => {
-            format!("{} -> {}{more}", present.map_or_else(|| "-".to_owned(), text), text(advised))
+            format!("{} -> {}{more}", present.map_or_else(|| "-".to_owned(), brief), brief(advised))
         }
     }
 }
 
-fn verdict(advised: &Advised) -> &'static str {
-    let advice = &advised.advice;
-    match (advice.findings.is_empty(), advice.model, advice.confidence) {
-        (false, ..) => "change",
-        (true, Model::Held | Model::Renewed, Confidence::None) => "too few samples to say more",
-        (true, ..) if advised.namespace.ttl.is_none() => "not configured",
-        (true, ..) => "fine",
+fn verdict(advised: &Advised) -> String {
+    let Advised { namespace, advice, .. } = advised;
+    if !advice.findings.is_empty() {
+        return "change".to_owned();
     }
+    match advice.notes.iter().find(|note| matches!(note, Note::TooFew { .. })) {
+        Some(note) => note.to_string(),
+        None if namespace.ttl.is_none() => "not configured".to_owned(),
+        None => "fine".to_owned(),
+    }
+}
+
+/// Without what is the verdict already.
+fn notes(advice: &Advice) -> impl Iterator<Item = &Note> {
+    let is_verdict = |note: &&Note| advice.findings.is_empty() && matches!(note, Note::TooFew { .. });
+    advice.notes.iter().filter(move |note| !is_verdict(note))
 }
 
 /// Why: one sentence for each finding, or one about what is good.
@@ -97,20 +105,20 @@ pub(super) fn reasons(namespace: &Namespace, advice: &Advice) -> Vec<String> {
     if !advice.findings.is_empty() {
         return advice.findings.iter().map(ToString::to_string).collect();
     }
-    let seconds = |seconds: f64| text(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+    let seconds = |seconds: f64| brief(Duration::try_from_secs_f64(seconds).unwrap_or_default());
     let high = advice.p99.and_then(|p99| p99.high);
     let sentence = match (advice.model, namespace.ttl, high) {
         (Model::Held, Some(ttl), Some(high)) => {
-            Some(format!("99 of 100 holds take no more than {}, and the TTL is {}", seconds(high), text(ttl)))
+            Some(format!("99 of 100 holds take no more than {}, and the TTL is {}", seconds(high), brief(ttl)))
         }
         (Model::Held, None, Some(high)) => Some(format!("99 of 100 holds take no more than {}", seconds(high))),
         (Model::Renewed, Some(ttl), Some(high)) => Some(format!(
             "99 of 100 renewals come within {} of the one before, and the TTL is {}",
             seconds(high),
-            text(ttl)
+            brief(ttl)
         )),
         (Model::Loop, Some(ttl), _) => {
-            Some(format!("held until the TTL of {} runs out on purpose, so only the takeover counts", text(ttl)))
+            Some(format!("held until the TTL of {} runs out on purpose, so only the takeover counts", brief(ttl)))
         }
         _ => None,
     };

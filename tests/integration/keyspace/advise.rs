@@ -231,7 +231,7 @@ fn the_table_for_people() {
         "slow: change\n  the TTL of 1s is too short: it cut off ",
         " holds; how long they would have taken cannot be seen, so the value advised is a step: measure again after it\n",
         "note: no log line about this namespace was seen: owners that died may be among the ",
-        "idle: too few samples to say more\n  note: too few samples: 0 finished holds were seen",
+        "idle: too few samples: 0 finished holds were seen, and fewer than 100 say nothing about the slowest hundredth\n",
         "\nnamespaces:\n  - name: quick\n    ttl: 9s\n",
     ] {
         assert!(text.contains(sentence), "{sentence:?} is not in:\n{text}");
