@@ -87,6 +87,13 @@ fn check_held(namespace: &Namespace, evidence: &Evidence, ttl: f64, findings: &[
     check(namespace, evidence, Expected { model, ttl: Some(ttl), renew_every: None, confidence, findings })
 }
 
+/// `advised` are TTL and renewal interval.
+#[track_caller]
+fn check_renewed(namespace: &Namespace, evidence: &Evidence, advised: (f64, f64), findings: &[&str]) -> Advice {
+    let (ttl, renew_every, confidence) = (Some(advised.0), Some(advised.1), Confidence::High);
+    check(namespace, evidence, Expected { model: Model::Renewed, ttl, renew_every, confidence, findings })
+}
+
 /// TTL = 99th percentile + jitter + a quarter of it.
 #[test]
 fn distributions_of_hold_times_with_known_answers() {
@@ -187,29 +194,22 @@ fn too_few_samples_say_so() {
 
 #[test]
 fn a_lock_that_is_renewed_must_outlive_pauses_not_the_work() {
-    let expected = |ttl, every, findings| Expected {
-        model: Model::Renewed,
-        ttl: Some(ttl),
-        renew_every: Some(every),
-        confidence: Confidence::High,
-        findings,
-    };
     // Work of 20 minutes, renewed in time.
     let evidence = Evidence { holds: drawn::<HoldBounds>(5000, |_| 1200.0), ..margins(5000, 0.66) };
-    let advice = check(&renewed(30.0, 10.0), &evidence, expected(30.0, 10.0, &[]));
+    let advice = check_renewed(&renewed(30.0, 10.0), &evidence, (30.0, 10.0), &[]);
     assert_eq!(advice.may_fail, Some(1));
     // Renewals come 11 to 14 s late: 3 * (11 + 0.001 + 2.75) is 41.3 s at least, 3 * (14 + 0.001 + 3.5) is 52.5 s.
-    let advice = check(&renewed(30.0, 10.0), &margins(5000, 0.25), expected(53.0, 10.0, &["too_short"]));
+    let advice = check_renewed(&renewed(30.0, 10.0), &margins(5000, 0.25), (53.0, 10.0), &["too_short"]);
     assert_eq!((advice.may_fail, advice.is_step), (Some(4), false));
     // A pause that must be survived though none was seen: 3 * (20 + 0.001 + 5).
     let evidence = Evidence { pause: Duration::from_secs(20), ..margins(5000, 0.66) };
-    check(&renewed(30.0, 10.0), &evidence, expected(76.0, 10.0, &["too_short"]));
+    check_renewed(&renewed(30.0, 10.0), &evidence, (76.0, 10.0), &["too_short"]);
     // Owners that fell silent for good, as they say themselves: at least 3 * (20 + 0.001 + 5).
     let evidence = Evidence { expirations: 300, lost: 300, ..margins(5000, 0.66) };
-    let advice = check(&renewed(30.0, 10.0), &evidence, expected(76.0, 10.0, &["too_short"]));
+    let advice = check_renewed(&renewed(30.0, 10.0), &evidence, (76.0, 10.0), &["too_short"]);
     assert!(advice.is_step);
     let evidence = Evidence { expirations: 300, lost: 5, ..margins(5000, 0.66) };
-    check(&renewed(30.0, 10.0), &evidence, expected(30.0, 10.0, &["lost_all_the_same"]));
+    check_renewed(&renewed(30.0, 10.0), &evidence, (30.0, 10.0), &["lost_all_the_same"]);
 }
 
 #[test]
@@ -244,15 +244,8 @@ fn renewals_that_are_rare_missing_or_unconfigured() {
 
 #[test]
 fn renewing_too_close_to_the_ttl() {
-    let expected = |every, findings| Expected {
-        model: Model::Renewed,
-        ttl: Some(60.0),
-        renew_every: Some(every),
-        confidence: Confidence::High,
-        findings,
-    };
-    check(&renewed(60.0, 29.0), &margins(5000, 0.5), expected(29.0, &[]));
-    let advice = check(&renewed(60.0, 30.0), &margins(5000, 0.5), expected(20.0, &["renewal_too_rare"]));
+    check_renewed(&renewed(60.0, 29.0), &margins(5000, 0.5), (60.0, 29.0), &[]);
+    let advice = check_renewed(&renewed(60.0, 30.0), &margins(5000, 0.5), (60.0, 20.0), &["renewal_too_rare"]);
     assert_eq!(advice.may_fail, Some(1));
     let text = "renewing every 30s is too close to the TTL of 60s: if one renewal fails the lock is lost";
     assert_eq!(advice.findings[0].to_string(), text.replace("60s", "1m"));
@@ -266,20 +259,13 @@ fn a_fence_that_falls_after_expiry() {
         renewal_failure_budget: budget,
         ..renewed(60.0, every)
     };
-    let expected = |every, findings| Expected {
-        model: Model::Renewed,
-        ttl: Some(60.0),
-        renew_every: Some(every),
-        confidence: Confidence::High,
-        findings,
-    };
     let evidence = margins(5000, 0.66);
-    let advice = check(&fencing(20.0, Some(3)), &evidence, expected(15.0, &["fence_after_expiry"]));
+    let advice = check_renewed(&fencing(20.0, Some(3)), &evidence, (60.0, 15.0), &["fence_after_expiry"]);
     let text = "the fence falls after expiry: 3 failed renewals, 20s apart, take 1m, the lock lasts 1m; renew every 15s or give up after 2 failures";
     assert_eq!(advice.findings[0].to_string(), text);
-    check(&fencing(20.0, Some(2)), &evidence, expected(20.0, &[]));
-    check(&fencing(15.0, Some(3)), &evidence, expected(15.0, &[]));
-    let advice = check(&fencing(20.0, None), &evidence, expected(20.0, &[]));
+    check_renewed(&fencing(20.0, Some(2)), &evidence, (60.0, 20.0), &[]);
+    check_renewed(&fencing(15.0, Some(3)), &evidence, (60.0, 15.0), &[]);
+    let advice = check_renewed(&fencing(20.0, None), &evidence, (60.0, 20.0), &[]);
     assert!(advice.notes.contains(&Note::BudgetUnknown));
     // It says so without a single sample.
     let advice = advise(&fencing(20.0, Some(3)), &Evidence::default());
