@@ -279,6 +279,20 @@ fn what_prometheus_has_seen() {
     fails(&["--exporter", &url], "it is no redis_lock_exporter");
 }
 
+/// From the preset alone, before a single lock was seen: three renewals that fail take as long as the lock lasts. Nothing
+/// else about Cordum's values is wrong by itself.
+#[test]
+fn cordums_scheduler_fences_itself_too_late() {
+    let server = RedisServer::start(&[]);
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let daemon = Daemon::start(&["--redis.url", &url, "--preset", "cordum"]);
+    let (code, answer) = advise(&["--exporter", &format!("http://{}", daemon.address)]);
+    assert_eq!((code, &answer["findings"]), (1, &1.into()), "{answer:#}");
+    check(&answer, "scheduler", "renewed", (60.0, Some(15.0)), "none", &["fence_after_expiry"]);
+    let yaml = answer["configuration"].as_str().unwrap();
+    assert!(yaml.ends_with("namespaces:\n  - name: scheduler\n    renew_every: 15s\n"), "{yaml}");
+}
+
 /// Exit code 2, nothing on standard output, and the reason.
 #[track_caller]
 fn fails(arguments: &[&str], reason: &str) {
