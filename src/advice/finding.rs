@@ -86,7 +86,8 @@ impl fmt::Display for Finding {
                 if need.high.is_none() {
                     write!(
                         out,
-                        "; how long they would have taken cannot be seen, so the value advised is a step: measure again after it"
+                        "; how long they would have taken cannot be seen, so the value advised is a step: \
+                         measure again after it"
                     )?;
                 }
                 Ok(())
@@ -96,7 +97,8 @@ impl fmt::Display for Finding {
                 let what = if *model == Model::Held { "holds" } else { "silences" };
                 write!(
                     out,
-                    "99 of 100 {what} fit into {ttl}, but {n_lost} locks ran out under their owner's hands all the same: "
+                    "99 of 100 {what} fit into {ttl}, but {n_lost} locks ran out under their owner's hands all \
+                     the same: "
                 )?;
                 match model {
                     Model::Held => write!(out, "renew the lock, or find out what the slowest work is"),
@@ -105,13 +107,15 @@ impl fmt::Display for Finding {
             }
             Self::NotRenewed { ttl, every } => write!(
                 out,
-                "holds come near the TTL of {} and nothing renews it: renew every {}, then the TTL need not follow the work",
+                "holds come near the TTL of {} and nothing renews it: renew every {}, then the TTL need not \
+                 follow the work",
                 brief(*ttl),
                 brief(*every)
             ),
             Self::NeverRenewed { renew_every, n_samples } => write!(
                 out,
-                "configured to be renewed every {}, but none of {n_samples} locks ever was, although they are held longer",
+                "configured to be renewed every {}, but none of {n_samples} locks ever was, although they are \
+                 held longer",
                 brief(*renew_every)
             ),
             Self::TooLong { bound, slo, retry_every, at_most, fit } => {
@@ -151,12 +155,14 @@ impl fmt::Display for Finding {
                 match model {
                     Model::Held => write!(
                         out,
-                        "renew the lock (its TTL then follows from pauses, not from the work), split the work, or allow {slo_needed} instead of {}",
+                        "renew the lock (its TTL then follows from pauses, not from the work), split the work, \
+                         or allow {slo_needed} instead of {}",
                         brief(*slo)
                     ),
                     _ => write!(
                         out,
-                        "shorten the pauses of the owners, release locks on shutdown so that only crashes wait, or allow {slo_needed} instead of {}",
+                        "shorten the pauses of the owners, release locks on shutdown so that only crashes wait, \
+                         or allow {slo_needed} instead of {}",
                         brief(*slo)
                     ),
                 }
@@ -178,7 +184,8 @@ impl fmt::Display for Finding {
                 let (ttl, renew_every, fence) = (brief(*ttl), brief(*renew_every), brief(*fence));
                 write!(
                     out,
-                    "the fence falls after expiry: {budget} failed renewals, {renew_every} apart, take {fence}, the lock lasts {ttl}; "
+                    "the fence falls after expiry: {budget} failed renewals, {renew_every} apart, take {fence}, \
+                     the lock lasts {ttl}; "
                 )?;
                 write!(out, "renew every {}", brief(*every))?;
                 match budget {
@@ -211,6 +218,7 @@ pub enum Note {
     },
     /// What is advised for the work is too long for the takeover.
     BeyondSlo {
+        model: Model,
         ttl: Duration,
         at_most: Duration,
     },
@@ -240,7 +248,8 @@ impl fmt::Display for Note {
                 let what = if *model == Model::Held { "finished holds" } else { "renewals" };
                 write!(
                     out,
-                    "too few samples: {n_samples} {what} were seen, and fewer than {MIN_SAMPLES} say nothing about the slowest hundredth"
+                    "too few samples: {n_samples} {what} were seen, and fewer than {MIN_SAMPLES} say nothing \
+                     about the slowest hundredth"
                 )
             }
             Self::TtlUnknown => write!(out, "`ttl` is not configured, so there is nothing to compare with"),
@@ -249,7 +258,8 @@ impl fmt::Display for Note {
                 match need.high {
                     Some(high) => write!(
                         out,
-                        "the {what} need a TTL between {} and {}; the buckets or samples allow no finer answer, and nothing speaks against the present one",
+                        "the {what} need a TTL between {} and {}; the buckets or samples allow no finer answer, \
+                         and nothing speaks against the present one",
                         brief(need.low),
                         brief(high)
                     ),
@@ -262,21 +272,23 @@ impl fmt::Display for Note {
             Self::LogsSilent { n_cut_off } => {
                 write!(
                     out,
-                    "no log line about this namespace was seen: owners that died may be among the {n_cut_off} whose lock ran out"
+                    "no log line about this namespace was seen: owners that died may be among the {n_cut_off} \
+                     whose lock ran out"
                 )
             }
-            Self::BeyondSlo { ttl, at_most } => write!(
-                out,
-                "with a TTL of {} a takeover is later than the SLO allows, which wants {} at most: renewing has both",
-                brief(*ttl),
-                brief(*at_most)
-            ),
+            Self::BeyondSlo { model, ttl, at_most } => {
+                let (ttl, at_most) = (brief(*ttl), brief(*at_most));
+                let way_out = if *model == Model::Held { "renewing has both" } else { "only shorter pauses have both" };
+                write!(out, "with a TTL of {ttl} a takeover is later than the SLO allows, ")?;
+                write!(out, "which wants {at_most} at most: {way_out}")
+            }
             Self::RenewedUnconfigured { n_renewals } => {
                 write!(out, "{n_renewals} renewals were seen although `renew_every` is not configured: configure it")
             }
             Self::BudgetUnknown => write!(
                 out,
-                "`renewal_failure_budget` is not configured: whether the fence falls before the lock expires is not known"
+                "`renewal_failure_budget` is not configured: whether the fence falls before the lock expires is \
+                 not known"
             ),
             Self::NoSlo => write!(out, "`takeover_slo` is not configured: whether the TTL is too long is not known"),
             Self::RetryUnknown => {
@@ -286,7 +298,8 @@ impl fmt::Display for Note {
             Self::TookLonger { count, of } => {
                 write!(
                     out,
-                    "{count} of {of} takeovers that were seen took longer than the SLO: if the bound is within it, nobody retries as often as configured"
+                    "{count} of {of} takeovers that were seen took longer than the SLO: if the bound is within \
+                     it, nobody retries as often as configured"
                 )
             }
             Self::JitterAssumed => {

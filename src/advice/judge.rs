@@ -151,8 +151,8 @@ impl Measured {
 fn takeover(namespace: &Namespace) -> Option<Takeover> {
     let retry = namespace.retry_every.unwrap_or_default();
     let slo = namespace.takeover_slo;
-    let at_most = slo.and_then(|slo| slo.checked_sub(retry)).filter(|left| !left.is_zero());
-    Some(Takeover { bound: namespace.ttl? + retry, slo, at_most: at_most.map(model::round_down) })
+    let at_most = slo.and_then(|slo| slo.checked_sub(retry)).map(model::round_down).filter(|left| !left.is_zero());
+    Some(Takeover { bound: namespace.ttl? + retry, slo, at_most })
 }
 
 /// Is the TTL short enough for the next owner to come in time?
@@ -257,5 +257,9 @@ fn notes(namespace: &Namespace, evidence: &Evidence, advice: &Advice) -> Vec<Not
 fn beyond_slo(namespace: &Namespace, advice: &Advice) -> Option<Note> {
     let (ttl, at_most) = (advice.ttl?, advice.takeover?.at_most?);
     let is_said = advice.findings.iter().any(|finding| matches!(finding, Finding::Conflict { .. }));
-    (ttl > at_most && advice.ttl != namespace.ttl && !is_said).then_some(Note::BeyondSlo { ttl, at_most })
+    (ttl > at_most && advice.ttl != namespace.ttl && !is_said).then_some(Note::BeyondSlo {
+        model: advice.model,
+        ttl,
+        at_most,
+    })
 }

@@ -150,7 +150,7 @@ fn holds_that_were_cut_off_would_have_taken_longer() {
     let hasty = Namespace { takeover_slo: secs(15.0), ..item(10.0) };
     let advice = check_held(&hasty, &evidence, 20.0, &["too_short", "not_renewed"]);
     let (ttl, at_most) = (Duration::from_secs(20), Duration::from_secs(14));
-    assert!(advice.notes.contains(&Note::BeyondSlo { ttl, at_most }), "{:?}", advice.notes);
+    assert!(advice.notes.contains(&Note::BeyondSlo { model: Model::Held, ttl, at_most }), "{:?}", advice.notes);
     // Half a percent is beyond what the 99th percentile covers.
     let evidence = with_lost(holds(5000, |p| 5.0 * p), 20, 10.0);
     check_held(&item(10.0), &evidence, 10.0, &["lost_all_the_same"]);
@@ -261,7 +261,8 @@ fn a_fence_that_falls_after_expiry() {
     };
     let evidence = margins(5000, 0.66);
     let advice = check_renewed(&fencing(20.0, Some(3)), &evidence, (60.0, 15.0), &["fence_after_expiry"]);
-    let text = "the fence falls after expiry: 3 failed renewals, 20s apart, take 1m, the lock lasts 1m; renew every 15s or give up after 2 failures";
+    let text = "the fence falls after expiry: 3 failed renewals, 20s apart, take 1m, the lock lasts 1m; renew \
+         every 15s or give up after 2 failures";
     assert_eq!(advice.findings[0].to_string(), text);
     check_renewed(&fencing(20.0, Some(2)), &evidence, (60.0, 20.0), &[]);
     check_renewed(&fencing(15.0, Some(3)), &evidence, (60.0, 15.0), &[]);
@@ -277,7 +278,8 @@ fn a_ttl_that_is_too_long_for_the_takeover() {
     let namespace = |slo| Namespace { takeover_slo: secs(slo), retry_every: secs(5.0), ..item(60.0) };
     check_held(&namespace(65.0), &holds(5000, |p| p), 60.0, &[]);
     let advice = check_held(&namespace(45.0), &holds(5000, |p| p), 40.0, &["too_long"]);
-    let text = "too long for the takeover SLO of 45s: a dead owner's lock is taken over after up to 1m5s (TTL and a retry after 5s), 20s too late; a TTL of at most 40s meets it and is long enough";
+    let text = "too long for the takeover SLO of 45s: a dead owner's lock is taken over after up to 1m5s (TTL \
+         and a retry after 5s), 20s too late; a TTL of at most 40s meets it and is long enough";
     assert_eq!(advice.findings[0].to_string(), text);
     // Whether 40 s are enough is not known: correctness goes before speed.
     let advice = advise(&namespace(45.0), &holds(50, |p| p));
@@ -293,7 +295,8 @@ fn a_ttl_that_is_too_long_for_the_takeover() {
 fn an_slo_that_wants_less_than_the_work_needs() {
     let namespace = Namespace { takeover_slo: secs(20.0), retry_every: secs(5.0), ..item(60.0) };
     let advice = check_held(&namespace, &holds(5000, |_| 35.0), 60.0, &["too_long", "conflict"]);
-    let text = "conflict: the SLO allows a TTL of at most 15s, the locks need at least 37.5s; renew the lock (its TTL then follows from pauses, not from the work), split the work, or allow 42.5s instead of 20s";
+    let text = "conflict: the SLO allows a TTL of at most 15s, the locks need at least 37.5s; renew the lock \
+         (its TTL then follows from pauses, not from the work), split the work, or allow 42.5s instead of 20s";
     assert_eq!(advice.findings[1].to_string(), text);
     // Too short for the work and still too long for the SLO.
     let namespace = Namespace { ttl: secs(30.0), ..namespace };

@@ -227,11 +227,14 @@ fn the_table_for_people() {
     assert_eq!(row("leader").join(" "), "leader loop 1m -> 45s - - 1m30s / 1m15s 0 -");
     for sentence in [
         "work: fine\n  99 of 100 holds take no more than ",
-        "renewed: change\n  the fence falls after expiry: 3 failed renewals, 20s apart, take 1m, the lock lasts 1m; renew every 15s or give up after 2 failures\n",
+        "renewed: change\n  the fence falls after expiry: 3 failed renewals, 20s apart, take 1m, the lock lasts \
+         1m; renew every 15s or give up after 2 failures\n",
         "slow: change\n  the TTL of 1s is too short: it cut off ",
-        " holds; how long they would have taken cannot be seen, so the value advised is a step: measure again after it\n",
+        "holds; how long they would have taken cannot be seen, so the value advised is a step: measure again \
+         after it\n",
         "note: no log line about this namespace was seen: owners that died may be among the ",
-        "idle: too few samples: 0 finished holds were seen, and fewer than 100 say nothing about the slowest hundredth\n",
+        "idle: too few samples: 0 finished holds were seen, and fewer than 100 say nothing about the slowest \
+         hundredth\n",
         "\nnamespaces:\n  - name: quick\n    ttl: 9s\n",
     ] {
         assert!(text.contains(sentence), "{sentence:?} is not in:\n{text}");
@@ -335,6 +338,7 @@ fn no_advice_to_be_had() {
     let url = format!("http://{}", daemon.address);
     fails(
         &["--exporter", &url, "--namespace", "nowhere"],
-        "nothing was seen in Redis of a lock namespace \"nowhere\"; there are: quick, work, slow, renewed, leader, idle",
+        "nothing was seen in Redis of a lock namespace \"nowhere\"; there are: quick, work, slow, renewed, \
+         leader, idle",
     );
 }
