@@ -5,14 +5,15 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::config::Overrides;
+use crate::config::{Overrides, units};
 
 /// Exit code: all is well.
 pub const EXIT_OK: u8 = 0;
-/// Exit code: `check` or `replay` did its work and found something.
+/// Exit code: a command did its work and found something.
 pub const EXIT_FINDINGS: u8 = 1;
 /// Exit code: the work could not be done.
 pub const EXIT_FAILED: u8 = 2;
@@ -34,8 +35,10 @@ Examples:
     redis_lock_exporter check --config.file redis_lock_exporter.yaml --logs sample.log
   Count what happened last week:
     redis_lock_exporter replay --preset cordum /var/log/cordum/scheduler.log.*.gz
+  Compare the TTLs with how the locks are held and renewed:
+    redis_lock_exporter advise --exporter http://127.0.0.1:9877
 
-Exit codes: 0 fine, 1 findings (check), 2 failed, 64 bad usage or configuration.";
+Exit codes: 0 fine, 1 findings (check, advise), 2 failed, 64 bad usage or configuration.";
 
 /// Prometheus exporter for distributed locks in Redis: lost locks, failed renewals, and why.
 #[derive(Debug, Parser)]
@@ -55,6 +58,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Read whole log files once, with the same rules as the daemon, and show what happened
     Replay(ReplayArgs),
+    /// Say which TTL and renewal interval the locks should have, from what was seen of them; exits with 1 if others
+    Advise(AdviseArgs),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -143,6 +148,49 @@ pub struct ReplayArgs {
     /// Leave the ids of locks out of events
     #[arg(long = "redact")]
     pub redact: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "docs/ttl-advice.md has the formulas and their limits.\n\n\
+                        Exit codes: 0 nothing to change, 1 findings, 2 no advice to be had, 64 bad usage.")]
+#[command(group = clap::ArgGroup::new("from").required(true).args(["exporter", "prometheus"]))]
+pub struct AdviseArgs {
+    /// A running exporter: what it has seen since its counters began, with fine histograms
+    #[arg(long = "exporter", value_name = "URL")]
+    pub exporter: Option<String>,
+    /// A Prometheus that scrapes exporters: what they have seen over a longer time, with coarser histograms
+    #[arg(long = "prometheus", value_name = "URL")]
+    pub prometheus: Option<String>,
+    /// How far to look back, with --prometheus
+    #[arg(long = "range", value_name = "DURATION", default_value = "7d", value_parser = duration, conflicts_with = "exporter")]
+    pub range: Duration,
+    /// Only targets with this label `cluster`, with --prometheus
+    #[arg(long = "cluster", value_name = "NAME", conflicts_with = "exporter")]
+    pub cluster: Option<String>,
+    /// Only this lock namespace; repeatable
+    #[arg(long = "namespace", value_name = "NAME")]
+    pub namespaces: Vec<String>,
+    /// A pause that owners who renew must survive, whether or not one was seen: garbage collection, failover
+    #[arg(long = "pause", value_name = "DURATION", value_parser = duration)]
+    pub pause: Option<Duration>,
+    /// For https: whom to trust instead of the system's certificates
+    #[arg(long = "ca-file", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// Text for people or JSON for programs
+    #[arg(long = "output", value_name = "FORMAT", default_value = "text")]
+    pub output: AdviseOutput,
+}
+
+/// Above zero, as in the configuration.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = units::parse_duration(text).filter(|duration| !duration.is_zero());
+    parsed.ok_or_else(|| units::DURATION_HELP.to_owned())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AdviseOutput {
+    Text,
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -316,6 +364,11 @@ mod tests {
         check("--web.listen-address 9877", EXIT_USAGE);
         check("--log.level loud", EXIT_USAGE);
         check("replay", EXIT_USAGE);
+        check("advise", EXIT_USAGE);
+        check("advise --exporter http://a --prometheus http://b", EXIT_USAGE);
+        check("advise --exporter http://a --range 7d", EXIT_USAGE);
+        check("advise --prometheus http://a --range 7", EXIT_USAGE);
+        check("advise --prometheus http://a --pause 0s", EXIT_USAGE);
         check("--preset cordum check", EXIT_USAGE);
         check("--help", EXIT_OK);
         check("check --help", EXIT_OK);

@@ -23,7 +23,7 @@
 //! * [`config`]: YAML, presets and flags -> a checked `Config`, or every problem with its line
 //! * [`sources`]: where events come from: files, standard input and how lines become events; Redis and its links
 //! * [`ledger`]: THE state, pure: what events and sightings add to the counters, and why locks were lost
-//! * [`advice`]: which TTL and renewal interval would do
+//! * [`advice`]: which TTL and renewal interval the locks should have, pure
 //! * [`pipeline`]: the only writer: batch -> ledger; save, then publish
 //! * [`state`]: the state file: positions and counters together, atomically
 //! * [`snapshot`]: what is published
@@ -33,6 +33,7 @@
 //! * [`server`]: HTTP routes
 //! * [`cli`], [`commands`]: flags, and one file for each command
 //! * [`fleet`]: simulated workers that really lock, and a record of what they did
+//! * [`http_client`]: one GET of one URL, for the commands that ask an exporter or Prometheus
 //! * [`clock`]: the wall clock and one that never steps
 //!
 //! Invariants: the ledger does no I/O and reads no clock; nothing but the pipeline writes to it; label values come from the
@@ -48,6 +49,7 @@ pub mod event;
 pub mod exposition;
 pub mod fleet;
 pub mod health;
+pub mod http_client;
 pub mod inquiry;
 pub mod ledger;
 pub mod namespace;

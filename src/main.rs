@@ -15,13 +15,14 @@ fn main() -> ExitCode {
             return refused.exit_code.into();
         }
     };
+    // Fails only where a provider is installed already, which is then as good.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match command {
         Command::Run(args) => {
             start_logging(args.log_level, args.log_format);
-            // Fails only where a provider is installed already, which is then as good.
-            let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
             commands::run::run(&args)
         }
+        Command::Advise(args) => commands::advise::run(&args).into(),
         Command::Check(args) => commands::check::run(&args).into(),
         Command::Replay(args) => {
             start_logging(LogLevel::Warn, LogFormat::Text);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::event::{Cause, TimeMs};
-use crate::ledger::counters::{KeyspaceCounters, LogCounters, Tally};
+use crate::ledger::counters::{Histogram, KeyspaceCounters, LogCounters, ReplyBounds, Tally};
 use crate::namespace::Namespace;
 use crate::observation::OperationsSource;
 use crate::sources::rules::Told;
@@ -162,6 +162,8 @@ pub struct RedisNow {
     pub scan_last_success: Option<TimeMs>,
     /// Time that Redis took to answer, summed, for pacing.
     pub busy_seconds: f64,
+    /// From a question that nothing was ahead of to its answer.
+    pub reply_seconds: Histogram<ReplyBounds>,
     /// What is not as it should be, for people: one line each.
     pub complaints: Vec<String>,
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod advise;
 pub mod check;
 mod check_logs;
 mod check_report;

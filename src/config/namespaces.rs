@@ -80,6 +80,8 @@ fn fill(upper: &mut RawNamespace, lower: RawNamespace) {
     fill_field(&mut upper.ttl, lower.ttl);
     fill_field(&mut upper.renew_every, lower.renew_every);
     fill_field(&mut upper.takeover_slo, lower.takeover_slo);
+    fill_field(&mut upper.retry_every, lower.retry_every);
+    fill_field(&mut upper.renewal_failure_budget, lower.renewal_failure_budget);
     fill_field(&mut upper.max_hold, lower.max_hold);
     fill_field(&mut upper.leader_absent, lower.leader_absent);
     fill_field(&mut upper.strict, lower.strict);
@@ -107,6 +109,7 @@ fn check_times(name: &str, raw: &RawNamespace, findings: &mut Findings) {
         ("ttl", &raw.ttl),
         ("renew_every", &raw.renew_every),
         ("takeover_slo", &raw.takeover_slo),
+        ("retry_every", &raw.retry_every),
         ("max_hold", &raw.max_hold),
         ("leader_absent", &raw.leader_absent),
     ];
@@ -217,6 +220,8 @@ fn checked(name: String, keys: Vec<KeyTemplate>, raw: &RawNamespace) -> Namespac
         ttl: value(&raw.ttl),
         renew_every: value(&raw.renew_every),
         takeover_slo: value(&raw.takeover_slo),
+        retry_every: value(&raw.retry_every),
+        renewal_failure_budget: value(&raw.renewal_failure_budget),
         fence: None,
         thresholds: Thresholds {
             not_owned_ratio: value(&raw.thresholds.not_owned_ratio),

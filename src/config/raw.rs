@@ -14,6 +14,9 @@ use super::raw_redis::{RawRedis, RawScan, RawWatch};
 use super::raw_rule::{RawReason, RawRule};
 use crate::namespace::{OnRenewalFailure, Severity, Style};
 
+/// A program that shrugs off more failed renewals in a row does not give up at all.
+const MAX_FAILURE_BUDGET: u64 = 1000;
+
 #[derive(Debug, Default)]
 pub(super) struct RawConfig {
     pub(super) state_dir: Option<At<String>>,
@@ -48,6 +51,8 @@ pub(super) struct RawNamespace {
     pub(super) ttl: Option<At<Duration>>,
     pub(super) renew_every: Option<At<Duration>>,
     pub(super) takeover_slo: Option<At<Duration>>,
+    pub(super) retry_every: Option<At<Duration>>,
+    pub(super) renewal_failure_budget: Option<At<u64>>,
     pub(super) max_hold: Option<At<Duration>>,
     pub(super) leader_absent: Option<At<Duration>>,
     pub(super) strict: Option<At<bool>>,
@@ -124,9 +129,9 @@ impl RawLog {
 
 impl RawNamespace {
     #[rustfmt::skip]
-    const FIELDS: [&str; 14] = [
+    const FIELDS: [&str; 16] = [
         "name", "keys", "components", "style", "on_renewal_failure", "severity", "ttl", "renew_every", "takeover_slo",
-        "max_hold", "leader_absent", "strict", "fence", "thresholds",
+        "retry_every", "renewal_failure_budget", "max_hold", "leader_absent", "strict", "fence", "thresholds",
     ];
 
     fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
@@ -145,6 +150,8 @@ impl RawNamespace {
             ttl: fields.duration("ttl", findings),
             renew_every: fields.duration("renew_every", findings),
             takeover_slo: fields.duration("takeover_slo", findings),
+            retry_every: fields.duration("retry_every", findings),
+            renewal_failure_budget: fields.count_up_to("renewal_failure_budget", MAX_FAILURE_BUDGET, findings),
             max_hold: fields.duration("max_hold", findings),
             leader_absent: fields.duration("leader_absent", findings),
             strict: fields.boolean("strict", findings),

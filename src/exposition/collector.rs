@@ -11,7 +11,8 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 
 use super::Scrape;
 use super::metric::{Distribution, Kind, Metric, Number, Numbers};
-use super::names::{metrics, timestamp};
+use super::names::{metrics, seconds, timestamp};
+use crate::advice::{self, Advice, Evidence, advise};
 use crate::event::{Cause, Label, Operation};
 use crate::ledger::counters::{LogCounters, Tally};
 use crate::namespace::Namespace;
@@ -83,6 +84,10 @@ impl Scrape {
                 .observed()
                 .filter_map(|seen| sample(names, &seen.labels(), read(seen.namespace, seen.view)))
                 .collect(),
+            Numbers::Advice(read) => {
+                let advised = self.advised();
+                advised.filter_map(|(labels, advice)| sample(names, &labels, seconds(read(&advice)))).collect()
+            }
             Numbers::Distribution(read) => {
                 let distributions = self.observed().filter_map(|seen| {
                     let labels = label(names, &seen.labels());
@@ -130,6 +135,10 @@ impl Scrape {
                 let redis = self.snapshot.redis.iter();
                 redis.filter_map(|redis| sample(names, &[], read(&redis.now))).collect()
             }
+            Numbers::RedisDistribution(read) => {
+                let distributions = self.snapshot.redis.iter().map(|redis| Value::Distribution(read(&redis.now)));
+                distributions.map(|value| Sample { labels: Vec::new(), value }).collect()
+            }
             Numbers::Command(read) => {
                 let commands = self.snapshot.redis.iter().flat_map(|redis| read(&redis.now));
                 commands.filter_map(|(name, count)| sample(names, &[name], Some(Number::Whole(count)))).collect()
@@ -164,6 +173,17 @@ impl Scrape {
         static EVERYTHING: LazyLock<Told> = LazyLock::new(Told::everything);
         let told = self.snapshot.told.iter().chain(iter::repeat(&*EVERYTHING));
         self.snapshot.namespaces.iter().zip(told)
+    }
+
+    /// The namespaces that are looked at in Redis, with their labels and what they should have.
+    fn advised(&self) -> impl Iterator<Item = ([&str; 2], Advice)> {
+        self.snapshot.redis.iter().flat_map(|redis| {
+            let replies = advice::Sample::of(&redis.now.reply_seconds);
+            self.snapshot.namespaces.iter().filter_map(move |view| {
+                let evidence = Evidence::of(view, &replies)?;
+                Some(([redis.name.as_str(), &view.namespace.name], advise(&view.namespace, &evidence)))
+            })
+        })
     }
 
     /// The namespaces that are looked at in Redis.
@@ -229,9 +249,13 @@ fn counted<'a, L: Label>(names: &[&'static str], labels: &[&'a str], tally: &Tal
     samples.collect()
 }
 
-/// A share to six digits: more are noise, and they are part of every scrape.
 fn rounded(share: Option<f64>) -> Option<Number> {
-    share.map(|share| Number::Real((share * 1e6).round() / 1e6))
+    share.map(|share| Number::Real(six_digits(share)))
+}
+
+/// More digits of shares and sums are noise, and they would be part of every scrape.
+fn six_digits(number: f64) -> f64 {
+    (number * 1e6).round() / 1e6
 }
 
 fn sample<'a>(names: &[&'static str], values: &[&'a str], value: Option<Number>) -> Option<Sample<'a>> {
@@ -257,7 +281,7 @@ fn encode_value(encoder: &mut MetricEncoder<'_>, kind: Kind, value: &Value) -> f
     match (kind, value) {
         (_, Value::Distribution(Distribution { sum, buckets })) => {
             let count = buckets.iter().map(|(_, count)| count).sum();
-            encoder.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)
+            encoder.encode_histogram::<NoLabelSet>(six_digits(*sum), count, buckets, None)
         }
         (Kind::Counter, Value::Number(Number::Whole(value))) => {
             encoder.encode_counter::<NoLabelSet, _, u64>(value, None)

@@ -2,9 +2,12 @@
 //!
 //! Labels follow from where the numbers come from, so they are not written twice.
 
+use std::time::Duration;
+
 use prometheus_client::metrics::MetricType;
 
 use super::Process;
+use crate::advice::Advice;
 use crate::event::{ConflictKind, Operation, Reason};
 use crate::ledger::counters::{Bounds, Histogram, LogCounters, Tally};
 use crate::namespace::Namespace;
@@ -81,6 +84,7 @@ pub(super) enum Numbers {
     Cause,
     /// As all that follow up to `Ratio`: only where Redis is configured and the namespace has keys.
     Keyspace(fn(&Namespace, &KeyspaceView) -> Option<Number>),
+    Advice(fn(&Advice) -> Option<Duration>),
     Distribution(fn(&Namespace, &KeyspaceView) -> Option<Distribution>),
     OwnerChange,
     Takeover,
@@ -93,6 +97,7 @@ pub(super) enum Numbers {
     Exporter(fn(&ExporterView) -> Option<Number>),
     Table(fn(&ExporterView) -> &[(&'static str, u64)]),
     Redis(fn(&RedisNow) -> Option<Number>),
+    RedisDistribution(fn(&RedisNow) -> Distribution),
     Command(fn(&RedisNow) -> Vec<(&'static str, u64)>),
     Process(fn(&Process) -> Option<Number>),
     Build,
@@ -106,7 +111,7 @@ impl Metric {
             Numbers::Reason(..) => &["lock_namespace", "reason"],
             Numbers::Conflict(..) => &["lock_namespace", "kind"],
             Numbers::Cause => &["lock_namespace", "cause"],
-            Numbers::Keyspace(_) | Numbers::Distribution(_) => &["redis", "lock_namespace"],
+            Numbers::Keyspace(_) | Numbers::Advice(_) | Numbers::Distribution(_) => &["redis", "lock_namespace"],
             Numbers::OwnerChange => &["redis", "lock_namespace", "after"],
             Numbers::Takeover => &["redis", "lock_namespace", "within_slo"],
             Numbers::LastHeld => &["redis", "lock_namespace", "lock"],
@@ -116,7 +121,7 @@ impl Metric {
             Numbers::Source(_) => &["source"],
             Numbers::Table(_) => &["table"],
             Numbers::Command(_) => &["command"],
-            Numbers::Exporter(_) | Numbers::Redis(_) | Numbers::Process(_) => &[],
+            Numbers::Exporter(_) | Numbers::Redis(_) | Numbers::RedisDistribution(_) | Numbers::Process(_) => &[],
             Numbers::Build => &["version", "revision"],
         }
     }

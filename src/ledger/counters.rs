@@ -117,10 +117,15 @@ macro_rules! bounds {
 }
 
 bounds! {
-    /// From a short critical section to a lock that is held all day.
-    HoldBounds = [0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
+    /// From a short critical section to a lock that is held for hours. Advice on a TTL is as fine as these.
+    HoldBounds = [
+        0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0,
+        40.0, 50.0, 60.0, 90.0, 120.0, 180.0, 300.0, 450.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0, 7200.0,
+    ];
     /// Renewing at a third of the TTL leaves two thirds.
     MarginBounds = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8];
+    /// What Redis takes to answer the exporter.
+    ReplyBounds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
     TakeoverBounds = [1.0, 5.0, 10.0, 15.0, 30.0, 45.0, 60.0, 75.0, 90.0, 120.0, 300.0];
 }
 
@@ -141,6 +146,11 @@ impl<B: Bounds> Histogram<B> {
 
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
+    }
+
+    pub fn add(&mut self, more: &Self) {
+        self.counts.iter_mut().zip(&more.counts).for_each(|(sum, count)| *sum += count);
+        self.sum += more.sum;
     }
 
     pub fn sum(&self) -> f64 {

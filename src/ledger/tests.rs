@@ -21,6 +21,8 @@ fn ledger() -> Ledger {
             ttl: None,
             renew_every: renew_every.map(Duration::from_secs),
             takeover_slo: None,
+            retry_every: None,
+            renewal_failure_budget: None,
             fence: None,
             thresholds: Default::default(),
         })

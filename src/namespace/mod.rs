@@ -95,6 +95,10 @@ pub struct Namespace {
     pub ttl: Option<Duration>,
     pub renew_every: Option<Duration>,
     pub takeover_slo: Option<Duration>,
+    /// How often those who wait for the lock try to take it.
+    pub retry_every: Option<Duration>,
+    /// After so many renewals in a row that failed the program gives up and fences itself.
+    pub renewal_failure_budget: Option<u64>,
     /// Where the fence counter of a lock is: `{key}` stands for the lock's key, other fields are those of its template.
     pub fence: Option<KeyTemplate>,
     pub thresholds: Thresholds,
@@ -122,6 +126,8 @@ impl Namespace {
             ttl: None,
             renew_every: None,
             takeover_slo: None,
+            retry_every: None,
+            renewal_failure_budget: None,
             fence: None,
             thresholds: Thresholds::default(),
         }

@@ -30,7 +30,7 @@ mod negotiate;
 mod overview;
 mod page;
 mod process;
-mod query;
+pub(crate) mod query;
 mod routes;
 mod runbooks;
 mod stall;

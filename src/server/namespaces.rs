@@ -19,6 +19,7 @@ pub(super) fn body(snapshot: &Snapshot) -> String {
             "up": redis.now.is_up(),
             "tracking": redis.now.is_tracking(),
             "complaints": redis.now.complaints,
+            "reply_seconds": histogram(&redis.now.reply_seconds),
         })
     });
     let namespaces: Vec<Value> = snapshot.namespaces.iter().map(namespace).collect();
@@ -46,6 +47,8 @@ pub(super) fn policy(namespace: &Namespace) -> Value {
         "ttl_seconds": seconds(namespace.ttl),
         "renew_every_seconds": seconds(namespace.renew_every),
         "takeover_slo_seconds": seconds(namespace.takeover_slo),
+        "retry_every_seconds": seconds(namespace.retry_every),
+        "renewal_failure_budget": namespace.renewal_failure_budget,
         "max_hold_seconds": seconds(thresholds.max_hold),
         "leader_absent_seconds": seconds(thresholds.leader_absent),
         "not_owned_ratio": thresholds.not_owned_ratio,

@@ -26,6 +26,8 @@ pub(crate) fn namespace(name: &str) -> Namespace {
         ttl: None,
         renew_every: None,
         takeover_slo: None,
+        retry_every: None,
+        renewal_failure_budget: None,
         fence: None,
         thresholds: Thresholds::default(),
     }
@@ -49,6 +51,8 @@ pub(crate) fn full_snapshot() -> Snapshot {
         ttl: Some(Duration::from_secs(30)),
         renew_every: Some(Duration::from_secs(10)),
         takeover_slo: Some(Duration::from_secs(45)),
+        retry_every: Some(Duration::from_millis(500)),
+        renewal_failure_budget: Some(3),
         fence: Some(template("fence:{key}")),
         thresholds: Thresholds {
             not_owned_ratio: Some(0.02),
@@ -136,7 +140,7 @@ pub(crate) fn full_keyspace(namespace: &Namespace) -> KeyspaceView {
         takeovers_beyond_slo: 91,
         fence_regressions: 92,
         untracked: 93,
-        hold_seconds: histogram(&[0.004, 0.2, 7.5, 42.25, 4_000.0]),
+        hold_seconds: histogram(&[0.004, 0.2, 7.5, 42.25, 9_000.0]),
         renewal_margin_ratio: histogram(&[0.05, 0.66, 0.665, 0.9]),
         takeover_seconds: histogram(&[31.5, 44.0, 301.0]),
     };
@@ -193,6 +197,7 @@ pub(crate) fn full_redis() -> RedisNow {
         scan_progress: Some(0.5),
         scan_last_success: Some(1_784_999_990_625),
         busy_seconds: 12.75,
+        reply_seconds: histogram(&[0.0004, 0.002, 0.03, 0.2]),
         complaints: vec!["user exporter may not HSCAN keys under lock:*".to_owned()],
     }
 }

@@ -21,12 +21,12 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_exporter_log_events_total",
-        "Lines that said something about a lock, before several lines about one failure are joined.",
+        "Lines about a lock, before those about one failure are joined.",
         Numbers::Source(|source| whole(source.totals.events)),
     ),
     counter(
         "redis_lock_exporter_log_oversized_lines_total",
-        "Lines longer than the limit, of which only the first part was searched.",
+        "Lines longer than the limit, searched in part only.",
         Numbers::Source(|source| whole(source.totals.oversized_lines)),
     ),
     counter(
@@ -41,12 +41,12 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_exporter_log_read_errors_total",
-        "Failed attempts to list, open or read the files of a log source.",
+        "Failures to list, open or read the files of a log source.",
         Numbers::Source(|source| whole(source.totals.read_errors)),
     ),
     gauge(
         "redis_lock_exporter_log_lag_bytes",
-        "Bytes written to the files of a log source but not yet read.",
+        "Bytes written to log files but not yet read.",
         Numbers::Source(|source| whole(source.now.lag_bytes)),
     ),
     gauge(
@@ -61,12 +61,12 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     gauge(
         "redis_lock_exporter_state_enabled",
-        "1 if a state directory is configured, otherwise 0.",
+        "1 if a state directory is configured.",
         Numbers::Exporter(|exporter| flag(exporter.state_enabled)),
     ),
     gauge(
         "redis_lock_exporter_state_durable",
-        "1 if every number shown here is on disk, otherwise 0.",
+        "1 if every number shown here is on disk.",
         Numbers::Exporter(|exporter| flag(exporter.state_durable)),
     ),
     counter(
@@ -91,12 +91,12 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_exporter_table_evictions_total",
-        "Entries that left a full table: lines to be joined to one failure, or final states to be compared.",
+        "Entries that left a full table.",
         Numbers::Table(|exporter| &exporter.evictions),
     ),
     gauge(
         "redis_lock_exporter_config_last_reload_successful",
-        "1 if the last attempt to load the configuration succeeded, otherwise 0.",
+        "1 if the last loading of the configuration succeeded.",
         Numbers::Exporter(|exporter| flag(exporter.config_reload_ok)),
     ),
     gauge(

@@ -3,8 +3,8 @@
 //! Numbers that only some namespaces can have are left out of the others: together with short HELP this keeps a scrape
 //! small.
 
-use super::{Distribution, Metric, Numbers, counter, gauge, histogram, real, seconds, timestamp, whole};
-use crate::advice::advise;
+use super::{Distribution, Metric, Numbers, counter, gauge, histogram, real, timestamp, whole};
+use crate::advice::Advice;
 use crate::namespace::Style;
 
 /// Those of the ledger's bounds that are shown.
@@ -25,22 +25,18 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_acquisitions_total",
-        "Locks taken, seen in Redis.",
+        "Locks taken.",
         Numbers::Keyspace(|_, view| whole(view.counters.acquisitions)),
     ),
-    counter(
-        "redis_lock_renewals_total",
-        "Renewals, seen in Redis.",
-        Numbers::Keyspace(|_, view| whole(view.counters.renewals)),
-    ),
+    counter("redis_lock_renewals_total", "Renewals.", Numbers::Keyspace(|_, view| whole(view.counters.renewals))),
     counter(
         "redis_lock_releases_total",
-        "Locks released before their TTL ran out, seen in Redis.",
+        "Locks released before their TTL ran out.",
         Numbers::Keyspace(|_, view| whole(view.counters.releases)),
     ),
     counter(
         "redis_lock_expirations_total",
-        "Locks whose TTL ran out, seen in Redis.",
+        "Locks whose TTL ran out.",
         Numbers::Keyspace(|_, view| whole(view.counters.expirations)),
     ),
     counter(
@@ -50,7 +46,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_early_releases_total",
-        "Locks of style loop that were released before their TTL ran out.",
+        "Locks of style loop released before their TTL ran out.",
         Numbers::Keyspace(|namespace, view| match namespace.style {
             Style::Loop => whole(view.counters.early_releases),
             Style::Item => None,
@@ -79,7 +75,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     histogram(
         "redis_lock_takeover_seconds",
-        "From the last sign of life of an owner whose lock expired to the next owner.",
+        "From the last sign of life of an expired lock's owner to the next owner.",
         Numbers::Distribution(|namespace, view| {
             let takeovers = &view.counters.takeover_seconds;
             // Somebody always waits to lead; few locks of single pieces of work are ever taken over.
@@ -116,19 +112,16 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_untracked_locks_total",
-        "Locks that the full table could not take: nothing is known about them.",
+        "Locks that the full table could not take.",
         Numbers::Keyspace(|_, view| whole(view.counters.untracked)),
     ),
     gauge(
         "redis_lock_non_lock_keys",
         "Keys that fit a template but are no lock by their type, read in the background.",
-        Numbers::Keyspace(|_, view| whole(view.now.not_locks)),
+        // Hardly any namespace has some.
+        Numbers::Keyspace(|_, view| whole(view.now.not_locks).filter(|_| view.now.not_locks > 0)),
     ),
-    gauge(
-        "redis_lock_operations_source",
-        "1 for how operations are seen: watch is all of them, scan a lower bound.",
-        Numbers::OperationsSource,
-    ),
+    gauge("redis_lock_operations_source", "1 for how operations are seen.", Numbers::OperationsSource),
     gauge(
         "redis_lock_observed_since_timestamp_seconds",
         "Since when no change in Redis has been missed.",
@@ -157,20 +150,18 @@ pub(super) const METRICS: &[Metric] = &[
     // What would do, beside what is configured.
     gauge(
         "redis_lock_recommended_ttl_seconds",
-        "TTL that the locks should have, from how they were held and renewed.",
-        Numbers::Keyspace(|namespace, view| seconds(advise(namespace, &view.counters).map(|advice| advice.ttl))),
+        "TTL that the locks should have.",
+        Numbers::Advice(Advice::recommended_ttl),
     ),
     gauge(
         "redis_lock_recommended_renew_interval_seconds",
-        "Time between two renewals that the locks should have.",
-        Numbers::Keyspace(|namespace, view| {
-            seconds(advise(namespace, &view.counters).and_then(|advice| advice.renew_every))
-        }),
+        "Renewal interval that the locks should have.",
+        Numbers::Advice(Advice::recommended_renewal),
     ),
     gauge(
         "redis_lock_takeover_bound_seconds",
-        "From an owner's last sign of life, nobody else has its lock before this.",
-        Numbers::Keyspace(|namespace, _| seconds(namespace.ttl)),
+        "Longest time from an owner's last sign of life to the next owner.",
+        Numbers::Advice(|advice| advice.takeover.map(|takeover| takeover.bound)),
     ),
 ];
 

@@ -1,19 +1,22 @@
 //! How looking at Redis goes. All of it is absent where no Redis is configured.
 
-use super::{Metric, Numbers, counter, flag, gauge, real, timestamp, whole};
+use super::{Distribution, Metric, Numbers, counter, flag, gauge, histogram, real, timestamp, whole};
 use crate::exposition::metric::Number;
+
+/// Those of the bounds that are shown.
+const REPLY_BOUNDS: &[f64] = &[0.001, 0.01, 0.1, 1.0];
 
 pub(super) const METRICS: &[Metric] = &[
     gauge(
         "redis_lock_exporter_redis_up",
-        "1 if every known primary is connected and there is one, otherwise 0.",
+        "1 if every known primary is connected.",
         Numbers::Redis(|redis| flag(redis.is_up())),
     ),
     gauge("redis_lock_exporter_redis_nodes", "Primaries known.", Numbers::Redis(|redis| whole(redis.nodes))),
     gauge("redis_lock_exporter_redis_nodes_up", "Primaries connected.", Numbers::Redis(|redis| whole(redis.nodes_up))),
     gauge(
         "redis_lock_exporter_tracking_up",
-        "1 if every known primary tells of each change and there is one, otherwise 0.",
+        "1 if every known primary tells of each change.",
         Numbers::Redis(|redis| flag(redis.is_tracking())),
     ),
     counter(
@@ -38,13 +41,18 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     gauge(
         "redis_lock_exporter_redis_permission_denied",
-        "1 if the user may not use a command that is wanted, otherwise 0.",
+        "1 if the user may not use a command that is wanted.",
         Numbers::Command(|redis| redis.denied.iter().map(|(command, denied)| (*command, (*denied).into())).collect()),
     ),
     counter(
         "redis_lock_exporter_redis_read_errors_total",
         "Reads of keys that failed.",
         Numbers::Redis(|redis| whole(redis.read_errors)),
+    ),
+    histogram(
+        "redis_lock_exporter_redis_reply_seconds",
+        "Time that answers of Redis took, seen from here.",
+        Numbers::RedisDistribution(|redis| Distribution::at(&redis.reply_seconds, REPLY_BOUNDS)),
     ),
     counter(
         "redis_lock_exporter_redis_busy_seconds_total",
@@ -73,7 +81,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_exporter_tracking_overflows_total",
-        "Times that changes were lost because too many keys waited to be read.",
+        "Times that changes were lost because too many keys waited.",
         Numbers::Redis(|redis| whole(redis.overflows)),
     ),
     counter(
@@ -93,7 +101,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     gauge(
         "redis_lock_exporter_scan_keys",
-        "Keys that the last complete pass came by, read in the background.",
+        "Keys of the last complete pass, read in the background.",
         Numbers::Redis(|redis| whole(redis.scan_keys)),
     ),
     gauge(
@@ -112,3 +120,14 @@ pub(super) const METRICS: &[Metric] = &[
         Numbers::Redis(|redis| redis.scan_last_success.and_then(timestamp)),
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::counters::{Bounds, ReplyBounds};
+
+    #[test]
+    fn bounds_that_are_shown_are_bounds_that_are_counted() {
+        assert!(REPLY_BOUNDS.iter().all(|bound| ReplyBounds::BOUNDS.contains(bound)));
+    }
+}

@@ -5,37 +5,37 @@ use super::{Metric, Numbers, counter};
 pub(super) const METRICS: &[Metric] = &[
     counter(
         "redis_lock_not_owned_total",
-        "Releases and renewals refused because the lock no longer held the caller's token, from the logs.",
+        "Releases and renewals refused because the lock no longer held the caller's token.",
         Numbers::Operation(|logs| &logs.not_owned),
     ),
     counter(
         "redis_lock_renewal_failures_total",
-        "Renewals that did not succeed, by reason, from the logs.",
+        "Renewals that did not succeed, by reason.",
         Numbers::Reason(|logs| &logs.renewal_failures, |told| &told.renewal_failures),
     ),
     counter(
         "redis_lock_abandonments_total",
-        "Holders that gave up their lock after failed renewals, from the logs.",
+        "Holders that gave up their lock after failed renewals.",
         Numbers::Logs(|logs| logs.abandonments, |told| told.abandonments),
     ),
     counter(
         "redis_lock_release_failures_total",
-        "Releases that did not succeed, by reason, from the logs.",
+        "Releases that did not succeed, by reason.",
         Numbers::Reason(|logs| &logs.release_failures, |told| &told.release_failures),
     ),
     counter(
         "redis_lock_acquire_failures_total",
-        "Attempts to take a lock that did not succeed, by reason, from the logs.",
+        "Attempts to take a lock that did not succeed, by reason.",
         Numbers::Reason(|logs| &logs.acquire_failures, |told| &told.acquire_failures),
     ),
     counter(
         "redis_lock_unlocked_work_total",
-        "Pieces of work that ran with no distributed lock because it could not be had, from the logs.",
+        "Work that ran with no distributed lock because it could not be had.",
         Numbers::Logs(|logs| logs.unlocked_work, |told| told.unlocked_work),
     ),
     counter(
         "redis_lock_conflicting_writes_total",
-        "Writes that collided with the work of another holder, by kind, from the logs.",
+        "Writes that collided with the work of another holder, by kind.",
         Numbers::Conflict(|logs| &logs.conflicting_writes, |told| &told.conflicting_writes),
     ),
 ];

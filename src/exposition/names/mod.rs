@@ -51,7 +51,7 @@ fn real(number: Option<f64>) -> Option<Number> {
     number.map(Number::Real)
 }
 
-fn seconds(duration: Option<Duration>) -> Option<Number> {
+pub(super) fn seconds(duration: Option<Duration>) -> Option<Number> {
     real(duration.map(|duration| duration.as_secs_f64()))
 }
 

@@ -1,4 +1,5 @@
-//! What the configuration says, so that one static rule file serves every configuration.
+//! What the configuration says, so that one static rule file serves every configuration. The names tell that it is configured,
+//! so HELP does not.
 
 use super::{Metric, Numbers, flag, gauge, info, real, seconds, whole};
 
@@ -6,52 +7,57 @@ pub(super) const METRICS: &[Metric] = &[
     info("redis_lock_namespace_info", "A configured lock namespace and its policy.", Numbers::Policy),
     gauge(
         "redis_lock_config_ttl_seconds",
-        "Configured time to live of the namespace's locks.",
+        "Time to live of the namespace's locks.",
         Numbers::Namespace(|view| seconds(view.namespace.ttl)),
     ),
     gauge(
         "redis_lock_config_renew_interval_seconds",
-        "Configured time between two renewals of a lock.",
+        "Time between two renewals of a lock.",
         Numbers::Namespace(|view| seconds(view.namespace.renew_every)),
     ),
     gauge(
         "redis_lock_config_takeover_slo_seconds",
-        "Configured time within which an expired lock should have its next owner.",
+        "Time for an expired lock to have its next owner.",
         Numbers::Namespace(|view| seconds(view.namespace.takeover_slo)),
     ),
     gauge(
+        "redis_lock_config_renewal_failure_budget",
+        "Failed renewals in a row before a holder gives up.",
+        Numbers::Namespace(|view| view.namespace.renewal_failure_budget.and_then(whole)),
+    ),
+    gauge(
         "redis_lock_config_max_hold_seconds",
-        "Configured longest time a lock should be held.",
+        "Longest time a lock should be held.",
         Numbers::Namespace(|view| seconds(view.namespace.thresholds.max_hold)),
     ),
     gauge(
         "redis_lock_config_leader_absent_seconds",
-        "Configured time after which nobody holding the lock is a problem.",
+        "Time after which nobody holding the lock is a problem.",
         Numbers::Namespace(|view| seconds(view.namespace.thresholds.leader_absent)),
     ),
     gauge(
         "redis_lock_config_not_owned_ratio",
-        "Configured limit for the share of operations that found the lock not owned.",
+        "Limit for the share of locks found not owned.",
         Numbers::Namespace(|view| real(view.namespace.thresholds.not_owned_ratio)),
     ),
     gauge(
         "redis_lock_config_renewal_failure_ratio",
-        "Configured limit for the share of renewals that fail.",
+        "Limit for the share of renewals that fail.",
         Numbers::Namespace(|view| real(view.namespace.thresholds.renewal_failure_ratio)),
     ),
     gauge(
         "redis_lock_config_min_failures",
-        "Configured number of failures below which no ratio alerts.",
+        "Number of failures below which no ratio alerts.",
         Numbers::Namespace(|view| view.namespace.thresholds.min_failures.and_then(whole)),
     ),
     gauge(
         "redis_lock_config_busy_ratio",
-        "Configured limit for the share of attempts that find the lock busy.",
+        "Limit for the share of attempts that find the lock busy.",
         Numbers::Namespace(|view| real(view.namespace.thresholds.busy_ratio)),
     ),
     gauge(
         "redis_lock_config_strict",
-        "1 if the first abandonment in the namespace should alert, otherwise 0.",
+        "1 if the first abandonment in the namespace should alert.",
         Numbers::Namespace(|view| flag(view.namespace.thresholds.strict)),
     ),
 ];

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use crate::event::{Label, TimeMs, label_enum};
+use crate::ledger::counters::{Histogram, ReplyBounds};
 use crate::snapshot::RedisNow;
 
 label_enum! {
@@ -88,6 +89,8 @@ pub(super) struct LinkTotals {
     pub(super) scan_failures: u64,
     /// That Redis took to answer.
     pub(super) busy_seconds: f64,
+    /// From a question that nothing was ahead of to its answer.
+    pub(super) reply_seconds: Histogram<ReplyBounds>,
 }
 
 impl LinkTotals {
@@ -97,7 +100,8 @@ impl LinkTotals {
 
     pub(super) fn add(&mut self, more: &Self) {
         let Self { connects, connect_errors, failovers, commands, pushes, flushes, skipped_reads, .. } = more;
-        let Self { evicted_keys, overflows, read_errors, scan_passes, scan_failures, busy_seconds, .. } = more;
+        let Self { evicted_keys, overflows, read_errors, scan_passes, scan_failures, .. } = more;
+        let Self { busy_seconds, reply_seconds, .. } = more;
         self.connects += connects;
         self.connect_errors += connect_errors;
         self.failovers += failovers;
@@ -113,6 +117,7 @@ impl LinkTotals {
         self.scan_passes += scan_passes;
         self.scan_failures += scan_failures;
         self.busy_seconds += busy_seconds;
+        self.reply_seconds.add(reply_seconds);
     }
 }
 
@@ -154,6 +159,7 @@ pub(super) fn sum(links: &[LinkStatus], ended: &LinkTotals, complaints: Vec<Stri
         scan_progress: under_way.iter().copied().reduce(f64::min),
         scan_last_success: passes.iter().map(|pass| pass.ended).min().filter(|_| all_passed),
         busy_seconds: totals.busy_seconds,
+        reply_seconds: totals.reply_seconds,
         complaints,
     }
 }

@@ -20,6 +20,8 @@ fn namespaces(texts: &[&str]) -> Vec<Arc<Namespace>> {
             ttl: None,
             renew_every: None,
             takeover_slo: None,
+            retry_every: None,
+            renewal_failure_budget: None,
             fence: None,
             thresholds: Default::default(),
         })

@@ -1,12 +1,14 @@
 //! The keyspace side: a real Redis, and the exporter looking at it.
 
 mod access;
+mod advise;
 mod api;
 mod causes;
 mod cluster;
 mod faults;
 mod layouts;
 mod lives;
+mod prometheus;
 mod scene;
 mod sentinel;
 mod stage;

@@ -156,6 +156,7 @@ impl<'a> Session<'a> {
         let mut busy = took;
         if alone {
             self.pace.answered(took);
+            self.link.totals.reply_seconds.observe(took.as_secs_f64());
             busy = self.pace.beyond_round_trip(took);
         }
         self.link.totals.busy_seconds += busy.as_secs_f64();
@@ -228,7 +229,10 @@ impl<'a> Session<'a> {
             // It may be us who have not listened.
             match timeout(Duration::ZERO, self.main.wire.next()).await {
                 Ok(received) => self.turn(Side::Main, received?)?,
-                Err(_) => return Err(self.main.timed_out(after)),
+                Err(_) => {
+                    self.link.totals.reply_seconds.observe(after.as_secs_f64());
+                    return Err(self.main.timed_out(after));
+                }
             }
         }
         if let Some(lane) = &self.replica

@@ -1,0 +1,313 @@
+//! What exporters have seen over a longer time, from the series that Prometheus keeps.
+//!
+//! As in the bundled rules: of several exporters on one Redis the larger count is taken, then those of several Redis are added;
+//! what comes from logs is added. The buckets of the metrics are coarser than those of the API.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use serde::Deserialize;
+
+use super::Subject;
+use super::exporter::ABOUT_LOCKS_HELD;
+use crate::advice::{EXPIRED, Evidence, Note, Sample};
+use crate::cli::AdviseArgs;
+use crate::config::units::format_duration;
+use crate::event::Label as _;
+use crate::http_client::{Limits, Response, below, get, shown};
+use crate::namespace::{Namespace, OnRenewalFailure, Style};
+
+/// A query over weeks takes its time.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Of the time: while changes were not watched their counts are a lower bound.
+const WATCHED_SHARE: f64 = 0.95;
+/// Cluster and namespace.
+type Key = (String, String);
+
+#[derive(Deserialize)]
+struct Answer {
+    status: String,
+    data: Option<Data>,
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    result: Vec<Series>,
+}
+
+#[derive(Deserialize)]
+struct Series {
+    metric: BTreeMap<String, String>,
+    /// Time and number, the number as text.
+    value: (f64, String),
+}
+
+impl Series {
+    fn label(&self, name: &str) -> String {
+        self.metric.get(name).cloned().unwrap_or_default()
+    }
+
+    fn key(&self) -> Key {
+        (self.label("cluster"), self.label("lock_namespace"))
+    }
+
+    fn number(&self) -> Option<f64> {
+        self.value.1.parse().ok().filter(|number: &f64| number.is_finite())
+    }
+}
+
+struct Prometheus<'a> {
+    base: &'a str,
+    limits: Limits,
+    range: String,
+}
+
+pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec<Subject>> {
+    let limits = Limits { time: PATIENCE, ca_file: args.ca_file.clone(), ..Limits::default() };
+    let prometheus = Prometheus { base: url, limits, range: format_duration(args.range) };
+    let policies = prometheus.policies().await?;
+    if policies.is_empty() {
+        bail!(
+            "Prometheus at {} has no series of redis_lock_exporter in the last {}: does it scrape one?",
+            shown(url),
+            prometheus.range
+        );
+    }
+    let mut evidence = prometheus.evidence().await?;
+    let changed = prometheus.numbers(&prometheus.latest_changes()).await?;
+    let replies = prometheus.replies().await?;
+    let mut subjects = Vec::new();
+    for (key, namespace) in policies {
+        let Some(mut evidence) = evidence.remove(&key) else { continue };
+        evidence.replies = replies.get(&key.0).cloned().unwrap_or_default();
+        let is_changed = changed.get(&key).is_some_and(|changes| *changes > 0.0);
+        let notes = Vec::from_iter(is_changed.then_some(Note::TtlChanged));
+        subjects.push(Subject { cluster: key.0, namespace, evidence, notes });
+    }
+    if let Some(cluster) = &args.cluster {
+        subjects.retain(|subject| subject.cluster == *cluster);
+    }
+    if subjects.is_empty() {
+        bail!("Prometheus at {} has series of redis_lock_exporter, but none that looks at locks in Redis", shown(url));
+    }
+    Ok(subjects)
+}
+
+impl Prometheus<'_> {
+    /// What is configured now; for exporters that are gone, what was.
+    async fn policies(&self) -> anyhow::Result<BTreeMap<Key, Namespace>> {
+        let labels = "cluster, lock_namespace, style, on_renewal_failure";
+        let mut policies = BTreeMap::new();
+        for series in self.query(&self.latest("redis_lock_namespace_info", labels)).await? {
+            let namespace = Namespace {
+                name: series.label("lock_namespace"),
+                style: if series.label("style") == Style::Loop.as_str() { Style::Loop } else { Style::Item },
+                on_renewal_failure: match series.label("on_renewal_failure") {
+                    policy if policy == OnRenewalFailure::Continue.as_str() => OnRenewalFailure::Continue,
+                    _ => OnRenewalFailure::Fence,
+                },
+                ..Namespace::other()
+            };
+            policies.insert(series.key(), namespace);
+        }
+        let ttl = self.setting("config_ttl_seconds").await?;
+        let bound = self.setting("takeover_bound_seconds").await?;
+        let renew_every = self.setting("config_renew_interval_seconds").await?;
+        let takeover_slo = self.setting("config_takeover_slo_seconds").await?;
+        let budget = self.setting("config_renewal_failure_budget").await?;
+        for (key, namespace) in &mut policies {
+            let duration = |settings: &BTreeMap<Key, f64>| {
+                settings.get(key).and_then(|seconds| Duration::try_from_secs_f64(*seconds).ok())
+            };
+            namespace.ttl = duration(&ttl);
+            namespace.renew_every = duration(&renew_every);
+            namespace.takeover_slo = duration(&takeover_slo);
+            namespace.renewal_failure_budget = budget.get(key).map(|budget| *budget as u64);
+            // The bound is the TTL and one retry.
+            let retry = duration(&bound).zip(namespace.ttl).and_then(|(bound, ttl)| bound.checked_sub(ttl));
+            namespace.retry_every = retry.filter(|retry| !retry.is_zero());
+        }
+        Ok(policies)
+    }
+
+    /// For every namespace that some exporter looks at in Redis.
+    async fn evidence(&self) -> anyhow::Result<BTreeMap<Key, Evidence>> {
+        let acquisitions = self.counts(&self.seen_in_redis("acquisitions_total", "")).await?;
+        let holds = self.samples("hold_seconds").await?;
+        let margins = self.samples("renewal_margin_ratio").await?;
+        let renewals = self.counts(&self.seen_in_redis("renewals_total", "")).await?;
+        let expirations = self.counts(&self.seen_in_redis("expirations_total", "")).await?;
+        let early_releases = self.counts(&self.seen_in_redis("early_releases_total", "")).await?;
+        let takeovers = self.counts(&self.seen_in_redis("takeover_seconds_count", "")).await?;
+        let beyond_slo = self.counts(&self.seen_in_redis("takeovers_total", "{within_slo=\"false\"}")).await?;
+        let causes: Vec<&str> = EXPIRED.iter().map(|cause| cause.as_str()).collect();
+        let expired = format!("{{cause=~\"{}\"}}", causes.join("|"));
+        let lost = self.counts(&self.told_by_logs("not_owned_causes_total", &expired)).await?;
+        let watched = self.numbers(&self.watched()).await?;
+        let mut told = BTreeMap::<Key, u64>::new();
+        for counter in ABOUT_LOCKS_HELD {
+            for (key, count) in self.counts(&self.told_by_logs(&format!("{counter}_total"), "")).await? {
+                *told.entry(key).or_default() += count;
+            }
+        }
+        let of = |counts: &BTreeMap<Key, u64>, key: &Key| counts.get(key).copied().unwrap_or_default();
+        let evidence = acquisitions.into_keys().map(|key| {
+            let evidence = Evidence {
+                holds: holds.get(&key).cloned().unwrap_or_default(),
+                margins: margins.get(&key).cloned().unwrap_or_default(),
+                replies: Sample::default(),
+                renewals: of(&renewals, &key),
+                expirations: of(&expirations, &key),
+                early_releases: of(&early_releases, &key),
+                takeovers: of(&takeovers, &key),
+                takeovers_beyond_slo: of(&beyond_slo, &key),
+                lost: of(&lost, &key),
+                logs_speak: of(&told, &key) > 0,
+                is_complete: watched.get(&key).is_some_and(|share| *share >= WATCHED_SHARE),
+                pause: Duration::ZERO,
+            };
+            (key, evidence)
+        });
+        Ok(evidence.collect())
+    }
+
+    async fn setting(&self, metric: &str) -> anyhow::Result<BTreeMap<Key, f64>> {
+        self.numbers(&self.latest(&format!("redis_lock_{metric}"), "cluster, lock_namespace")).await
+    }
+
+    async fn samples(&self, metric: &str) -> anyhow::Result<BTreeMap<Key, Sample>> {
+        let range = &self.range;
+        let query = format!(
+            "sum by (cluster, lock_namespace, le) (max by (cluster, redis, lock_namespace, le) \
+             (increase(redis_lock_{metric}_bucket[{range}])))"
+        );
+        Ok(by_bound(self.query(&query).await?, Series::key))
+    }
+
+    /// By cluster: each exporter times its own questions.
+    async fn replies(&self) -> anyhow::Result<BTreeMap<String, Sample>> {
+        let range = &self.range;
+        let query = format!("sum by (cluster, le) (increase(redis_lock_exporter_redis_reply_seconds_bucket[{range}]))");
+        Ok(by_bound(self.query(&query).await?, |series| series.label("cluster")))
+    }
+
+    async fn counts(&self, query: &str) -> anyhow::Result<BTreeMap<Key, u64>> {
+        let numbers = self.numbers(query).await?;
+        Ok(numbers.into_iter().map(|(key, number)| (key, number.round() as u64)).collect())
+    }
+
+    async fn numbers(&self, query: &str) -> anyhow::Result<BTreeMap<Key, f64>> {
+        let series = self.query(query).await?;
+        Ok(series.iter().filter_map(|series| Some((series.key(), series.number()?))).collect())
+    }
+
+    fn seen_in_redis(&self, metric: &str, selector: &str) -> String {
+        let range = &self.range;
+        format!(
+            "sum by (cluster, lock_namespace) (max by (cluster, redis, lock_namespace) \
+             (increase(redis_lock_{metric}{selector}[{range}])))"
+        )
+    }
+
+    fn told_by_logs(&self, metric: &str, selector: &str) -> String {
+        format!("sum by (cluster, lock_namespace) (increase(redis_lock_{metric}{selector}[{}]))", self.range)
+    }
+
+    fn latest(&self, metric: &str, labels: &str) -> String {
+        let range = &self.range;
+        format!(
+            "max by ({labels}) ({metric}) or on (cluster, lock_namespace) \
+             max by ({labels}) (last_over_time({metric}[{range}]))"
+        )
+    }
+
+    fn latest_changes(&self) -> String {
+        format!("max by (cluster, lock_namespace) (changes(redis_lock_config_ttl_seconds[{}]))", self.range)
+    }
+
+    /// The share of the time in which every change was seen.
+    fn watched(&self) -> String {
+        let range = &self.range;
+        let samples = |selector: &str| {
+            format!(
+                "sum by (cluster, lock_namespace) (count_over_time(redis_lock_operations_source{selector}[{range}]))"
+            )
+        };
+        format!("{} / {}", samples("{source=\"watch\"}"), samples(""))
+    }
+
+    async fn query(&self, query: &str) -> anyhow::Result<Vec<Series>> {
+        let url = below(self.base, &format!("/api/v1/query?query={}", percent_encode(query)));
+        let name = shown(self.base);
+        // The address with the whole query would drown the reason.
+        let unasked = |error: anyhow::Error| anyhow!("{}", format!("{error:#}").replace(&shown(&url), &name));
+        let response = get(&url, &self.limits).await.map_err(unasked)?;
+        let Response { status, body } = response;
+        let answer: Answer = serde_json::from_slice(&body)
+            .with_context(|| format!("{name} answers with the status {status}, but not as Prometheus does"))?;
+        match (answer.status.as_str(), answer.data) {
+            ("success", Some(data)) => Ok(data.result),
+            _ => bail!("Prometheus at {name} refuses {query:?}: {}", answer.error.unwrap_or_default()),
+        }
+    }
+}
+
+/// Buckets as Prometheus has them, each with the count of all below, as those with a count of their own.
+fn by_bound<K: Ord>(series: Vec<Series>, key: impl Fn(&Series) -> K) -> BTreeMap<K, Sample> {
+    let mut found = BTreeMap::<K, Vec<(f64, f64)>>::new();
+    for series in series {
+        let bound = series.label("le").parse::<f64>();
+        if let (Ok(bound), Some(count)) = (bound, series.number()) {
+            found.entry(key(&series)).or_default().push((bound, count));
+        }
+    }
+    let samples = found.into_iter().map(|(key, mut buckets)| {
+        buckets.sort_by(|left, right| left.0.total_cmp(&right.0));
+        buckets.dedup_by(|left, right| left.0 == right.0);
+        let mut below = 0;
+        let own = buckets.into_iter().map(|(bound, count)| {
+            // Increases are estimates: rounding and the larger of two exporters may take one from a bucket.
+            let count = (count.round() as u64).max(below);
+            (bound, count - std::mem::replace(&mut below, count))
+        });
+        (key, Sample::new(own.collect()))
+    });
+    samples.collect()
+}
+
+fn percent_encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => encoded.push(byte.into()),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_of_prometheus_are_cumulative_and_come_in_any_order() {
+        let series = |le: &str, value: &str| Series {
+            metric: [("le", le), ("lock_namespace", "jobs")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            value: (0.0, value.to_owned()),
+        };
+        let buckets = vec![series("+Inf", "12.6"), series("10", "9.02"), series("1", "9.4"), series("30", "NaN")];
+        let samples = by_bound(buckets, Series::key);
+        let expected = Sample::new(vec![(1.0, 9), (10.0, 0), (f64::INFINITY, 4)]);
+        assert_eq!(samples, BTreeMap::from([((String::new(), "jobs".to_owned()), expected)]));
+    }
+
+    #[test]
+    fn queries_are_encoded() {
+        assert_eq!(percent_encode("a{b=~\"c|d\"}[7d]"), "a%7Bb%3D~%22c%7Cd%22%7D%5B7d%5D");
+    }
+}

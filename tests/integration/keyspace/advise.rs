@@ -1,0 +1,344 @@
+//! `advise`: what it makes of locks on a real Redis whose right TTL is known, as the exporter saw them and as Prometheus did.
+
+use std::net::TcpListener;
+use std::process::Output;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis_lock_exporter::fleet::Token;
+use serde_json::Value;
+
+use super::prometheus::Prometheus;
+use super::stage::{Program, is_watching};
+use crate::daemon::{Daemon, command, sum};
+use crate::redis::{RedisServer, eventually};
+use crate::site::Site;
+
+/// What each of them is for is said where its locks are used.
+const NAMESPACES: &str = "
+scan: {interval: 1s, watched_interval: 1s, max_redis_share: 0.5}
+namespaces:
+  - {name: quick, keys: ['quick:{id}'], ttl: 30s, retry_every: 1s, takeover_slo: 10s}
+  - {name: work, keys: ['work:{id}'], ttl: 20s, retry_every: 1s, takeover_slo: 30s}
+  - {name: slow, keys: ['slow:{id}'], ttl: 1s, retry_every: 1s, takeover_slo: 1m}
+  - {name: renewed, keys: ['renewed:{id}'], ttl: 60s, renew_every: 20s, renewal_failure_budget: 3, retry_every: 1s, takeover_slo: 75s}
+  - {name: leader, keys: [leader], style: loop, ttl: 60s, retry_every: 30s, takeover_slo: 75s}
+  - {name: idle, keys: ['idle:{id}'], ttl: 30s, retry_every: 1s, takeover_slo: 45s}
+";
+/// The work of the namespace `work`.
+const WORK: Duration = Duration::from_millis(1600);
+/// So many that a 99th percentile has an upper bound.
+const N_LOCKS: usize = 400;
+
+/// A Redis, exporters that watch it, and locks.
+struct World {
+    server: RedisServer,
+    sites: Vec<Site>,
+    daemons: Vec<Daemon>,
+    program: Program,
+}
+
+impl World {
+    fn start(n_exporters: usize) -> Self {
+        let server = RedisServer::start(&[]);
+        let sites: Vec<Site> = (0..n_exporters).map(|_| Site::new()).collect();
+        let start = |site: &Site| {
+            site.configure(&format!("redis: {{url: 'redis://127.0.0.1:{}/0'}}{NAMESPACES}", server.port()));
+            let daemon = site.start_configured(&[]);
+            daemon.wait("watching", |daemon| is_watching(&daemon.scrape()));
+            daemon
+        };
+        let daemons = sites.iter().map(start).collect();
+        let program = Program::connect(&server);
+        Self { server, sites, daemons, program }
+    }
+
+    fn acquire(&mut self, namespace: &str, n_locks: usize, ttl: Duration) -> Vec<(String, Token)> {
+        let keys = (0..n_locks).map(|number| format!("{namespace}:{number}"));
+        keys.map(|key| (key.clone(), self.program.acquire(&key, ttl))).collect()
+    }
+
+    /// Uses all the locks. The longest that one of `work` was held, seen from here.
+    fn use_locks(&mut self) -> f64 {
+        // Runs out in nobody's hands.
+        self.acquire("slow", N_LOCKS, Duration::from_secs(1));
+        for number in 0..N_LOCKS {
+            let key = format!("quick:{number}");
+            let token = self.program.acquire(&key, Duration::from_secs(30));
+            assert!(self.program.release(&key, &token));
+        }
+        // How much was left at a renewal is seen if nothing else happens at the same time.
+        let held = self.acquire("renewed", N_LOCKS, Duration::from_secs(60));
+        self.wait_counted(&[("redis_lock_acquisitions_total", 3 * N_LOCKS)]);
+        for (key, token) in &held {
+            assert!(self.program.renew(key, token, Duration::from_secs(60)));
+        }
+        self.wait_counted(&[("redis_lock_renewal_margin_ratio_count", N_LOCKS)]);
+        for (key, token) in held {
+            assert!(self.program.release(&key, &token));
+        }
+        let begun = Instant::now();
+        let held = self.acquire("work", N_LOCKS, Duration::from_secs(20));
+        thread::sleep(WORK);
+        for (key, token) in held {
+            assert!(self.program.release(&key, &token));
+        }
+        let longest = begun.elapsed().as_secs_f64();
+        self.wait_counted(&[("redis_lock_releases_total", 3 * N_LOCKS), ("redis_lock_held", 0)]);
+        longest
+    }
+
+    /// By every exporter, over all namespaces.
+    fn wait_counted(&self, expected: &[(&str, usize)]) {
+        for daemon in &self.daemons {
+            daemon.wait(&format!("at {expected:?}"), |daemon| {
+                let samples = daemon.scrape();
+                expected.iter().all(|(metric, count)| sum(&samples, metric) == *count as f64)
+            });
+        }
+    }
+
+    fn exporter(&self) -> String {
+        format!("http://{}", self.daemons[0].address)
+    }
+}
+
+fn advise(arguments: &[&str]) -> (i32, Value) {
+    let output = command(&[&["advise", "--output", "json"], arguments].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let json = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}\n{errors}"));
+    (output.status.code().unwrap(), json)
+}
+
+fn of<'a>(answer: &'a Value, namespace: &str) -> &'a Value {
+    let mut all = answer["namespaces"].as_array().unwrap().iter();
+    all.find(|one| one["lock_namespace"] == namespace).unwrap_or_else(|| panic!("no {namespace}: {answer:#}"))
+}
+
+fn findings(namespace: &Value) -> Vec<&str> {
+    namespace["findings"].as_array().unwrap().iter().map(|finding| finding["kind"].as_str().unwrap()).collect()
+}
+
+/// Model, advised TTL and renewal interval, confidence and findings of one namespace.
+#[track_caller]
+fn check(answer: &Value, namespace: &str, model: &str, values: (f64, Option<f64>), confidence: &str, kinds: &[&str]) {
+    let one = of(answer, namespace);
+    let advised = &one["advised"];
+    assert_eq!(
+        (&one["model"], advised["ttl_seconds"].as_f64(), advised["renew_every_seconds"].as_f64(), &one["confidence"]),
+        (&model.into(), Some(values.0), values.1, &confidence.into()),
+        "{one:#}"
+    );
+    assert_eq!(findings(one), kinds, "{one:#}");
+}
+
+/// What does not depend on how fine the buckets are.
+#[track_caller]
+fn check_all(answer: &Value) {
+    // 10 s less a retry of 1 s, which holds of milliseconds fit into.
+    check(answer, "quick", "held", (9.0, None), "medium", &["too_long"]);
+    assert_eq!(of(answer, "quick")["present"]["takeover_bound_seconds"], 31.0);
+    check(answer, "work", "held", (20.0, None), "medium", &[]);
+    // All of them ran out, nothing is known of why: twice as much is the next step.
+    check(answer, "slow", "held", (2.0, None), "low", &["too_short", "not_renewed"]);
+    assert_eq!(of(answer, "slow")["advised"]["ttl_is_a_step"], true);
+    // As Cordum's scheduler: three failures take as long as the lock lasts.
+    check(answer, "renewed", "renewed", (60.0, Some(15.0)), "medium", &["fence_after_expiry"]);
+    assert_eq!(of(answer, "renewed")["advised"]["renewals_that_may_fail"], 2);
+    check(answer, "leader", "loop", (45.0, None), "none", &["too_long"]);
+    check(answer, "idle", "held", (30.0, None), "none", &[]);
+    let notes = of(answer, "idle")["notes"].to_string();
+    assert!(notes.contains("too few samples: 0 finished holds were seen"), "{notes}");
+}
+
+#[test]
+fn what_a_running_exporter_has_seen() {
+    let mut world = World::start(1);
+    let longest = world.use_locks();
+    let (code, answer) = advise(&["--exporter", &world.exporter()]);
+    assert_eq!(code, 1);
+    check_all(&answer);
+    assert!(answer["namespaces"].as_array().unwrap().iter().all(|one| one["lock_namespace"] != "other"), "{answer}");
+
+    // The bracket has the hold that the work really took, and the formula is applied to it.
+    let work = of(&answer, "work");
+    let number = |path: &str| work.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path}: {work:#}"));
+    let (low, high) = (number("/p99_seconds/low"), number("/p99_seconds/high"));
+    assert!(low <= longest && high >= WORK.as_secs_f64() && low < high, "{low} to {high}, {longest} at most");
+    assert_eq!((&work["samples"], &work["jitter_assumed"]), (&N_LOCKS.into(), &false.into()), "{work:#}");
+    let needed = high + number("/jitter_seconds") + (high / 4.0).max(0.25);
+    assert!((number("/needed_ttl_seconds/high") - needed).abs() < 1e-6, "{work:#}");
+
+    // The same numbers are there as metrics, and none where nothing is known.
+    let samples = world.daemons[0].scrape();
+    let live = |metric: &str, namespace: &str| {
+        samples.get(&format!("redis_lock_{metric}{{redis=\"redis\",lock_namespace=\"{namespace}\"}}")).copied()
+    };
+    for name in ["quick", "work", "slow", "renewed"] {
+        let advised = &of(&answer, name)["advised"];
+        assert_eq!(live("recommended_ttl_seconds", name), advised["ttl_seconds"].as_f64(), "{name}");
+        assert_eq!(live("recommended_renew_interval_seconds", name), advised["renew_every_seconds"].as_f64(), "{name}");
+    }
+    for name in ["leader", "idle"] {
+        assert_eq!(live("recommended_ttl_seconds", name), None, "{name}");
+        assert_eq!(
+            live("takeover_bound_seconds", name),
+            of(&answer, name)["present"]["takeover_bound_seconds"].as_f64()
+        );
+    }
+
+    // What is advised is a configuration, and with it there is no more to say about these.
+    let site = &world.sites[0];
+    let yaml = answer["configuration"].as_str().unwrap();
+    let expected = "namespaces:\n  - name: quick\n    ttl: 9s\n  - name: slow\n    ttl: 2s  # a step: measure again\n  \
+                    - name: renewed\n    renew_every: 15s\n  - name: leader\n    ttl: 45s\n";
+    assert!(yaml.ends_with(expected), "{yaml}");
+    site.configure(&format!(
+        "presets: [cordum]\nredis: {{url: 'redis://127.0.0.1:{}/0'}}\n{yaml}",
+        world.server.port()
+    ));
+    let checked = command(&["check", "--config.file", &site.place("config.yaml")]);
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+
+    let (code, one) = advise(&["--exporter", &format!("{}/metrics", world.exporter()), "--namespace", "work"]);
+    assert_eq!((code, one["namespaces"].as_array().unwrap().len(), &one["configuration"]), (0, 1, &Value::Null));
+    // 3 * (30 s + a quarter + jitter) is more than 60 s.
+    let (code, one) = advise(&["--exporter", &world.exporter(), "--namespace", "renewed", "--pause", "30s"]);
+    assert_eq!((code, findings(of(&one, "renewed"))), (1, vec!["too_short", "conflict", "fence_after_expiry"]));
+}
+
+#[test]
+fn the_table_for_people() {
+    let mut world = World::start(1);
+    world.use_locks();
+    let output = command(&["advise", "--exporter", &world.exporter()]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let row = |name: &str| words(text.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap());
+    assert_eq!(
+        row("NAMESPACE").join(" "),
+        "NAMESPACE MODEL TTL RENEW EVERY MAY FAIL TAKEOVER / SLO SAMPLES CONFIDENCE"
+    );
+    assert_eq!(row("quick").join(" "), "quick held 30s -> 9s - - 31s / 10s 400 medium");
+    assert!(row("slow").join(" ").starts_with("slow held 1s -> 2s+ - - 2s / 1m "), "{text}");
+    assert_eq!(row("renewed").join(" "), "renewed renewed 1m 20s -> 15s 2 1m1s / 1m15s 400 medium");
+    assert_eq!(row("leader").join(" "), "leader loop 1m -> 45s - - 1m30s / 1m15s 0 -");
+    for sentence in [
+        "work: fine\n  99 of 100 holds take no more than ",
+        "renewed: change\n  the fence falls after expiry: 3 failed renewals, 20s apart, take 1m, the lock lasts \
+         1m; renew every 15s or give up after 2 failures\n",
+        "slow: change\n  the TTL of 1s is too short: it cut off ",
+        "holds; how long they would have taken cannot be seen, so the value advised is a step: measure again \
+         after it\n",
+        "note: no log line about this namespace was seen: owners that died may be among the ",
+        "idle: too few samples: 0 finished holds were seen, and fewer than 100 say nothing about the slowest \
+         hundredth\n",
+        "\nnamespaces:\n  - name: quick\n    ttl: 9s\n",
+    ] {
+        assert!(text.contains(sentence), "{sentence:?} is not in:\n{text}");
+    }
+}
+
+/// Two exporters see the same locks: they are counted once.
+#[test]
+fn what_prometheus_has_seen() {
+    let mut world = World::start(2);
+    let addresses: Vec<_> = world.daemons.iter().map(|daemon| daemon.address).collect();
+    let prometheus = Prometheus::start(&addresses);
+    // The first sample must be one of zeros, or there is nothing to see an increase from.
+    let is_seen = |query: &str, wanted: f64| prometheus.number(query).is_some_and(|number| number >= wanted);
+    eventually("two exporters", || {
+        is_seen("count(redis_lock_hold_seconds_count{lock_namespace=\"work\"})", 2.0).then_some(())
+    });
+    world.use_locks();
+    let n_locks = N_LOCKS as f64;
+    eventually("all locks in prometheus", || {
+        let releases = is_seen("min(sum by (instance) (redis_lock_releases_total))", 3.0 * n_locks);
+        (releases && prometheus.number("sum(redis_lock_held)") == Some(0.0)).then_some(())
+    });
+    let url = format!("http://{}/", prometheus.address);
+    let (code, answer) = advise(&["--prometheus", &url, "--range", "10m"]);
+    assert_eq!(code, 1);
+    check_all(&answer);
+    let work = of(&answer, "work");
+    let n_samples = work["samples"].as_f64().unwrap();
+    assert!((n_locks * 0.95..n_locks * 1.2).contains(&n_samples), "counted once: {n_samples}");
+    // The buckets of the metrics: from 1 s to 10 s.
+    let bracket = (work["p99_seconds"]["low"].as_f64(), work["p99_seconds"]["high"].as_f64());
+    assert_eq!(bracket, (Some(1.0), Some(10.0)));
+    assert_eq!((&work["jitter_assumed"], &work["cluster"]), (&false.into(), &"".into()));
+
+    let (code, one) = advise(&["--prometheus", &url, "--range", "10m", "--namespace", "work", "--namespace", "idle"]);
+    assert_eq!((code, one["namespaces"].as_array().unwrap().len()), (0, 2));
+    fails(
+        &["--prometheus", &url, "--namespace", "nowhere"],
+        "nothing was seen in Redis of a lock namespace \"nowhere\"; there are: idle, ",
+    );
+    fails(&["--prometheus", &url, "--cluster", "nowhere"], "none that looks at locks in Redis");
+    // An exporter is no Prometheus, and the reverse.
+    fails(&["--prometheus", &world.exporter()], "not as Prometheus does");
+    fails(&["--exporter", &url], "it is no redis_lock_exporter");
+}
+
+/// From the preset alone, before a single lock was seen: three renewals that fail take as long as the lock lasts. Nothing
+/// else about Cordum's values is wrong by itself.
+#[test]
+fn cordums_scheduler_fences_itself_too_late() {
+    let server = RedisServer::start(&[]);
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let daemon = Daemon::start(&["--redis.url", &url, "--preset", "cordum"]);
+    let (code, answer) = advise(&["--exporter", &format!("http://{}", daemon.address)]);
+    assert_eq!((code, &answer["findings"]), (1, &1.into()), "{answer:#}");
+    check(&answer, "scheduler", "renewed", (60.0, Some(15.0)), "none", &["fence_after_expiry"]);
+    let yaml = answer["configuration"].as_str().unwrap();
+    assert!(yaml.ends_with("namespaces:\n  - name: scheduler\n    renew_every: 15s\n"), "{yaml}");
+}
+
+/// Exit code 2, nothing on standard output, and the reason.
+#[track_caller]
+fn fails(arguments: &[&str], reason: &str) {
+    let Output { status, stdout, stderr } = command(&[&["advise"], arguments].concat());
+    let stderr = String::from_utf8(stderr).unwrap();
+    assert_eq!((status.code(), stdout.len()), (Some(2), 0), "{stderr}");
+    assert!(stderr.contains(reason) && stderr.lines().count() == 1, "{stderr}");
+}
+
+#[test]
+fn no_advice_to_be_had() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    fails(
+        &["--exporter", &format!("http://me:secret@{nobody}")],
+        &format!("cannot get http://{nobody}/api/v1/namespaces: cannot connect to {nobody}"),
+    );
+    fails(
+        &["--prometheus", &format!("http://{nobody}")],
+        &format!("cannot get http://{nobody}: cannot connect to {nobody}"),
+    );
+    fails(&["--exporter", "localhost:9877"], "bad URL");
+
+    let empty = Prometheus::start(&[]);
+    let url = format!("http://{}", empty.address);
+    fails(&["--prometheus", &url, "--range", "1h"], "has no series of redis_lock_exporter in the last 1h");
+
+    let without_redis = Site::new().start();
+    fails(&["--exporter", &format!("http://{}", without_redis.address)], "looks at no Redis");
+
+    let server = RedisServer::start(&[]);
+    let site = Site::new();
+    site.configure(&format!("redis: {{url: 'redis://127.0.0.1:{}/0'}}{NAMESPACES}", server.port()));
+    let daemon = site.start_configured(&["--web.disable-api"]);
+    fails(
+        &["--exporter", &format!("http://{}", daemon.address)],
+        "the API is off: the exporter was started with --web.disable-api (start it without, or ask with --prometheus)",
+    );
+    drop(daemon);
+    let daemon = site.start_configured(&[]);
+    let url = format!("http://{}", daemon.address);
+    fails(
+        &["--exporter", &url, "--namespace", "nowhere"],
+        "nothing was seen in Redis of a lock namespace \"nowhere\"; there are: quick, work, slow, renewed, \
+         leader, idle",
+    );
+}
