@@ -32,6 +32,7 @@
 //! * [`server`]: HTTP routes
 //! * [`cli`], [`commands`]: flags, and one file for each command
 //! * [`fleet`]: simulated workers that really lock, and a record of what they did
+//! * [`http_client`]: one GET of one URL, for the commands that ask an exporter or Prometheus
 //! * [`clock`]: the wall clock and one that never steps
 //!
 //! Invariants: the ledger does no I/O and reads no clock; nothing but the pipeline writes to it; label values come from the
@@ -46,6 +47,7 @@ pub mod config;
 pub mod event;
 pub mod exposition;
 pub mod fleet;
+pub mod http_client;
 pub mod inquiry;
 pub mod ledger;
 pub mod namespace;

@@ -15,11 +15,11 @@ fn main() -> ExitCode {
             return refused.exit_code.into();
         }
     };
+    // Fails only where a provider is installed already, which is then as good.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match command {
         Command::Run(args) => {
             start_logging(args.log_level, args.log_format);
-            // Fails only where a provider is installed already, which is then as good.
-            let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
             commands::run::run(&args)
         }
         Command::Check(args) => commands::check::run(&args).into(),

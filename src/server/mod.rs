@@ -22,7 +22,7 @@ mod landing;
 mod namespaces;
 mod negotiate;
 mod process;
-mod query;
+pub(crate) mod query;
 mod routes;
 mod stall;
 

@@ -56,7 +56,7 @@ pub(super) fn bad(parameter: &str, complaint: &str) -> Refusal {
 }
 
 /// `None` for what is no percent-encoded UTF-8.
-pub(super) fn percent_decode(text: &str) -> Option<String> {
+pub(crate) fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {

@@ -19,7 +19,7 @@ mod servers;
 mod slots;
 mod status;
 mod supervisor;
-mod tls;
+pub(crate) mod tls;
 mod topology;
 mod wire;
 

@@ -1,4 +1,4 @@
-//! TLS to Redis: whom to trust, what to show, which name to expect.
+//! TLS to Redis (and to what the commands ask over https): whom to trust, what to show, which name to expect.
 //!
 //! Files are read at each connection, so that renewed certificates are used without a restart.
 
@@ -12,7 +12,7 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::config::redis::Tls;
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum TlsError {
+pub(crate) enum TlsError {
     #[error("cannot read a PEM certificate from {path}")]
     Certificate { path: PathBuf, source: pem::Error },
     #[error("there is no certificate in {0}")]
@@ -32,12 +32,12 @@ pub(super) enum TlsError {
 }
 
 /// The name that is sent to the server and that its certificate must have.
-pub(super) fn server_name(tls: &Tls, host: &str) -> Result<ServerName<'static>, TlsError> {
+pub(crate) fn server_name(tls: &Tls, host: &str) -> Result<ServerName<'static>, TlsError> {
     let name = tls.server_name.as_deref().unwrap_or(host).to_owned();
     ServerName::try_from(name.clone()).map_err(|source| TlsError::Name { name, source })
 }
 
-pub(super) async fn client_config(tls: &Tls) -> Result<Arc<ClientConfig>, TlsError> {
+pub(crate) async fn client_config(tls: &Tls) -> Result<Arc<ClientConfig>, TlsError> {
     let tls = tls.clone();
     tokio::task::spawn_blocking(move || read(&tls)).await?
 }
