@@ -5,6 +5,7 @@
 pub mod check;
 mod check_logs;
 mod check_report;
+pub mod drill;
 mod input;
 pub mod replay;
 pub mod run;

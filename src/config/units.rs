@@ -5,14 +5,14 @@ use std::time::Duration;
 const DURATION_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// What to write instead of a duration that cannot be read.
-pub(super) const DURATION_HELP: &str =
+pub(crate) const DURATION_HELP: &str =
     "write whole numbers with a unit, large units first: 250ms, 2s, 10m, 1h, 7d, 1m30s";
 
 /// What to write instead of a size that cannot be read.
 pub(super) const SIZE_HELP: &str = "write a number of bytes, or a number with KiB or MiB: 65536, 64KiB, 1MiB";
 
 /// Reads `250ms`, `2s`, `10m`, `1h`, `7d` and concatenations, large units first and each at most once.
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut next_unit = 0;
     let mut total_ms: u64 = 0;

@@ -1,0 +1,323 @@
+//! What a drill needs before it begins: a Redis, an exporter that sees it, a log, and a territory; and how all that ends.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use redis::{Client, ConnectionAddr};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+use super::configuration::{FINISHED, PREFIX, namespaces_and_rules, snippet as render_snippet};
+use super::journal::Journal;
+use super::probe::Probe;
+use super::progress::Progress;
+use super::report::Cleanup;
+use super::samples::Selector;
+use super::scenarios::Servers;
+use super::server::Server;
+use super::stage::Ground;
+use super::table::{Kind, SCENARIOS};
+use super::timing::{KEEP, Timing};
+use crate::cli::{DrillArgs, ListenAddress, LogFormat, LogLevel, RunArgs};
+use crate::commands::run::Exporter;
+use crate::config::Config;
+use crate::fleet::{Locker, Territory, Token};
+use crate::http_client;
+
+/// For an answer of Redis while setting up and cleaning up.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How soon an exporter reads a line.
+const READ_WITHIN: Duration = Duration::from_secs(15);
+
+pub(super) struct Setup {
+    ground: Arc<Ground>,
+    /// `None`: the one that was given.
+    exporter: Option<Exporter>,
+    exporter_url: String,
+    /// `None`: the one that was given.
+    server: Option<Server>,
+    _directory: TempDir,
+}
+
+pub(super) fn random_id() -> String {
+    Token::random().reveal()[..8].to_owned()
+}
+
+pub(super) fn snippet(args: &DrillArgs) -> String {
+    let run_id = args.run_id.clone().unwrap_or_else(random_id);
+    let log_file =
+        args.log_file.as_ref().map_or_else(|| "/var/log/drill.log".to_owned(), |path| path.display().to_string());
+    render_snippet(&run_id, &Timing::new(args.speed, args.duration), &log_file)
+}
+
+impl Setup {
+    pub(super) async fn start(
+        args: &DrillArgs,
+        run_id: &str,
+        timing: Timing,
+        progress: &Arc<Progress>,
+    ) -> anyhow::Result<Self> {
+        let directory = tempfile::Builder::new().prefix("redis_lock_drill.").tempdir();
+        let directory = directory.context("cannot make a directory for the drill")?;
+        let (client, server) = match &args.redis_url {
+            Some(url) => (client_of(url, args)?, None),
+            None => {
+                progress.say("starting a Redis of our own");
+                let server = Server::start().await?;
+                (Client::open(server.url())?, Some(server))
+            }
+        };
+        let territory = Arc::new(Territory::new(&format!("{PREFIX}{run_id}:"))?);
+        claim_run_id(&client, &territory, run_id).await?;
+        let log_file = args.log_file.clone().unwrap_or_else(|| directory.path().join("drill.log"));
+        let journal = Journal::open(&log_file)?;
+        let listen = args.listen_address.clone();
+        let (exporter, exporter_url) = match &args.exporter {
+            Some(url) => (None, url.clone()),
+            None => {
+                progress.say("starting an exporter of our own");
+                let run = RunArgs {
+                    redis_url: Some(url_of(&client, args.redis_url.as_deref())),
+                    redis_password_file: args.redis_password_file.clone(),
+                    ..run_args(listen)
+                };
+                let exporter = start_exporter(run, &directory, run_id, &timing, &log_file).await?;
+                let url = format!("http://{}", exporter.addresses[0]);
+                (Some(exporter), url)
+            }
+        };
+        let setup = Self::with(
+            client,
+            territory,
+            journal,
+            log_file,
+            timing,
+            progress,
+            exporter,
+            exporter_url,
+            server,
+            directory,
+            false,
+        );
+        setup.await
+    }
+
+    /// Another exporter for servers that are to fail: locks with the TTL of production, for nothing waits for them there.
+    pub(super) async fn for_failover(ground: &Ground, servers: &Servers) -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir().context("cannot make a directory for the drill")?;
+        let url = format!("redis://{}/", servers.address());
+        let client = Client::open(url.as_str())?;
+        let timing = Timing::new(1, ground.timing.duration);
+        let territory = Arc::new(Territory::new(ground.territory.prefix())?);
+        let log_file = directory.path().join("drill.log");
+        let journal = Journal::open(&log_file)?;
+        let run = RunArgs { redis_url: Some(url), ..run_args(loopback()) };
+        let exporter = start_exporter(run, &directory, "failover", &timing, &log_file).await?;
+        let exporter_url = format!("http://{}", exporter.addresses[0]);
+        Self::with(
+            client,
+            territory,
+            journal,
+            log_file,
+            timing,
+            &ground.progress,
+            Some(exporter),
+            exporter_url,
+            None,
+            directory,
+            true,
+        )
+        .await
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "two callers, and all of it is what a ground is made of")]
+    async fn with(
+        client: Client,
+        territory: Arc<Territory>,
+        journal: Journal,
+        log_file: PathBuf,
+        timing: Timing,
+        progress: &Arc<Progress>,
+        exporter: Option<Exporter>,
+        exporter_url: String,
+        server: Option<Server>,
+        directory: TempDir,
+        for_failover: bool,
+    ) -> anyhow::Result<Self> {
+        let address = address_of(&client)?;
+        let probe = Probe::start(&exporter_url).await?;
+        progress.say("waiting for the exporter to see everything");
+        let namespaces: Vec<_> = SCENARIOS
+            .iter()
+            .filter(|scenario| (scenario.kind == Kind::RedisFailover) == for_failover)
+            .flat_map(|scenario| scenario.namespaces)
+            .collect();
+        let mut blind = probe.ready(&namespaces).await.err().map(|problem| format!("{problem:#}"));
+        if blind.is_none() {
+            blind = reads_the_log(&probe, &journal, &territory, &log_file).await?;
+        }
+        if let Some(problem) = &blind {
+            progress.say(problem);
+        }
+        let ground = Ground {
+            client,
+            address,
+            territory,
+            journal,
+            log_file,
+            probe,
+            blind,
+            timing,
+            progress: Arc::clone(progress),
+        };
+        Ok(Self { ground: Arc::new(ground), exporter, exporter_url, server, _directory: directory })
+    }
+
+    pub(super) fn ground(&self) -> Arc<Ground> {
+        Arc::clone(&self.ground)
+    }
+
+    pub(super) fn redis(&self) -> String {
+        let whose = if self.server.is_some() { "started for the drill" } else { "given" };
+        format!("{} ({whose})", self.ground.address)
+    }
+
+    pub(super) fn exporter(&self) -> String {
+        let whose = if self.exporter.is_some() { "started for the drill" } else { "given" };
+        format!("{} ({whose})", http_client::shown(&self.exporter_url))
+    }
+
+    /// Deletes what the drill has written and is still there.
+    pub(super) async fn clean_up(&mut self) -> Cleanup {
+        let cleared = async {
+            let territory = &self.ground.territory;
+            let mut locker = Locker::connect_within(&self.ground.client, territory, PATIENCE).await?;
+            territory.clear(&mut locker).await
+        };
+        match cleared.await {
+            Ok(cleared) => Cleanup { keys_written: cleared.made, keys_left: cleared.left, error: None },
+            Err(error) => Cleanup::failed(&anyhow::Error::new(error).context("cannot clean up")),
+        }
+    }
+
+    pub(super) async fn stop(self) {
+        if let Some(exporter) = self.exporter
+            && let Err(failure) = exporter.stop().await
+        {
+            eprintln!("the exporter did not stop in order: {failure:#}");
+        }
+    }
+}
+
+/// Two drills must not share their keys.
+async fn claim_run_id(client: &Client, territory: &Arc<Territory>, run_id: &str) -> anyhow::Result<()> {
+    let shown = address_of(client)?;
+    let mut locker = Locker::connect_within(client, territory, PATIENCE)
+        .await
+        .with_context(|| format!("cannot connect to Redis at {shown}"))?;
+    let taken = locker.acquire(&territory.key("running"), KEEP).await;
+    let taken = taken.with_context(|| format!("cannot write to Redis at {shown}: the drill needs a user that may"))?;
+    if taken.is_none() {
+        bail!("another drill with the run id {run_id} is under way, or was killed less than 10 minutes ago");
+    }
+    Ok(())
+}
+
+/// Otherwise what to do about it. A line that says nothing bad is enough to see whether lines are read.
+async fn reads_the_log(
+    probe: &Probe,
+    journal: &Journal,
+    territory: &Territory,
+    log_file: &std::path::Path,
+) -> anyhow::Result<Option<String>> {
+    let events = Selector::new("redis_lock_exporter_log_events_total", &[]);
+    let before = probe.scrape().await?.sum(&events);
+    let key = territory.key(&format!("r0:{}", SCENARIOS[0].namespaces[0].name));
+    journal.log(FINISHED, "drill", &key, &[("state", "DONE")])?;
+    let deadline = Instant::now() + READ_WITHIN;
+    while probe.now().sum(&events) <= before {
+        if Instant::now() > deadline {
+            let log_file = log_file.display();
+            let help = "add it to `logs` and the drill's `rules` to its configuration, see `drill --print-config`";
+            return Ok(Some(format!("the exporter does not understand the lines in {log_file}: {help}")));
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    Ok(None)
+}
+
+async fn start_exporter(
+    run: RunArgs,
+    directory: &TempDir,
+    run_id: &str,
+    timing: &Timing,
+    log_file: &std::path::Path,
+) -> anyhow::Result<Exporter> {
+    let file = directory.path().join("exporter.yaml");
+    let yaml = format!(
+        "logs:\n  - path: '{}'\nscan: {{interval: 1s, watched_interval: 30s}}\n{}",
+        log_file.display(),
+        namespaces_and_rules(run_id, timing)
+    );
+    fs::write(&file, yaml).context("cannot write the configuration of the exporter")?;
+    let run = RunArgs { config_file: Some(file), state_dir: Some(directory.path().join("state")), ..run };
+    let config = Config::load(run.config_file.as_deref(), &run.overrides());
+    let config =
+        config.map_err(|problems| anyhow::anyhow!("the exporter of the drill cannot be configured: {problems}"))?;
+    Exporter::start(&run, config).await.context("cannot start an exporter")
+}
+
+fn run_args(listen_address: ListenAddress) -> RunArgs {
+    RunArgs {
+        config_file: None,
+        logs_path: Vec::new(),
+        redis_url: None,
+        redis_password_file: None,
+        presets: Vec::new(),
+        state_dir: None,
+        listen_addresses: vec![listen_address],
+        enable_lifecycle: false,
+        disable_api: false,
+        log_level: LogLevel::Warn,
+        log_format: LogFormat::Text,
+    }
+}
+
+fn loopback() -> ListenAddress {
+    ListenAddress { host: "127.0.0.1".to_owned(), port: 0 }
+}
+
+/// With the password from where the flags say.
+fn client_of(url: &str, args: &DrillArgs) -> anyhow::Result<Client> {
+    // The reason is not passed on: it could hold a part of a password.
+    let client =
+        Client::open(url).ok().context("bad --redis.url: expected redis://USER:PASSWORD@HOST:PORT/DATABASE")?;
+    address_of(&client)?;
+    let info = client.get_connection_info().clone();
+    let settings = info.redis_settings().clone();
+    let settings = match args.password()? {
+        Some(password) => settings.set_password(password),
+        None => settings,
+    };
+    Ok(Client::open(info.set_redis_settings(settings))?)
+}
+
+/// As given; of a server of our own, where it is.
+fn url_of(client: &Client, given: Option<&str>) -> String {
+    match (given, client.get_connection_info().addr()) {
+        (Some(url), _) => url.to_owned(),
+        (None, address) => format!("redis://{address}/"),
+    }
+}
+
+fn address_of(client: &Client) -> anyhow::Result<String> {
+    match client.get_connection_info().addr() {
+        ConnectionAddr::Tcp(host, port) => Ok(format!("{host}:{port}")),
+        _ => bail!(
+            "a drill needs a Redis at redis://HOST:PORT: it puts a slow network in between, which TLS and sockets forbid"
+        ),
+    }
+}
