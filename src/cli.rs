@@ -187,6 +187,9 @@ pub struct DrillArgs {
     /// A Prometheus with the bundled rules that scrapes the exporter: wait for pages, and for silence where it is right
     #[arg(long = "prometheus", value_name = "URL")]
     pub prometheus: Option<String>,
+    /// How long to wait for alerts after the last failure: a scrape, two evaluations, and a little
+    #[arg(long = "prometheus.settle", value_name = "DURATION", default_value = "75s", value_parser = parse_duration)]
+    pub prometheus_settle: Duration,
     /// Where an exporter of the drill's own listens
     #[arg(
         long = "web.listen-address",

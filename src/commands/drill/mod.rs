@@ -33,18 +33,19 @@ pub use worker_process::run as run_worker;
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::progress::{Phase, Progress};
 use self::prometheus::Watch;
-use self::report::{Cleanup, Report, ScenarioReport};
+use self::report::{Report, ScenarioReport};
 use self::scenarios::Servers;
-use self::setup::{Setup, random_id};
+use self::setup::{Base, Setup, random_id};
 use self::stage::{Ground, Stage};
 use self::table::{Kind, SCENARIOS, Scenario};
 use self::timing::Timing;
@@ -97,65 +98,112 @@ async fn drill(args: &DrillArgs) -> anyhow::Result<Report> {
     let timing = Timing::new(args.speed, args.duration);
     let started = (Instant::now(), clock::format(clock::now()).unwrap_or_default());
     // Signals first: from here on, being told to stop means cleaning up.
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut stop = StopSignals::new()?;
     state_expectations(&scenarios, &timing);
-
     let names: Vec<&str> = scenarios.iter().map(|scenario| scenario.name).collect();
     let progress = Arc::new(Progress::new(&names));
     let run_id = args.run_id.clone().unwrap_or_else(random_id);
-    let mut setup = tokio::select! {
-        setup = Setup::start(args, &run_id, timing, &progress) => setup?,
-        _ = interrupt.recv() => anyhow::bail!("interrupted before anything was done"),
-        _ = terminate.recv() => anyhow::bail!("interrupted before anything was done"),
-    };
-    let mut reports: Vec<ScenarioReport> = scenarios.iter().map(|scenario| ScenarioReport::new(scenario)).collect();
-    // A task of its own: a panic in it must not keep us from cleaning up.
-    let ground = setup.ground();
-    let prometheus = args.prometheus.clone();
-    let mut running = tokio::spawn(run_all(ground, scenarios, prometheus));
-    let mut interrupted = false;
-    let outcome = tokio::select! {
-        outcome = &mut running => outcome,
-        () = progress.draw() => unreachable!("it is drawn until the end"),
-        _ = interrupt.recv() => { interrupted = true; running.abort(); running.await }
-        _ = terminate.recv() => { interrupted = true; running.abort(); running.await }
-    };
+    let base = Base::open(args, &run_id, &progress).await?;
+    let done = rehearse(&base, args, &run_id, scenarios, &progress, &mut stop).await;
     progress.end();
-    let failure = match outcome {
-        Ok(Ok(done)) => {
-            reports = done;
-            None
-        }
-        Ok(Err(failure)) => Some(failure),
-        Err(_) if interrupted => None,
-        Err(panic) => Some(anyhow::Error::new(panic).context("the drill ended unexpectedly")),
-    };
-    let cleanup = setup.clean_up().await;
-    if let Some(failure) = failure {
-        setup.stop().await;
-        return Err(failure);
-    }
-    let held = !interrupted && reports.iter().all(|report| report.held) && setup.ground().blind.is_none();
+    // Whatever happened.
+    let cleanup = base.clean_up().await;
+    let Done { setup, interrupted, reports: scenarios } = done?;
+
+    let is_clean = cleanup.keys_left.is_empty() && cleanup.error.is_none();
+    let exporter_problem = setup.ground().blind.clone();
     let report = Report {
-        held: held && cleanup.keys_left.is_empty() && cleanup.error.is_none(),
+        held: !interrupted && is_clean && exporter_problem.is_none() && scenarios.iter().all(|report| report.held),
         interrupted,
         run_id,
         started: started.1,
         took_seconds: started.0.elapsed().as_secs_f64(),
-        redis: setup.redis(),
+        redis: base.redis()?,
         exporter: setup.exporter(),
-        exporter_problem: setup.ground().blind.clone(),
+        exporter_problem,
         prometheus: args.prometheus.as_deref().map(http_client::shown),
         speed: timing.speed,
         ttl_seconds: timing.ttl.as_secs_f64(),
         duration_seconds: timing.duration.map(|duration| duration.as_secs_f64()),
         timing: timing.describe(),
-        scenarios: reports,
+        scenarios,
         cleanup,
     };
     setup.stop().await;
     Ok(report)
+}
+
+/// What is left when all has happened.
+struct Done {
+    setup: Setup,
+    interrupted: bool,
+    reports: Vec<ScenarioReport>,
+}
+
+/// The reports of all scenarios in their order; of those that have not ended, what was expected.
+type Finished = Mutex<Vec<ScenarioReport>>;
+
+fn lock(finished: &Finished) -> std::sync::MutexGuard<'_, Vec<ScenarioReport>> {
+    finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+async fn rehearse(
+    base: &Base,
+    args: &DrillArgs,
+    run_id: &str,
+    scenarios: Vec<&'static Scenario>,
+    progress: &Arc<Progress>,
+    stop: &mut StopSignals,
+) -> anyhow::Result<Done> {
+    let timing = Timing::new(args.speed, args.duration);
+    let setup = tokio::select! {
+        setup = Setup::start(base, args, run_id, timing, progress) => setup?,
+        () = stop.received() => anyhow::bail!("interrupted before anything happened"),
+    };
+    // A task of its own: a panic in it must not keep us from cleaning up.
+    let prometheus = args.prometheus.clone().map(|url| (url, args.prometheus_settle));
+    let finished: Arc<Finished> =
+        Arc::new(Mutex::new(scenarios.iter().map(|scenario| ScenarioReport::new(scenario)).collect()));
+    let ground = Arc::clone(setup.ground());
+    let mut running = tokio::spawn(run_all(ground, scenarios, prometheus, Arc::clone(&finished)));
+    let outcome = tokio::select! {
+        outcome = &mut running => outcome,
+        () = progress.draw() => unreachable!("it is drawn until the end"),
+        () = stop.received() => {
+            running.abort();
+            // Until all of its workers are gone.
+            let _ = running.await;
+            return Ok(Done { setup, interrupted: true, reports: lock(&finished).clone() });
+        }
+    };
+    let outcome = outcome.map_err(|panic| anyhow::Error::new(panic).context("the drill ended unexpectedly"));
+    match outcome.and_then(|done| done) {
+        Ok(()) => Ok(Done { setup, interrupted: false, reports: lock(&finished).clone() }),
+        Err(failure) => {
+            setup.stop().await;
+            Err(failure)
+        }
+    }
+}
+
+/// SIGINT and SIGTERM.
+struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignals {
+    fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    async fn received(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
 }
 
 fn state_expectations(scenarios: &[&'static Scenario], timing: &Timing) {
@@ -172,20 +220,26 @@ fn state_expectations(scenarios: &[&'static Scenario], timing: &Timing) {
 async fn run_all(
     ground: Arc<Ground>,
     scenarios: Vec<&'static Scenario>,
-    prometheus: Option<String>,
-) -> anyhow::Result<Vec<ScenarioReport>> {
+    prometheus: Option<(String, Duration)>,
+    finished: Arc<Finished>,
+) -> anyhow::Result<()> {
     let watch = match &prometheus {
-        Some(url) => {
+        Some((url, settle)) => {
             ground.progress.say("waiting for Prometheus to scrape the exporter");
-            Some(Watch::start(url).await?)
+            Some((Watch::start(url).await?, *settle))
         }
         None => None,
     };
     let mut checks = JoinSet::new();
-    for scenario in &scenarios {
+    for (index, scenario) in scenarios.iter().copied().enumerate() {
         ground.progress.phase(scenario.name, Phase::Running);
+        let finished = Arc::clone(&finished);
         if scenario.kind == Kind::RedisFailover {
-            checks.spawn(fail_over(Arc::clone(&ground), scenario));
+            let ground = Arc::clone(&ground);
+            checks.spawn(async move {
+                let report = fail_over(ground, scenario).await;
+                lock(&finished)[index] = report;
+            });
             continue;
         }
         let mut report = ScenarioReport::new(scenario);
@@ -195,23 +249,21 @@ async fn run_all(
         }
         checks.spawn(async move {
             check(&stage, &mut report).await;
-            report
+            lock(&finished)[index] = report;
         });
     }
-    let mut reports = Vec::new();
-    while let Some(report) = checks.join_next().await {
-        reports.push(report.context("a check ended unexpectedly")?);
+    while let Some(checked) = checks.join_next().await {
+        checked.context("a check ended unexpectedly")?;
     }
-    reports.sort_by_key(|report| NAMES.iter().position(|name| *name == report.name));
-    if let Some(watch) = watch {
+    if let Some((watch, settle)) = watch {
         ground.progress.say("waiting for alerts that may come late");
-        watch.settle().await;
-        for (scenario, report) in scenarios.iter().zip(&mut reports) {
+        watch.settle(settle).await;
+        for (scenario, report) in scenarios.iter().zip(lock(&finished).iter_mut()) {
             watch.judge(scenario, &ground.timing, report);
             report.conclude();
         }
     }
-    Ok(reports)
+    Ok(())
 }
 
 /// All rounds of a scenario.
@@ -242,8 +294,9 @@ async fn fail_over(ground: Arc<Ground>, scenario: &'static Scenario) -> Scenario
     let mut report = ScenarioReport::new(scenario);
     let result = async {
         let mut servers = Servers::start().await?;
-        let own = Setup::for_failover(&ground, &servers).await?;
-        let stage = Stage::new(&own.ground(), scenario).await?;
+        let directory = tempfile::tempdir().context("cannot make a directory for the drill")?;
+        let own = Setup::for_failover(&ground, &servers, &directory).await?;
+        let stage = Stage::new(own.ground(), scenario).await?;
         if let Err(failure) = act(&stage, &mut report, Some(&mut servers)).await {
             report.error = Some(format!("{failure:#}"));
         }
@@ -284,11 +337,5 @@ fn exit_code(report: &Report) -> u8 {
         (true, _) => EXIT_FAILED,
         (false, true) => EXIT_OK,
         (false, false) => EXIT_FINDINGS,
-    }
-}
-
-impl Cleanup {
-    fn failed(error: &anyhow::Error) -> Self {
-        Self { error: Some(format!("{error:#}")), ..Self::default() }
     }
 }

@@ -14,17 +14,13 @@ use tokio::time::{Instant, interval, sleep};
 
 use super::report::{ScenarioReport, Verdict};
 use super::stage::seconds;
-use super::table::{Kind, Scenario, Side};
+use super::table::{Kind, Page, Scenario, Side};
 use super::timing::Timing;
 use crate::http_client::{self, Limits};
 
 const ASK_EVERY: Duration = Duration::from_secs(5);
-/// After the last failure: a scrape, two evaluations, and what an alert may lag behind.
-const SETTLE: Duration = Duration::from_secs(75);
 /// Until Prometheus has scraped the exporter for the first time.
 const FIRST_SCRAPE: Duration = Duration::from_secs(90);
-/// So long before a page is certain it is possible.
-const UNCERTAIN: Duration = Duration::from_secs(120);
 const QUERY: &str = "api/v1/query?query=";
 
 /// Stops asking when it is dropped.
@@ -94,8 +90,8 @@ impl Watch {
     }
 
     /// After everything has happened: an alert may come late.
-    pub(super) async fn settle(&self) {
-        sleep(SETTLE).await;
+    pub(super) async fn settle(&self, settle: Duration) {
+        sleep(settle).await;
         let outcome = ask(&self.base, &self.limits).await;
         note(&self.seen, outcome);
     }
@@ -113,17 +109,12 @@ impl Watch {
             Kind::RedisFailover => return,
             _ => timing.duration.unwrap_or_default(),
         };
-        let expected = scenario.page.filter(|page| lasts >= page.after);
-        if expected.is_none() && scenario.page.is_some_and(|page| lasts + UNCERTAIN >= page.after) {
-            // It may have come, or may have been about to come.
-            return;
-        }
-        let statement = match (expected, scenario.page) {
-            (Some(page), _) => format!("{} pages, for this lasts longer than {}", page.alert, seconds(page.after)),
-            (None, Some(page)) => {
-                format!("nothing pages: {} is for what lasts {} or longer", page.alert, seconds(page.after))
+        let (expected, statement) = match expected(scenario, lasts) {
+            Expected::Page(page) => {
+                (Some(page), format!("{} pages, for this lasts longer than {}", page.alert, seconds(page.after)))
             }
-            (None, None) => "nothing pages".to_owned(),
+            Expected::Silence => (None, "nothing pages: this is too short, or no reason to wake somebody".to_owned()),
+            Expected::Either => return,
         };
         let came: Vec<String> = paged
             .iter()
@@ -141,6 +132,22 @@ impl Watch {
                 None => paged.is_empty(),
             };
         report.expectations.push(Verdict { id: "alerts", side: Side::Alerts.as_str(), statement, held, measured });
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Expected {
+    Page(Page),
+    Silence,
+    /// It may have come, or may have been about to come.
+    Either,
+}
+
+fn expected(scenario: &Scenario, lasts: Duration) -> Expected {
+    match scenario.page {
+        Some(page) if lasts >= page.after => Expected::Page(page),
+        Some(page) if lasts >= page.not_before => Expected::Either,
+        _ => Expected::Silence,
     }
 }
 
@@ -180,4 +187,26 @@ async fn query(base: &str, encoded: &str, limits: &Limits) -> anyhow::Result<Vec
     let text = http_client::get(&url, limits).await?.text()?;
     let answer: Answer = serde_json::from_str(&text).context("an answer of Prometheus cannot be read")?;
     Ok(answer.data.result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::SCENARIOS;
+    use super::*;
+
+    #[test]
+    fn a_page_is_expected_of_what_lasts() {
+        let check = |name: &str, minutes: u64, wanted: &str| {
+            let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).unwrap();
+            let expected = expected(scenario, Duration::from_secs(60 * minutes));
+            assert!(format!("{expected:?}").starts_with(wanted), "{name} for {minutes} min: {expected:?}");
+        };
+        check("stale-release", 0, "Silence");
+        check("stale-release", 2, "Silence");
+        check("stale-release", 5, "Either");
+        check("stale-release", 10, "Page(Page { alert: \"RedisLockNotOwnedRatioHigh\"");
+        check("renewal-failure", 10, "Page(Page { alert: \"RedisLockRenewalFailureRatioHigh\"");
+        check("leader-loss", 10, "Page(Page { alert: \"RedisLockLeaderAbsent\"");
+        check("crash-takeover", 60, "Silence");
+    }
 }

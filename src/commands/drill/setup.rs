@@ -32,14 +32,31 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How soon an exporter reads a line.
 const READ_WITHIN: Duration = Duration::from_secs(15);
 
+/// Where the drill takes place. Outlives everything in it, to clean up behind it.
+pub(super) struct Base {
+    client: Client,
+    territory: Arc<Territory>,
+    /// `None`: the one that was given.
+    server: Option<Server>,
+    directory: TempDir,
+}
+
+/// Everything that is under way.
 pub(super) struct Setup {
     ground: Arc<Ground>,
     /// `None`: the one that was given.
     exporter: Option<Exporter>,
     exporter_url: String,
-    /// `None`: the one that was given.
-    server: Option<Server>,
-    _directory: TempDir,
+}
+
+/// What a ground is made of beside the eyes that see it.
+struct Scene {
+    client: Client,
+    territory: Arc<Territory>,
+    log_file: PathBuf,
+    timing: Timing,
+    progress: Arc<Progress>,
+    for_failover: bool,
 }
 
 pub(super) fn random_id() -> String {
@@ -53,13 +70,10 @@ pub(super) fn snippet(args: &DrillArgs) -> String {
     render_snippet(&run_id, &Timing::new(args.speed, args.duration), &log_file)
 }
 
-impl Setup {
-    pub(super) async fn start(
-        args: &DrillArgs,
-        run_id: &str,
-        timing: Timing,
-        progress: &Arc<Progress>,
-    ) -> anyhow::Result<Self> {
+impl Base {
+    /// Nothing is written yet.
+    pub(super) async fn open(args: &DrillArgs, run_id: &str, progress: &Progress) -> anyhow::Result<Self> {
+        let territory = Arc::new(Territory::new(&format!("{PREFIX}{run_id}:"))?);
         let directory = tempfile::Builder::new().prefix("redis_lock_drill.").tempdir();
         let directory = directory.context("cannot make a directory for the drill")?;
         let (client, server) = match &args.redis_url {
@@ -70,85 +84,107 @@ impl Setup {
                 (Client::open(server.url())?, Some(server))
             }
         };
-        let territory = Arc::new(Territory::new(&format!("{PREFIX}{run_id}:"))?);
-        claim_run_id(&client, &territory, run_id).await?;
-        let log_file = args.log_file.clone().unwrap_or_else(|| directory.path().join("drill.log"));
+        Ok(Self { client, territory, server, directory })
+    }
+
+    pub(super) fn redis(&self) -> anyhow::Result<String> {
+        let whose = if self.server.is_some() { "started for the drill" } else { "given" };
+        Ok(format!("{} ({whose})", address_of(&self.client)?))
+    }
+
+    /// Deletes what the drill has written and is still there.
+    pub(super) async fn clean_up(&self) -> Cleanup {
+        let cleared = async {
+            let mut locker = Locker::connect_within(&self.client, &self.territory, PATIENCE).await?;
+            self.territory.clear(&mut locker).await
+        };
+        match cleared.await {
+            Ok(cleared) => Cleanup { keys_written: cleared.made, keys_left: cleared.left, error: None },
+            Err(error) => Cleanup { error: Some(error.to_string()), ..Cleanup::default() },
+        }
+    }
+}
+
+impl Setup {
+    pub(super) async fn start(
+        base: &Base,
+        args: &DrillArgs,
+        run_id: &str,
+        timing: Timing,
+        progress: &Arc<Progress>,
+    ) -> anyhow::Result<Self> {
+        claim_run_id(&base.client, &base.territory, run_id).await?;
+        let log_file = args.log_file.clone().unwrap_or_else(|| base.directory.path().join("drill.log"));
+        // Before the exporter looks for it.
         let journal = Journal::open(&log_file)?;
-        let listen = args.listen_address.clone();
         let (exporter, exporter_url) = match &args.exporter {
             Some(url) => (None, url.clone()),
             None => {
                 progress.say("starting an exporter of our own");
                 let run = RunArgs {
-                    redis_url: Some(url_of(&client, args.redis_url.as_deref())),
+                    redis_url: Some(url_of(&base.client, args.redis_url.as_deref())),
                     redis_password_file: args.redis_password_file.clone(),
-                    ..run_args(listen)
+                    ..run_args(args.listen_address.clone())
                 };
-                let exporter = start_exporter(run, &directory, run_id, &timing, &log_file).await?;
+                let exporter = start_exporter(run, &base.directory, run_id, &timing, &log_file).await?;
                 let url = format!("http://{}", exporter.addresses[0]);
                 (Some(exporter), url)
             }
         };
-        let setup = Self::with(
-            client,
-            territory,
-            journal,
+        let scene = Scene {
+            client: base.client.clone(),
+            territory: Arc::clone(&base.territory),
             log_file,
             timing,
-            progress,
-            exporter,
-            exporter_url,
-            server,
-            directory,
-            false,
-        );
-        setup.await
+            progress: Arc::clone(progress),
+            for_failover: false,
+        };
+        Ok(Self { ground: scene.with_eyes(&exporter_url, journal).await?, exporter, exporter_url })
     }
 
-    /// Another exporter for servers that are to fail: locks with the TTL of production, for nothing waits for them there.
-    pub(super) async fn for_failover(ground: &Ground, servers: &Servers) -> anyhow::Result<Self> {
-        let directory = tempfile::tempdir().context("cannot make a directory for the drill")?;
+    /// Another exporter, for servers that are to fail: locks have the TTL of production, for nothing waits for them there.
+    pub(super) async fn for_failover(ground: &Ground, servers: &Servers, directory: &TempDir) -> anyhow::Result<Self> {
         let url = format!("redis://{}/", servers.address());
-        let client = Client::open(url.as_str())?;
-        let timing = Timing::new(1, ground.timing.duration);
-        let territory = Arc::new(Territory::new(ground.territory.prefix())?);
         let log_file = directory.path().join("drill.log");
         let journal = Journal::open(&log_file)?;
-        let run = RunArgs { redis_url: Some(url), ..run_args(loopback()) };
-        let exporter = start_exporter(run, &directory, "failover", &timing, &log_file).await?;
-        let exporter_url = format!("http://{}", exporter.addresses[0]);
-        Self::with(
-            client,
-            territory,
-            journal,
+        let scene = Scene {
+            client: Client::open(url.as_str())?,
+            territory: Arc::new(Territory::new(ground.territory.prefix())?),
             log_file,
-            timing,
-            &ground.progress,
-            Some(exporter),
-            exporter_url,
-            None,
-            directory,
-            true,
-        )
-        .await
+            timing: Timing::new(1, ground.timing.duration),
+            progress: Arc::clone(&ground.progress),
+            for_failover: true,
+        };
+        let run = RunArgs { redis_url: Some(url), ..run_args(loopback()) };
+        let exporter = start_exporter(run, directory, "failover", &scene.timing, &scene.log_file).await?;
+        let exporter_url = format!("http://{}", exporter.addresses[0]);
+        Ok(Self { ground: scene.with_eyes(&exporter_url, journal).await?, exporter: Some(exporter), exporter_url })
     }
 
-    #[allow(clippy::too_many_arguments, reason = "two callers, and all of it is what a ground is made of")]
-    async fn with(
-        client: Client,
-        territory: Arc<Territory>,
-        journal: Journal,
-        log_file: PathBuf,
-        timing: Timing,
-        progress: &Arc<Progress>,
-        exporter: Option<Exporter>,
-        exporter_url: String,
-        server: Option<Server>,
-        directory: TempDir,
-        for_failover: bool,
-    ) -> anyhow::Result<Self> {
+    pub(super) fn ground(&self) -> &Arc<Ground> {
+        &self.ground
+    }
+
+    pub(super) fn exporter(&self) -> String {
+        let whose = if self.exporter.is_some() { "started for the drill" } else { "given" };
+        format!("{} ({whose})", http_client::shown(&self.exporter_url))
+    }
+
+    pub(super) async fn stop(self) {
+        if let Some(exporter) = self.exporter
+            && let Err(failure) = exporter.stop().await
+        {
+            eprintln!("the exporter did not stop in order: {failure:#}");
+        }
+    }
+}
+
+impl Scene {
+    /// Waits until the exporter sees everything, and finds out what it cannot see.
+    async fn with_eyes(self, exporter_url: &str, journal: Journal) -> anyhow::Result<Arc<Ground>> {
+        let Self { client, territory, log_file, timing, progress, for_failover } = self;
         let address = address_of(&client)?;
-        let probe = Probe::start(&exporter_url).await?;
+        let probe = Probe::start(exporter_url).await?;
         progress.say("waiting for the exporter to see everything");
         let namespaces: Vec<_> = SCENARIOS
             .iter()
@@ -162,53 +198,7 @@ impl Setup {
         if let Some(problem) = &blind {
             progress.say(problem);
         }
-        let ground = Ground {
-            client,
-            address,
-            territory,
-            journal,
-            log_file,
-            probe,
-            blind,
-            timing,
-            progress: Arc::clone(progress),
-        };
-        Ok(Self { ground: Arc::new(ground), exporter, exporter_url, server, _directory: directory })
-    }
-
-    pub(super) fn ground(&self) -> Arc<Ground> {
-        Arc::clone(&self.ground)
-    }
-
-    pub(super) fn redis(&self) -> String {
-        let whose = if self.server.is_some() { "started for the drill" } else { "given" };
-        format!("{} ({whose})", self.ground.address)
-    }
-
-    pub(super) fn exporter(&self) -> String {
-        let whose = if self.exporter.is_some() { "started for the drill" } else { "given" };
-        format!("{} ({whose})", http_client::shown(&self.exporter_url))
-    }
-
-    /// Deletes what the drill has written and is still there.
-    pub(super) async fn clean_up(&mut self) -> Cleanup {
-        let cleared = async {
-            let territory = &self.ground.territory;
-            let mut locker = Locker::connect_within(&self.ground.client, territory, PATIENCE).await?;
-            territory.clear(&mut locker).await
-        };
-        match cleared.await {
-            Ok(cleared) => Cleanup { keys_written: cleared.made, keys_left: cleared.left, error: None },
-            Err(error) => Cleanup::failed(&anyhow::Error::new(error).context("cannot clean up")),
-        }
-    }
-
-    pub(super) async fn stop(self) {
-        if let Some(exporter) = self.exporter
-            && let Err(failure) = exporter.stop().await
-        {
-            eprintln!("the exporter did not stop in order: {failure:#}");
-        }
+        Ok(Arc::new(Ground { client, address, territory, journal, log_file, probe, blind, timing, progress }))
     }
 }
 

@@ -43,8 +43,10 @@ pub(super) struct NamespaceSpec {
 pub(super) struct Page {
     pub(super) alert: &'static str,
     pub(super) lock_namespace: &'static str,
-    /// With the bundled rules. Shorter failures must stay silent.
+    /// With the bundled rules. What lasts so long must page; in between it may.
     pub(super) after: Duration,
+    /// Shorter failures must stay silent.
+    pub(super) not_before: Duration,
 }
 
 #[derive(Debug)]
@@ -97,11 +99,13 @@ const fn item(name: &'static str, policy: &'static str) -> NamespaceSpec {
     NamespaceSpec { name, policy, is_loop: false }
 }
 
-/// Half of all operations fail for 4.5 minutes, or more than a few percent for 7 of 10 minutes; and a margin.
+/// More than a few percent of all operations fail for 7 of 10 minutes; and a margin for scrapes and evaluations.
 const RATIO_PAGE: Duration = Duration::from_secs(9 * 60);
+/// No burst that is shorter can page, whatever the traffic.
+const LONGEST_BURST: Duration = Duration::from_secs(150);
 
 const fn lost_locks(lock_namespace: &'static str) -> Option<Page> {
-    Some(Page { alert: "RedisLockNotOwnedRatioHigh", lock_namespace, after: RATIO_PAGE })
+    Some(Page { alert: "RedisLockNotOwnedRatioHigh", lock_namespace, after: RATIO_PAGE, not_before: LONGEST_BURST })
 }
 
 const COUNTED: Expectation =
@@ -161,6 +165,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             alert: "RedisLockRenewalFailureRatioHigh",
             lock_namespace: "drill-renewal-continue",
             after: RATIO_PAGE,
+            not_before: LONGEST_BURST,
         }),
         kind: Kind::RenewalFailure,
     },
@@ -304,6 +309,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             lock_namespace: "drill-leader-loss",
             // After `leader_absent`, 5 minutes, it waits for 2 minutes more.
             after: Duration::from_secs(8 * 60),
+            not_before: Duration::from_secs(7 * 60),
         }),
         kind: Kind::LeaderLoss,
     },

@@ -33,7 +33,7 @@ impl Timing {
 
     /// How long a worker waits for an answer before it counts as failed.
     pub(super) fn answer(&self) -> Duration {
-        (self.renew_every() / 2).max(SHORTEST_TIMEOUT)
+        self.renew_every().max(SHORTEST_TIMEOUT)
     }
 
     pub(super) fn takeover_slo(&self) -> Duration {
@@ -77,7 +77,8 @@ mod tests {
     fn a_fence_falls_before_the_expiry_at_every_speed() {
         for speed in [1, 15, 30] {
             let timing = Timing::new(speed, None);
-            let fenced = timing.renew_every() * RENEWAL_BUDGET + timing.answer();
+            // Each attempt begins when it is due, but not before the one before has failed.
+            let fenced = timing.renew_every() + timing.answer() * RENEWAL_BUDGET;
             assert!(fenced < timing.ttl, "speed {speed}");
             assert!(timing.delay() * 2 > timing.ttl);
         }

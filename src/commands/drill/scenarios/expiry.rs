@@ -10,6 +10,9 @@ use super::super::worker::{Renewal, Road, Worker};
 use super::pause::Paused;
 use super::{CAUSES, NOT_OWNED, judge_kept};
 
+/// The exporter allows for clocks of programs that are two seconds behind: a release so soon after a loss could be its cause.
+const CLOCK_TOLERANCE: Duration = Duration::from_millis(2500);
+
 pub(super) async fn stale_release(stage: &Stage, round: u32) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;
     let lock = stage.lock_of(0, round);
@@ -108,6 +111,7 @@ pub(super) async fn blind_delete(stage: &Stage, round: u32) -> anyhow::Result<()
     stage.happened("the refused operations", found_out, NOT_OWNED, 0);
     stage.happened("their cause", found_out, CAUSES, 0);
     stage.judge_overlap(&hold);
+    next_worker.work_until(&next, Instant::now() + CLOCK_TOLERANCE).await?;
     next_worker.release(&next).await?;
 
     stage.claim_refusals(0, 1, 1);
