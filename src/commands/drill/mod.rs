@@ -280,7 +280,7 @@ async fn act(stage: &Stage, report: &mut ScenarioReport, mut servers: Option<&mu
 async fn check(stage: &Stage, report: &mut ScenarioReport) {
     let progress = &stage.ground.progress;
     if stage.scenario.expectations.iter().any(|expectation| expectation.id == "keyspace") {
-        stage.claim_truth();
+        stage.claim_truth(report.rounds);
     }
     let notes = stage.finish(report);
     progress.phase(report.name, Phase::Checking);

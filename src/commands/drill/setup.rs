@@ -29,8 +29,10 @@ use crate::http_client;
 
 /// For an answer of Redis while setting up and cleaning up.
 const PATIENCE: Duration = Duration::from_secs(10);
+const NO_PROXY: &str =
+    "a drill needs a Redis at redis://HOST:PORT: it puts a slow network in between, which TLS and sockets forbid";
 /// How soon an exporter reads a line.
-const READ_WITHIN: Duration = Duration::from_secs(15);
+const READ_WITHIN: Duration = Duration::from_secs(10);
 
 /// Where the drill takes place. Outlives everything in it, to clean up behind it.
 pub(super) struct Base {
@@ -282,6 +284,9 @@ fn loopback() -> ListenAddress {
 
 /// With the password from where the flags say.
 fn client_of(url: &str, args: &DrillArgs) -> anyhow::Result<Client> {
+    if !url.starts_with("redis://") {
+        bail!(NO_PROXY);
+    }
     // The reason is not passed on: it could hold a part of a password.
     let client =
         Client::open(url).ok().context("bad --redis.url: expected redis://USER:PASSWORD@HOST:PORT/DATABASE")?;
@@ -306,8 +311,6 @@ fn url_of(client: &Client, given: Option<&str>) -> String {
 fn address_of(client: &Client) -> anyhow::Result<String> {
     match client.get_connection_info().addr() {
         ConnectionAddr::Tcp(host, port) => Ok(format!("{host}:{port}")),
-        _ => bail!(
-            "a drill needs a Redis at redis://HOST:PORT: it puts a slow network in between, which TLS and sockets forbid"
-        ),
+        _ => bail!(NO_PROXY),
     }
 }

@@ -14,7 +14,7 @@ use super::stage::{Claim, Happened, IncidentClaim, Notes, Stage, seconds};
 /// read before Redis tells of the end that it is about.
 const SHOWN_WITHIN: Duration = Duration::from_secs(15);
 /// What cannot come is not waited for.
-const BLIND_PATIENCE: Duration = Duration::from_secs(2);
+const BLIND_PATIENCE: Duration = Duration::from_secs(5);
 /// A number that is right may still become too large: one more publication.
 const SETTLE: Duration = Duration::from_millis(1300);
 const PAUSE: Duration = Duration::from_millis(100);

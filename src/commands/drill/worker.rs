@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use redis::{Client, ConnectionAddr};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::configuration::{ABANDONED, NOT_OWNED, RELEASE_FAILED, RENEWAL_FAILED};
@@ -24,6 +24,7 @@ pub(super) enum Road {
 pub(super) struct Worker<'a> {
     name: String,
     locker: Locker,
+    patience: Duration,
     stage: &'a Stage,
 }
 
@@ -75,19 +76,16 @@ impl<'a> Worker<'a> {
     /// One that waits for answers for as long as it takes.
     pub(super) async fn connect(stage: &'a Stage, name: &str, road: Road) -> anyhow::Result<Self> {
         let patience = (stage.timing().ttl * 5).max(Duration::from_secs(10));
-        Self::with_timeout(stage, name, road, patience).await
+        let client = stage.ground.client_over(road)?;
+        let locker = Locker::connect_within(&client, &stage.ground.territory, patience).await;
+        let locker = locker.with_context(|| format!("the {name} worker cannot connect to Redis"))?;
+        Ok(Self { name: format!("{name} worker"), locker, patience, stage })
     }
 
-    pub(super) async fn with_timeout(
-        stage: &'a Stage,
-        name: &str,
-        road: Road,
-        timeout: Duration,
-    ) -> anyhow::Result<Self> {
-        let client = stage.ground.client_over(road)?;
-        let locker = Locker::connect_within(&client, &stage.ground.territory, timeout).await;
-        let locker = locker.with_context(|| format!("the {name} worker cannot connect to Redis"))?;
-        Ok(Self { name: format!("{name} worker"), locker, stage })
+    /// How long it waits for the answer to a renewal from now on. Only shortened where none can come: a busy machine is no
+    /// failure.
+    pub(super) fn wait_at_most(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// The lock must be free.
@@ -118,22 +116,22 @@ impl<'a> Worker<'a> {
     }
 
     pub(super) async fn renew(&mut self, hold: &Hold) -> anyhow::Result<Renewal> {
-        match self.locker.renew(&hold.lock.key, &hold.token, self.stage.timing().ttl).await {
-            Ok(true) => {
+        let renewal = self.locker.renew(&hold.lock.key, &hold.token, self.stage.timing().ttl);
+        let Ok(answer) = timeout(self.patience, renewal).await else {
+            self.note("got no answer to its renewal");
+            self.log(RENEWAL_FAILED, hold, "i/o timeout")?;
+            return Ok(Renewal::Failed);
+        };
+        match answer.context("a renewal failed")? {
+            true => {
                 hold.lock.record.renewed(hold.number);
                 self.note("renewed");
                 Ok(Renewal::Done)
             }
-            Ok(false) => {
-                self.refused(hold, RENEWAL_FAILED, "its renewal was refused")?;
+            false => {
+                self.refused(hold, RENEWAL_FAILED, "tried to renew and was refused")?;
                 Ok(Renewal::Refused)
             }
-            Err(error) if error.is_timeout() || error.is_io_error() => {
-                self.note("got no answer to its renewal");
-                self.log(RENEWAL_FAILED, hold, "i/o timeout")?;
-                Ok(Renewal::Failed)
-            }
-            Err(error) => Err(error).context("a renewal failed"),
         }
     }
 
@@ -176,7 +174,7 @@ impl<'a> Worker<'a> {
             hold.lock.record.ended(hold.number, End::Released);
             self.note("released");
         } else {
-            self.refused(hold, RELEASE_FAILED, "its release was refused")?;
+            self.refused(hold, RELEASE_FAILED, "tried to release and was refused")?;
         }
         Ok(released)
     }

@@ -25,7 +25,7 @@ pub(super) async fn renewal_failure(stage: &Stage, round: u32) -> anyhow::Result
 async fn fencing(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;
     let proxy = Proxy::start(&stage.ground.address).await?;
-    let mut worker = Worker::with_timeout(stage, "fencing", Road::Proxy(proxy.port()), stage.timing().answer()).await?;
+    let mut worker = Worker::connect(stage, "fencing", Road::Proxy(proxy.port())).await?;
     let mut next_worker = Worker::connect(stage, "next fencing", Road::Direct).await?;
     let hold = start_and_block(stage, &mut worker, lock, &proxy).await?;
     let last_sign = hold.last_sign();
@@ -69,8 +69,7 @@ async fn fencing(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
 async fn carrying_on(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;
     let proxy = Proxy::start(&stage.ground.address).await?;
-    let timeout = stage.timing().answer();
-    let mut worker = Worker::with_timeout(stage, "continuing", Road::Proxy(proxy.port()), timeout).await?;
+    let mut worker = Worker::connect(stage, "continuing", Road::Proxy(proxy.port())).await?;
     let mut next_worker = Worker::connect(stage, "next continuing", Road::Direct).await?;
     let hold = start_and_block(stage, &mut worker, lock, &proxy).await?;
     let (failures, next) =
@@ -96,8 +95,7 @@ pub(super) async fn combined(stage: &Stage, round: u32) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;
     let lock = stage.lock_of(0, round);
     let proxy = Proxy::start(&stage.ground.address).await?;
-    let timeout = stage.timing().answer();
-    let mut first = Worker::with_timeout(stage, "first", Road::Proxy(proxy.port()), timeout).await?;
+    let mut first = Worker::connect(stage, "first", Road::Proxy(proxy.port())).await?;
     let mut second = Worker::connect(stage, "second", Road::Direct).await?;
     let hold = start_and_block(stage, &mut first, &lock, &proxy).await?;
     let blocked = Instant::now();
@@ -105,7 +103,7 @@ pub(super) async fn combined(stage: &Stage, round: u32) -> anyhow::Result<()> {
         tokio::try_join!(fail_to_renew(stage, &mut first, &hold, ttl * 7 / 5), second.wait_for(&lock))?;
     hold.expired(ttl);
     stage.judge_takeover(&hold);
-    stage.happened("the failed renewals", blocked + timeout, FAILURES, 0);
+    stage.happened("the failed renewals", blocked + stage.timing().answer(), FAILURES, 0);
 
     proxy.unblock();
     stage.note("network", "is back");
@@ -133,6 +131,7 @@ async fn start_and_block(stage: &Stage, worker: &mut Worker<'_>, lock: &Lock, pr
     let hold = worker.acquire(lock).await?;
     worker.work_until(&hold, hold.acquired + stage.timing().renew_every() * 9 / 4).await?;
     proxy.block();
+    worker.wait_at_most(stage.timing().answer());
     stage.note("network", &format!("lets nothing through any more ({})", lock.key));
     Ok(hold)
 }
