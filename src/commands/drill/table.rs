@@ -112,6 +112,15 @@ const COUNTED: Expectation = exporter(
     "keyspace",
     "counts exactly the acquisitions, renewals, releases and expiries that happened (of a sustained drill to within 1 %)",
 );
+const PAUSED: Expectation = workers("paused", "the process stands still for longer than its TTL");
+const FENCED_WRITE: Expectation =
+    workers("fenced-write", "storage that compares the fence rejects the stale write, and keeps the new owner's");
+const UNFENCED_WRITE: Expectation = workers(
+    "unfenced-write",
+    "storage without a fence takes the stale write over the new owner's: shown, not prevented by the lock",
+);
+const CONFLICTS: Expectation =
+    exporter("conflicts", "counts the rejected stale write and the work that was finished twice");
 const REFUSALS: Expectation = exporter("refusals", "counts every refused operation, once, by operation");
 const DETECTED: Expectation = exporter("detection", "shows it within 15 s of its happening");
 
@@ -198,20 +207,14 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
         rehearses: "a worker process stands still beyond its TTL (SIGSTOP, as a long GC pause), wakes up and writes",
         namespaces: &[item("drill-pause", "continue")],
         expectations: &[
-            workers("paused", "the process stands still for longer than its TTL"),
+            PAUSED,
             workers("takeover", "another worker gets the lock within the takeover SLO"),
-            workers(
-                "fenced-write",
-                "storage that compares the fence rejects the stale write, and keeps the new owner's",
-            ),
-            workers(
-                "unfenced-write",
-                "storage without a fence takes the stale write over the new owner's: shown, not prevented by the lock",
-            ),
+            FENCED_WRITE,
+            UNFENCED_WRITE,
             workers("refused", "the renewal and the release after waking up are refused"),
             COUNTED,
             REFUSALS,
-            exporter("conflicts", "counts the rejected stale write and the work that was finished twice"),
+            CONFLICTS,
             exporter("cause", "says of both refusals that renewals had stopped"),
             DETECTED,
         ],
@@ -241,21 +244,15 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
         rehearses: "both at once: a worker process stands still beyond its TTL, and when it wakes up the network is slow",
         namespaces: &[item("drill-pause-and-delay", "continue")],
         expectations: &[
-            workers("paused", "the process stands still for longer than its TTL"),
+            PAUSED,
             workers("delayed", "what it does then takes longer than the TTL to be answered"),
             workers("takeover", "another worker gets the lock within the takeover SLO"),
-            workers(
-                "fenced-write",
-                "storage that compares the fence rejects the stale write, and keeps the new owner's",
-            ),
-            workers(
-                "unfenced-write",
-                "storage without a fence takes the stale write over the new owner's: shown, not prevented by the lock",
-            ),
+            FENCED_WRITE,
+            UNFENCED_WRITE,
             workers("refused", "the renewal and the release after waking up are refused"),
             COUNTED,
             REFUSALS,
-            exporter("conflicts", "counts the rejected stale write and the work that was finished twice"),
+            CONFLICTS,
             exporter("cause", "says of both refusals that renewals had stopped"),
             DETECTED,
         ],
