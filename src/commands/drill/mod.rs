@@ -245,7 +245,7 @@ async fn run_all(
         let mut report = ScenarioReport::new(scenario);
         let stage = Stage::new(&ground, scenario).await?;
         if let Err(failure) = act(&stage, &mut report, None).await {
-            report.error = Some(format!("{failure:#}"));
+            report.stop(&failure);
         }
         checks.spawn(async move {
             check(&stage, &mut report).await;
@@ -283,8 +283,11 @@ async fn check(stage: &Stage, report: &mut ScenarioReport) {
         stage.claim_truth(report.rounds);
     }
     let notes = stage.finish(report);
-    progress.phase(report.name, Phase::Checking);
-    verify::verify(stage, notes, report).await;
+    // Of what was not finished it is not known what had to be seen.
+    if report.error.is_none() {
+        progress.phase(report.name, Phase::Checking);
+        verify::verify(stage, notes, report).await;
+    }
     report.conclude();
     progress.phase(report.name, if report.held { Phase::Held } else { Phase::Failed });
 }
@@ -298,7 +301,7 @@ async fn fail_over(ground: Arc<Ground>, scenario: &'static Scenario) -> Scenario
         let own = Setup::for_failover(&ground, &servers, &directory).await?;
         let stage = Stage::new(own.ground(), scenario).await?;
         if let Err(failure) = act(&stage, &mut report, Some(&mut servers)).await {
-            report.error = Some(format!("{failure:#}"));
+            report.stop(&failure);
         }
         check(&stage, &mut report).await;
         drop(stage);
@@ -306,7 +309,7 @@ async fn fail_over(ground: Arc<Ground>, scenario: &'static Scenario) -> Scenario
         anyhow::Ok(())
     };
     if let Err(failure) = result.await {
-        report.error = Some(format!("{failure:#}"));
+        report.stop(&failure);
         report.conclude();
         ground.progress.phase(scenario.name, Phase::Failed);
     }
@@ -332,7 +335,7 @@ fn is_json(path: &Path) -> bool {
 }
 
 fn exit_code(report: &Report) -> u8 {
-    let could_not_run = report.interrupted || report.scenarios.iter().any(|scenario| scenario.error.is_some());
+    let could_not_run = report.interrupted || report.scenarios.iter().any(|scenario| scenario.is_broken);
     match (could_not_run, report.held) {
         (true, _) => EXIT_FAILED,
         (false, true) => EXIT_OK,

@@ -5,12 +5,14 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use rustix::termios::tcgetwinsize;
 use tokio::time::{Instant, interval};
 
 const DRAW_EVERY: Duration = Duration::from_millis(200);
 /// What happened last, on a terminal.
 const LATEST: usize = 8;
-const WIDTH: usize = 110;
+/// Where the terminal does not tell.
+const USUAL_WIDTH: usize = 80;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -117,7 +119,10 @@ impl Progress {
             lines.push(format!("{name:<16}{}{time}", phase.describe()));
         }
         lines.push(String::new());
-        lines.extend(view.latest.iter().map(|line| line.chars().take(WIDTH).collect()));
+        // A line that is broken by the terminal would be two.
+        let told = tcgetwinsize(std::io::stderr()).ok().map(|size| usize::from(size.ws_col));
+        let width = told.filter(|width| *width > 0).unwrap_or(USUAL_WIDTH);
+        lines.extend(view.latest.iter().map(|line| line.chars().take(width - 1).collect()));
         view.lines = lines.len();
         for line in lines {
             let _ = writeln!(text, "{line}");

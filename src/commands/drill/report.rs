@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::table::Scenario;
+use super::worker::LostLock;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -48,6 +49,9 @@ pub(super) struct ScenarioReport {
     pub(super) rounds: u32,
     /// Why it could not be run to its end.
     pub(super) error: Option<String>,
+    /// That was the drill's own fault, and says nothing about locks.
+    #[serde(skip)]
+    pub(super) is_broken: bool,
     pub(super) expectations: Vec<Verdict>,
     /// In seconds; the worst one of all rounds.
     pub(super) measured: BTreeMap<&'static str, f64>,
@@ -89,10 +93,16 @@ impl ScenarioReport {
             took_seconds: 0.0,
             rounds: 0,
             error: None,
+            is_broken: false,
             expectations: expectations.collect(),
             measured: BTreeMap::new(),
             timeline: Vec::new(),
         }
+    }
+
+    pub(super) fn stop(&mut self, failure: &anyhow::Error) {
+        self.error = Some(format!("{failure:#}"));
+        self.is_broken = !failure.is::<LostLock>();
     }
 
     pub(super) fn conclude(&mut self) {

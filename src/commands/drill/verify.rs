@@ -33,8 +33,7 @@ pub(super) async fn verify(stage: &Stage, notes: Notes, report: &mut ScenarioRep
     let samples = match probe.scrape().await {
         Ok(samples) => samples,
         Err(error) => {
-            report.error.get_or_insert(format!("the exporter does not answer any more: {error:#}"));
-            return;
+            return report.stop(&error.context("the exporter does not answer any more"));
         }
     };
     judge_claims(&notes.claims, &stage.before, &samples, report);

@@ -28,6 +28,11 @@ pub(super) struct Worker<'a> {
     stage: &'a Stage,
 }
 
+/// A lock went away that nobody but its holder may take away: a failure of what is rehearsed, not of the rehearsal.
+#[derive(Debug, thiserror::Error)]
+#[error("the {0} could not renew a lock that was its own")]
+pub(super) struct LostLock(String);
+
 pub(super) struct Hold {
     pub(super) lock: Lock,
     pub(super) token: Token,
@@ -142,7 +147,7 @@ impl<'a> Worker<'a> {
         while next < until {
             sleep_until(next).await;
             if self.renew(hold).await? != Renewal::Done {
-                bail!("the {} could not renew a lock that is its own", self.name);
+                return Err(LostLock(self.name.clone()).into());
             }
             next += every;
         }
@@ -160,7 +165,7 @@ impl<'a> Worker<'a> {
                 () = sleep_until(next) => {}
             }
             if !stop.is_cancelled() && self.renew(hold).await? != Renewal::Done {
-                bail!("the {} could not renew a lock that is its own", self.name);
+                return Err(LostLock(self.name.clone()).into());
             }
         }
         Ok(())
