@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use anyhow::Context as _;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::{Overrides, units};
@@ -37,8 +39,10 @@ Examples:
     redis_lock_exporter replay --preset cordum /var/log/cordum/scheduler.log.*.gz
   Compare the TTLs with how the locks are held and renewed:
     redis_lock_exporter advise --exporter http://127.0.0.1:9877
+  Rehearse everything that can happen to locks, on a Redis of its own:
+    redis_lock_exporter drill
 
-Exit codes: 0 fine, 1 findings (check, advise), 2 failed, 64 bad usage or configuration.";
+Exit codes: 0 fine, 1 findings (check, advise, drill), 2 failed, 64 bad usage or configuration.";
 
 /// Prometheus exporter for distributed locks in Redis: lost locks, failed renewals, and why.
 #[derive(Debug, Parser)]
@@ -60,6 +64,11 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Say which TTL and renewal interval the locks should have, from what was seen of them; exits with 1 if others
     Advise(AdviseArgs),
+    /// Rehearse the failures of locks with real workers, and prove that they are seen; exits with 1 if one is not
+    Drill(DrillArgs),
+    /// A worker process of a drill
+    #[command(name = "drill-worker", hide = true)]
+    DrillWorker,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -193,6 +202,73 @@ pub enum AdviseOutput {
     Json,
 }
 
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Without --redis.url a redis-server of its own is started, without --exporter an exporter of its own. It \
+                        writes only in keys that begin with redis_lock_drill: and its run id, and deletes them again.\n\n\
+                        Exit codes: 0 all expectations held, 1 one failed, 2 the drill could not be run, 64 bad usage."
+)]
+pub struct DrillArgs {
+    /// What to rehearse; all of it if none is given
+    #[arg(value_name = "SCENARIO", value_parser = PossibleValuesParser::new(crate::commands::drill::NAMES))]
+    pub scenarios: Vec<String>,
+    /// Show the scenarios and what is expected of each
+    #[arg(long = "list")]
+    pub list: bool,
+    /// Show what the configuration of an exporter needs for --exporter
+    #[arg(long = "print-config", conflicts_with = "list")]
+    pub print_config: bool,
+    /// The Redis of a staging environment: redis://HOST:PORT/DATABASE
+    #[arg(long = "redis.url", value_name = "URL")]
+    pub redis_url: Option<String>,
+    /// A file with the password for Redis; the environment variable REDIS_LOCK_EXPORTER_REDIS_PASSWORD may have the
+    /// password instead
+    #[arg(long = "redis.password-file", value_name = "FILE", requires = "redis_url")]
+    pub redis_password_file: Option<PathBuf>,
+    /// A running exporter to check, which watches that Redis and reads that log: http://HOST:PORT
+    #[arg(long = "exporter", value_name = "URL", requires_all = ["redis_url", "log_file", "run_id"])]
+    pub exporter: Option<String>,
+    /// Where the workers log, instead of a file that is removed at the end
+    #[arg(long = "log-file", value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// Part of all keys, as in the exporter's configuration; at random if it is not given
+    #[arg(long = "run-id", value_name = "ID", value_parser = parse_run_id)]
+    pub run_id: Option<String>,
+    /// A Prometheus with the bundled rules that scrapes the exporter: wait for pages, and for silence where it is right
+    #[arg(long = "prometheus", value_name = "URL")]
+    pub prometheus: Option<String>,
+    /// How long to wait for alerts after the last failure: a scrape, two evaluations, and a little
+    #[arg(long = "prometheus.settle", value_name = "DURATION", default_value = "75s", value_parser = duration)]
+    pub prometheus_settle: Duration,
+    /// Where an exporter of the drill's own listens
+    #[arg(
+        long = "web.listen-address",
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:0",
+        conflicts_with = "exporter"
+    )]
+    pub listen_address: ListenAddress,
+    /// How many times shorter than 30s the TTLs are
+    #[arg(long = "speed", value_name = "NUMBER", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=30))]
+    pub speed: u32,
+    /// Repeat each failure for this long, such as 10m, which is long enough for a page; otherwise each happens once
+    #[arg(long = "duration", value_name = "DURATION", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// How to show the report
+    #[arg(long = "output", value_name = "FORMAT", default_value = "text")]
+    pub output: DrillOutput,
+    /// A file for the report: JSON if its name ends in .json, otherwise Markdown; repeatable
+    #[arg(long = "report", value_name = "FILE")]
+    pub report: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DrillOutput {
+    Text,
+    Json,
+    Markdown,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
     Error,
@@ -272,6 +348,27 @@ impl CheckArgs {
 impl ReplayArgs {
     pub fn overrides(&self) -> Overrides {
         Overrides { presets: self.presets.clone(), ..Overrides::default() }
+    }
+}
+
+impl DrillArgs {
+    /// The password for Redis, if it is not in the URL.
+    pub fn password(&self) -> anyhow::Result<Option<String>> {
+        let Some(path) = &self.redis_password_file else {
+            return Ok(std::env::var(PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty()));
+        };
+        let text = std::fs::read_to_string(path);
+        let text = text.with_context(|| format!("cannot read the password file {}", path.display()))?;
+        Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
+    }
+}
+
+/// Part of keys and of label values.
+fn parse_run_id(text: &str) -> Result<String, String> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    match is_plain && (4..=32).contains(&text.len()) {
+        true => Ok(text.to_owned()),
+        false => Err("expected 4 to 32 of a-z, 0-9 and -".to_owned()),
     }
 }
 

@@ -28,6 +28,11 @@ fn main() -> ExitCode {
             start_logging(LogLevel::Warn, LogFormat::Text);
             commands::replay::run(&args)
         }
+        Command::Drill(args) => {
+            start_logging(LogLevel::Error, LogFormat::Text);
+            commands::drill::run(&args).into()
+        }
+        Command::DrillWorker => commands::drill::run_worker().into(),
     }
 }
 

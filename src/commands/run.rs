@@ -4,6 +4,7 @@
 //! if it is good stops the generation (sources end, the queue empties, a last save) and starts the next from its state; HTTP
 //! goes on meanwhile. Stopping the daemon is the same without a successor.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -72,78 +73,103 @@ pub fn run(args: &RunArgs) -> ExitCode {
 async fn serve(args: &RunArgs, config: Config) -> anyhow::Result<()> {
     // Signals first: from here on, being told to stop means stopping in order.
     let mut signals = Signals::new()?;
-    let directory = config.state_dir.as_deref().map(StateDirectory::open).transpose()?.map(Arc::new);
-    let state = match &directory {
-        Some(directory) => directory.load(clock::now())?,
-        None => {
-            warn!("no state directory: counts are kept in memory and start at 0 with every start (see --state.dir)");
-            State::default()
-        }
-    };
-    let mut listeners = Vec::new();
-    for address in &args.listen_addresses {
-        listeners.push(bind(address).await.with_context(|| format!("cannot listen on {address}"))?);
-    }
-
-    let (publish, snapshots) = watch::channel(Arc::new(Snapshot::default()));
-    let (ready, is_ready) = watch::channel(false);
-    let (reload, mut reloads) = mpsc::channel(1);
-    let (inquiries, is_asked) = watch::channel(None);
-    let mut daemon = Daemon {
-        args: args.clone(),
-        stdin: None,
-        directory,
-        publish,
-        ready,
-        inquiries,
-        hasher: OwnerHasher::new(),
-        started: clock::now(),
-        reloads: watch::Sender::new(ReloadStatus { ok: true, last_success: clock::now() }),
-    };
-    let mut generation = daemon.start(Arc::new(config), state)?;
-
-    let http = CancellationToken::new();
-    let mut servers = JoinSet::new();
-    for listener in listeners {
-        let is_ready = is_ready.clone();
-        let app = App {
-            snapshot: snapshots.clone(),
-            readiness: Box::new(move || match *is_ready.borrow() {
-                true => Ok(()),
-                false => Err("log files are being looked for and their positions saved".to_owned()),
-            }),
-            reload: args.enable_lifecycle.then(|| reload.clone()),
-            inquiries: (!args.disable_api).then(|| is_asked.clone()),
-            page: !args.disable_page,
-        };
-        servers.spawn(server::serve(listener, app, http.clone()));
-    }
-
+    let mut exporter = Exporter::start(args, config).await?;
     loop {
         let requested: Option<ReloadRequest> = tokio::select! {
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
             _ = signals.hang_up.recv() => None,
-            Some(request) = reloads.recv() => Some(request),
-            failure = generation.failed() => return Err(failure),
-            Some(ended) = servers.join_next() => {
+            Some(request) = exporter.reloads.recv() => Some(request),
+            failure = exporter.generation.failed() => return Err(failure),
+            Some(ended) = exporter.servers.join_next() => {
                 ended.context("the http server panicked")??;
                 anyhow::bail!("the http server ended by itself");
             }
         };
-        let outcome = daemon.reload(&mut generation).await?;
+        let outcome = exporter.daemon.reload(&mut exporter.generation).await?;
         if let Some(request) = requested {
             let _ = request.answer.send(outcome);
         }
     }
+    exporter.stop().await
+}
 
-    info!("stopping");
-    daemon.ready.send_replace(false);
-    generation.stop().await?;
-    http.cancel();
-    timeout(GRACE, servers.join_all()).await.context("http connections did not end in time")?;
-    info!("stopped");
-    Ok(())
+/// Everything that `run` runs, without its signals. Other commands start one to see what it makes of their workers.
+pub(super) struct Exporter {
+    /// Where it listens, in the order of the arguments.
+    pub(super) addresses: Vec<SocketAddr>,
+    daemon: Daemon,
+    generation: Generation,
+    reloads: mpsc::Receiver<ReloadRequest>,
+    servers: JoinSet<anyhow::Result<()>>,
+    http: CancellationToken,
+}
+
+impl Exporter {
+    pub(super) async fn start(args: &RunArgs, config: Config) -> anyhow::Result<Self> {
+        let directory = config.state_dir.as_deref().map(StateDirectory::open).transpose()?.map(Arc::new);
+        let state = match &directory {
+            Some(directory) => directory.load(clock::now())?,
+            None => {
+                warn!(
+                    "no state directory: counts are kept in memory and start at 0 with every start (see --state.dir)"
+                );
+                State::default()
+            }
+        };
+        let mut listeners = Vec::new();
+        let mut addresses = Vec::new();
+        for address in &args.listen_addresses {
+            let listener = bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+            addresses.push(listener.local_addr()?);
+            listeners.push(listener);
+        }
+
+        let (publish, snapshots) = watch::channel(Arc::new(Snapshot::default()));
+        let (ready, is_ready) = watch::channel(false);
+        let (reload, reloads) = mpsc::channel(1);
+        let (inquiries, is_asked) = watch::channel(None);
+        let mut daemon = Daemon {
+            args: args.clone(),
+            stdin: None,
+            directory,
+            publish,
+            ready,
+            inquiries,
+            hasher: OwnerHasher::new(),
+            started: clock::now(),
+            reloads: watch::Sender::new(ReloadStatus { ok: true, last_success: clock::now() }),
+        };
+        let generation = daemon.start(Arc::new(config), state)?;
+
+        let http = CancellationToken::new();
+        let mut servers = JoinSet::new();
+        for listener in listeners {
+            let is_ready = is_ready.clone();
+            let app = App {
+                snapshot: snapshots.clone(),
+                readiness: Box::new(move || match *is_ready.borrow() {
+                    true => Ok(()),
+                    false => Err("log files are being looked for and their positions saved".to_owned()),
+                }),
+                reload: args.enable_lifecycle.then(|| reload.clone()),
+                inquiries: (!args.disable_api).then(|| is_asked.clone()),
+                page: !args.disable_page,
+            };
+            servers.spawn(server::serve(listener, app, http.clone()));
+        }
+        Ok(Self { addresses, daemon, generation, reloads, servers, http })
+    }
+
+    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
+        info!("stopping");
+        self.daemon.ready.send_replace(false);
+        self.generation.stop().await?;
+        self.http.cancel();
+        timeout(GRACE, self.servers.join_all()).await.context("http connections did not end in time")?;
+        info!("stopped");
+        Ok(())
+    }
 }
 
 /// What outlives a generation.
@@ -295,6 +321,13 @@ impl Generation {
         timeout(GRACE, sources).await.context("the sources did not stop in time")?;
         let state = timeout(GRACE, &mut self.pipeline).await.context("the last save did not end in time")?;
         state.context("the pipeline panicked")
+    }
+}
+
+/// A source that reads files would go on for ever otherwise, and the runtime would wait for it.
+impl Drop for Generation {
+    fn drop(&mut self) {
+        self.stop.cancel();
     }
 }
 

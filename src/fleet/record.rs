@@ -26,6 +26,10 @@ pub struct Deed {
     pub key: String,
     pub acquired: Instant,
     pub ended: Option<Instant>,
+    /// Acquisition or last renewal.
+    pub last_sign: Instant,
+    /// Until when the holder worked as if it had the lock; `None` is until the end of the hold.
+    pub believed_until: Option<Instant>,
     pub renewals: u64,
     pub end: End,
     /// Releases and renewals that were refused: the holder had lost its lock.
@@ -58,10 +62,13 @@ pub struct Truth {
 impl Record {
     /// Begins a hold and gives the number to speak of it later.
     pub fn acquired(&self, key: &str) -> usize {
+        let now = Instant::now();
         let deed = Deed {
             key: key.to_owned(),
-            acquired: Instant::now(),
+            acquired: now,
             ended: None,
+            last_sign: now,
+            believed_until: None,
             renewals: 0,
             end: End::Open,
             refused: 0,
@@ -82,6 +89,43 @@ impl Record {
             deed.end = end;
             deed.ended = Some(Instant::now());
         });
+    }
+
+    pub fn renewed(&self, number: usize) {
+        self.change(number, |deed| {
+            deed.renewals += 1;
+            deed.last_sign = Instant::now();
+        });
+    }
+
+    /// The TTL ran out, at the time that follows from the last sign of life.
+    pub fn expired(&self, number: usize, ttl: Duration) {
+        self.change(number, |deed| {
+            deed.end = End::Expired;
+            deed.ended = Some(deed.last_sign + ttl);
+        });
+    }
+
+    /// The holder works no more as if it had the lock.
+    pub fn let_go(&self, number: usize) {
+        self.change(number, |deed| deed.believed_until = Some(Instant::now()));
+    }
+
+    /// The longest time that two workers believed to hold one lock.
+    pub fn longest_overlap(&self) -> Duration {
+        let deeds = self.lock();
+        let overlaps = pairs(&deeds).map(|(before, next)| {
+            let until = before.believed_until.or(before.ended).unwrap_or_else(Instant::now);
+            until.saturating_duration_since(next.acquired)
+        });
+        overlaps.max().unwrap_or_default()
+    }
+
+    /// From the last sign of life of each holder whose lock expired to the acquisition by the next one.
+    pub fn takeovers(&self) -> Vec<Duration> {
+        let deeds = self.lock();
+        let expired = pairs(&deeds).filter(|(before, _)| before.end == End::Expired);
+        expired.map(|(before, next)| next.acquired - before.last_sign).collect()
     }
 
     pub fn deeds(&self) -> Vec<Deed> {
@@ -120,4 +164,12 @@ impl Record {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Deed>> {
         self.deeds.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+/// Each hold and the next one of the same lock.
+fn pairs(deeds: &[Deed]) -> impl Iterator<Item = (&Deed, &Deed)> {
+    deeds.iter().enumerate().filter_map(|(index, deed)| {
+        let next = deeds[index + 1..].iter().find(|next| next.key == deed.key)?;
+        Some((deed, next))
+    })
 }

@@ -117,7 +117,7 @@ impl Worker {
             sleep_until(renewal).await;
             last_sign = Instant::now();
             match self.locker.renew(key, token, self.behavior.ttl).await? {
-                true => self.record.change(hold, |deed| deed.renewals += 1),
+                true => self.record.renewed(hold),
                 false => self.record.change(hold, |deed| deed.refused += 1),
             }
         }

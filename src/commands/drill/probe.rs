@@ -1,0 +1,171 @@
+//! What an exporter says: scraped all the time, so that it is known afterwards when it said something first.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval};
+
+use super::samples::{Samples, Selector};
+use super::table::NamespaceSpec;
+use crate::http_client::{self, Limits};
+
+const SCRAPE_EVERY: Duration = Duration::from_millis(250);
+/// How long an exporter may need to see Redis and its log file.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Of the drill's numbers, each time that one of them changed: hours of a sustained drill.
+const HISTORY: usize = 20_000;
+
+/// Stops scraping when it is dropped.
+pub(super) struct Probe {
+    base: String,
+    limits: Limits,
+    seen: Arc<Seen>,
+    _scraper: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Each state of the numbers, from when on it was shown. Never empty once the probe is there.
+    history: Mutex<Vec<(Instant, Arc<Samples>)>>,
+    /// Why the last scrape failed.
+    failure: Mutex<Option<String>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Incident {
+    pub(super) lock: Option<String>,
+    pub(super) operation: String,
+    pub(super) cause: String,
+    pub(super) owner: Option<String>,
+    pub(super) next_owner: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Incidents {
+    incidents: Vec<Incident>,
+}
+
+impl Probe {
+    pub(super) async fn start(base: &str) -> anyhow::Result<Self> {
+        let limits = Limits { time: Duration::from_secs(5), ..Limits::default() };
+        let seen = Arc::new(Seen::default());
+        let url = http_client::below(base, "metrics");
+        seen.note(scrape(&url, &limits).await.context("cannot ask the exporter")?);
+        let mut scraper = JoinSet::new();
+        scraper.spawn(keep_scraping(url, limits.clone(), Arc::clone(&seen)));
+        Ok(Self { base: base.to_owned(), limits, seen, _scraper: scraper })
+    }
+
+    /// As shown last.
+    pub(super) fn now(&self) -> Arc<Samples> {
+        lock(&self.seen.history).last().map(|(_, samples)| Arc::clone(samples)).unwrap_or_default()
+    }
+
+    /// Asked just now.
+    pub(super) async fn scrape(&self) -> anyhow::Result<Samples> {
+        scrape(&http_client::below(&self.base, "metrics"), &self.limits).await
+    }
+
+    /// When a sum was first shown to be at least this much.
+    pub(super) fn first_shown(&self, selector: &Selector, at_least: f64) -> Option<Instant> {
+        let history = lock(&self.seen.history);
+        history.iter().find(|(_, samples)| samples.sum(selector) >= at_least).map(|(at, _)| *at)
+    }
+
+    pub(super) async fn incidents(&self, lock_namespace: &str) -> anyhow::Result<Vec<Incident>> {
+        let path = format!("api/v1/incidents?limit=1000&lock_namespace={lock_namespace}");
+        let text = http_client::get(&http_client::below(&self.base, &path), &self.limits).await?.text()?;
+        Ok(serde_json::from_str::<Incidents>(&text).context("the incidents cannot be read")?.incidents)
+    }
+
+    /// Until the exporter knows the namespaces and sees Redis. Otherwise what is missing, in words that say what to do.
+    pub(super) async fn ready(&self, namespaces: &[&NamespaceSpec]) -> anyhow::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut clock = interval(SCRAPE_EVERY);
+        loop {
+            clock.tick().await;
+            match self.missing(&self.scrape().await?, namespaces) {
+                None => return Ok(()),
+                // A configuration does not change by waiting.
+                Some((false, missing)) => bail!(missing),
+                Some((true, missing)) if Instant::now() > deadline => bail!(missing),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// What is missing, and whether it may come by itself.
+    fn missing(&self, samples: &Samples, namespaces: &[&NamespaceSpec]) -> Option<(bool, String)> {
+        let shown = http_client::shown(&self.base);
+        let unknown: Vec<&str> = namespaces
+            .iter()
+            .map(|namespace| namespace.name)
+            .filter(|name| !samples.has(&Selector::new("redis_lock_namespace_info", &[("lock_namespace", name)])))
+            .collect();
+        if !unknown.is_empty() {
+            let unknown = unknown.join(", ");
+            return Some((
+                // The first snapshot has none at all.
+                !samples.has(&Selector::new("redis_lock_namespace_info", &[])),
+                format!(
+                    "the exporter at {shown} does not know the lock namespaces {unknown}: add to its configuration what \
+                     `redis_lock_exporter drill --print-config` shows, and reload it"
+                ),
+            ));
+        }
+        let is_up = |metric| samples.sum(&Selector::new(metric, &[])) >= 1.0;
+        if !is_up("redis_lock_exporter_redis_up") {
+            let why = "is blind on one eye: it is not connected to a Redis (see its /-/ready)";
+            return Some((true, format!("the exporter at {shown} {why}")));
+        }
+        if !is_up("redis_lock_exporter_tracking_up") {
+            let why = "is not told of changes in Redis: passes alone miss short holds (see its /-/ready)";
+            return Some((true, format!("the exporter at {shown} {why}")));
+        }
+        None
+    }
+
+    /// Whether the last scrape failed, and why.
+    pub(super) fn failure(&self) -> Option<String> {
+        lock(&self.seen.failure).clone()
+    }
+}
+
+impl Seen {
+    fn note(&self, samples: Samples) {
+        let mut history = lock(&self.history);
+        if history.last().is_none_or(|(_, last)| **last != samples) {
+            if history.len() >= HISTORY {
+                history.remove(0);
+            }
+            history.push((Instant::now(), Arc::new(samples)));
+        }
+    }
+}
+
+async fn keep_scraping(url: String, limits: Limits, seen: Arc<Seen>) {
+    let mut clock = interval(SCRAPE_EVERY);
+    clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        clock.tick().await;
+        let failure = match scrape(&url, &limits).await {
+            Ok(samples) => {
+                seen.note(samples);
+                None
+            }
+            Err(error) => Some(format!("{error:#}")),
+        };
+        *lock(&seen.failure) = failure;
+    }
+}
+
+async fn scrape(url: &str, limits: &Limits) -> anyhow::Result<Samples> {
+    Ok(Samples::parse(&http_client::get(url, limits).await?.text()?))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

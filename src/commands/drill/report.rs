@@ -1,0 +1,239 @@
+//! What a drill found: every expectation with what was measured, and the timeline it follows from.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::table::Scenario;
+use super::worker::LostLock;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// Every expectation held, and nothing was left out.
+    pub(super) held: bool,
+    pub(super) interrupted: bool,
+    pub(super) run_id: String,
+    pub(super) started: String,
+    pub(super) took_seconds: f64,
+    /// Where, as far as it may be shown.
+    pub(super) redis: String,
+    pub(super) exporter: String,
+    /// Why the exporter cannot see the drill, and what to do about it.
+    pub(super) exporter_problem: Option<String>,
+    pub(super) prometheus: Option<String>,
+    pub(super) speed: u32,
+    pub(super) ttl_seconds: f64,
+    pub(super) duration_seconds: Option<f64>,
+    /// How the times differ from production's.
+    pub(super) timing: String,
+    pub(super) scenarios: Vec<ScenarioReport>,
+    pub(super) cleanup: Cleanup,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Cleanup {
+    pub(super) keys_written: usize,
+    pub(super) keys_left: Vec<String>,
+    /// Why cleaning up failed, if it did. Every key has a TTL.
+    pub(super) error: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ScenarioReport {
+    pub(super) name: &'static str,
+    pub(super) rehearses: &'static str,
+    pub(super) held: bool,
+    pub(super) took_seconds: f64,
+    /// How often the failure was made to happen.
+    pub(super) rounds: u32,
+    /// Why it could not be run to its end.
+    pub(super) error: Option<String>,
+    /// That was the drill's own fault, and says nothing about locks.
+    #[serde(skip)]
+    pub(super) is_broken: bool,
+    pub(super) expectations: Vec<Verdict>,
+    /// In seconds; the worst one of all rounds.
+    pub(super) measured: BTreeMap<&'static str, f64>,
+    pub(super) timeline: Vec<Entry>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Verdict {
+    pub(super) id: &'static str,
+    /// Who had to prove it: workers, exporter or alerts.
+    pub(super) side: &'static str,
+    pub(super) statement: String,
+    pub(super) held: bool,
+    pub(super) measured: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Entry {
+    /// Since the scenario began.
+    pub(super) at_seconds: f64,
+    pub(super) who: String,
+    pub(super) what: String,
+}
+
+impl ScenarioReport {
+    /// Before it runs: nothing is proven.
+    pub(super) fn new(scenario: &'static Scenario) -> Self {
+        let expectations = scenario.expectations.iter().map(|expectation| Verdict {
+            id: expectation.id,
+            side: expectation.side.as_str(),
+            statement: expectation.statement.to_owned(),
+            held: false,
+            measured: "not reached".to_owned(),
+        });
+        Self {
+            name: scenario.name,
+            rehearses: scenario.rehearses,
+            held: false,
+            took_seconds: 0.0,
+            rounds: 0,
+            error: None,
+            is_broken: false,
+            expectations: expectations.collect(),
+            measured: BTreeMap::new(),
+            timeline: Vec::new(),
+        }
+    }
+
+    pub(super) fn stop(&mut self, failure: &anyhow::Error) {
+        self.error = Some(format!("{failure:#}"));
+        self.is_broken = !failure.is::<LostLock>();
+    }
+
+    pub(super) fn conclude(&mut self) {
+        self.held = self.error.is_none() && self.expectations.iter().all(|verdict| verdict.held);
+    }
+
+    pub(super) fn failed(&self) -> impl Iterator<Item = &Verdict> {
+        self.expectations.iter().filter(|verdict| !verdict.held)
+    }
+}
+
+impl Report {
+    pub(super) fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a report has text keys only") + "\n"
+    }
+
+    fn outcome(&self) -> String {
+        let (held, all) = self.count();
+        let verdict = match (self.interrupted, self.held) {
+            (true, _) => "interrupted",
+            (false, true) => "all expectations held",
+            (false, false) => "FAILED",
+        };
+        format!("{verdict} ({held} of {all})")
+    }
+
+    fn count(&self) -> (usize, usize) {
+        let all = self.scenarios.iter().flat_map(|scenario| &scenario.expectations);
+        (all.clone().filter(|verdict| verdict.held).count(), all.count())
+    }
+
+    fn cleanup_line(&self) -> String {
+        let Cleanup { keys_written, keys_left, error } = &self.cleanup;
+        match (error, keys_left.is_empty()) {
+            (Some(error), _) => {
+                format!("{keys_written} keys written; cleaning up failed: {error} (every key has a TTL)")
+            }
+            (None, true) => format!("{keys_written} keys written, none left behind"),
+            (None, false) => format!("{keys_written} keys written, left behind: {}", keys_left.join(", ")),
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        let _ = writeln!(text, "\nDrill {}: {} in {:.0} s", self.run_id, self.outcome(), self.took_seconds);
+        let _ = writeln!(text, "  {}", self.timing);
+        if let Some(problem) = &self.exporter_problem {
+            let _ = writeln!(text, "  FAILED: {problem}");
+        }
+        for scenario in &self.scenarios {
+            let verdict = if scenario.held { "ok    " } else { "FAILED" };
+            let _ = writeln!(text, "\n{verdict} {}: {}", scenario.name, scenario.rehearses);
+            if let Some(error) = &scenario.error {
+                let _ = writeln!(text, "       could not be run to its end: {error}");
+            }
+            for verdict in &scenario.expectations {
+                let mark = if verdict.held { "ok    " } else { "FAILED" };
+                let _ = writeln!(text, "       {mark} {}: {}", verdict.side, verdict.statement);
+                let _ = writeln!(text, "              {}", verdict.measured);
+            }
+        }
+        let _ = writeln!(text, "\n{}", self.cleanup_line());
+        text
+    }
+
+    pub(super) fn markdown(&self) -> String {
+        let mut text = String::new();
+        let _ = writeln!(text, "# Lock drill {}: {}\n", self.run_id, self.outcome());
+        let _ = writeln!(text, "| | |\n|---|---|");
+        let mut row = |name: &str, value: &str| {
+            let _ = writeln!(text, "| {name} | {} |", cell(value));
+        };
+        row("started", &self.started);
+        row("took", &format!("{:.1} s", self.took_seconds));
+        row("times", &self.timing);
+        row("Redis", &self.redis);
+        row("exporter", &self.exporter);
+        if let Some(problem) = &self.exporter_problem {
+            row("**problem**", problem);
+        }
+        row("Prometheus", self.prometheus.as_deref().unwrap_or("not asked"));
+        row("clean-up", &self.cleanup_line());
+        let _ = writeln!(text, "\n| scenario | | takeover | overlap | detection | failed expectations |");
+        let _ = writeln!(text, "|---|---|---|---|---|---|");
+        for scenario in &self.scenarios {
+            let measured =
+                |name| scenario.measured.get(name).map_or_else(|| "-".to_owned(), |value| format!("{value:.2} s"));
+            let failed: Vec<&str> = scenario.failed().map(|verdict| verdict.id).collect();
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {} | {} |",
+                scenario.name,
+                mark(scenario.held),
+                measured("takeover"),
+                measured("overlap"),
+                measured("detection"),
+                if failed.is_empty() { "none".to_owned() } else { failed.join(", ") },
+            );
+        }
+        for scenario in &self.scenarios {
+            scenario.write_markdown(&mut text);
+        }
+        text
+    }
+}
+
+impl ScenarioReport {
+    fn write_markdown(&self, text: &mut String) {
+        let _ = writeln!(text, "\n## {}: {}\n\nRehearsed: {}.", self.name, mark(self.held), self.rehearses);
+        let times = if self.rounds == 1 { "once".to_owned() } else { format!("{} times", self.rounds) };
+        let _ = writeln!(text, "Happened {times}, in {:.1} s.", self.took_seconds);
+        if let Some(error) = &self.error {
+            let _ = writeln!(text, "\n**Could not be run to its end:** {error}");
+        }
+        let _ = writeln!(text, "\n| expected of | that it | | measured |\n|---|---|---|---|");
+        for verdict in &self.expectations {
+            let (statement, measured) = (cell(&verdict.statement), cell(&verdict.measured));
+            let _ = writeln!(text, "| {} | {statement} | {} | {measured} |", verdict.side, mark(verdict.held));
+        }
+        let _ = writeln!(text, "\n| at | who | did |\n|---|---|---|");
+        for entry in &self.timeline {
+            let _ = writeln!(text, "| {:.2} s | {} | {} |", entry.at_seconds, cell(&entry.who), cell(&entry.what));
+        }
+    }
+}
+
+fn mark(held: bool) -> &'static str {
+    if held { "ok" } else { "**FAILED**" }
+}
+
+/// A text that cannot end its cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}

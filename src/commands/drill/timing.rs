@@ -1,0 +1,86 @@
+//! How long everything takes: production's times, divided by the speed.
+
+use std::time::Duration;
+
+/// What a lock of production has, and what a drill at speed 1 uses.
+const BASE_TTL: Duration = Duration::from_secs(30);
+/// Renewals that may fail before a worker with the policy `fence` gives up.
+pub(super) const RENEWAL_BUDGET: u32 = 3;
+/// An answer of Redis may take this long at least, or a busy machine would look like a failure.
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(250);
+/// In the configuration. Long, because nobody leads before and after the drill either.
+pub(super) const LEADER_ABSENT: Duration = Duration::from_secs(300);
+/// Fences and the storage behind the locks stay this long if a drill is killed.
+pub(super) const KEEP: Duration = Duration::from_secs(600);
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timing {
+    pub(super) speed: u32,
+    pub(super) ttl: Duration,
+    /// How long each failure goes on; nothing is once.
+    pub(super) duration: Option<Duration>,
+}
+
+impl Timing {
+    pub(super) fn new(speed: u32, duration: Option<Duration>) -> Self {
+        Self { speed, ttl: BASE_TTL / speed, duration }
+    }
+
+    /// A fifth, so that a budget of three failures is used up before the TTL is.
+    pub(super) fn renew_every(&self) -> Duration {
+        self.ttl / 5
+    }
+
+    /// How long a worker waits for an answer before it counts as failed.
+    pub(super) fn answer(&self) -> Duration {
+        self.renew_every().max(SHORTEST_TIMEOUT)
+    }
+
+    pub(super) fn takeover_slo(&self) -> Duration {
+        self.ttl * 3 / 2
+    }
+
+    /// For how long nobody leads where a leader is lost.
+    pub(super) fn absence(&self) -> Duration {
+        (self.ttl * 5 / 2).max(self.duration.unwrap_or_default())
+    }
+
+    /// How often a worker that waits for a lock tries.
+    pub(super) fn poll(&self) -> Duration {
+        self.ttl / 40
+    }
+
+    /// Of one direction; both together are longer than the TTL.
+    pub(super) fn delay(&self) -> Duration {
+        self.ttl * 3 / 5
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let ttl = self.ttl.as_secs_f64();
+        let shortened = match self.speed {
+            1 => "TTLs are those of production".to_owned(),
+            speed => format!("TTLs are {speed} times shorter than in production ({} s)", BASE_TTL.as_secs()),
+        };
+        let repeated = match self.duration {
+            Some(duration) => format!("each failure is repeated for {:.0} s", duration.as_secs_f64()),
+            None => "each failure happens once".to_owned(),
+        };
+        format!("{shortened}: {ttl:.2} s, renewed every {:.2} s; {repeated}", self.renew_every().as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_falls_before_the_expiry_at_every_speed() {
+        for speed in [1, 15, 30] {
+            let timing = Timing::new(speed, None);
+            // Each attempt begins when it is due, but not before the one before has failed.
+            let fenced = timing.renew_every() + timing.answer() * RENEWAL_BUDGET;
+            assert!(fenced < timing.ttl, "speed {speed}");
+            assert!(timing.delay() * 2 > timing.ttl);
+        }
+    }
+}
