@@ -31,6 +31,7 @@
 //! * [`inquiry`]: questions about single locks, and their answers
 //! * [`exposition`]: every metric name and HELP; a snapshot as text
 //! * [`server`]: HTTP routes
+//! * `systemd`: what the service manager is told
 //! * [`cli`], [`commands`]: flags, and one file for each command
 //! * [`fleet`]: simulated workers that really lock, and a record of what they did
 //! * [`http_client`]: one GET of one URL, for the commands that ask an exporter or Prometheus
@@ -59,3 +60,4 @@ pub mod server;
 pub mod snapshot;
 pub mod sources;
 pub mod state;
+mod systemd;

@@ -84,6 +84,8 @@ pub struct Inputs {
 #[derive(Clone, Copy, Debug)]
 pub struct ReloadStatus {
     pub ok: bool,
+    /// The same for the web configuration.
+    pub web_ok: bool,
     pub last_success: TimeMs,
 }
 
@@ -294,7 +296,7 @@ impl Pipeline {
             state_last_save: self.state.saved_at,
             state_set_aside: self.state.set_aside,
             evictions: self.ledger.evictions().to_vec(),
-            config_reload_ok: reloads.ok,
+            config_reload_ok: reloads.ok && reloads.web_ok,
             config_reloaded: reloads.last_success,
             started: self.started_at,
         }

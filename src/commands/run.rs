@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
@@ -18,7 +17,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::cli::{EXIT_FAILED, EXIT_USAGE, ListenAddress, RunArgs};
+use crate::cli::{EXIT_FAILED, EXIT_USAGE, RunArgs};
 use crate::clock;
 use crate::config::{Config, LogSource, STDIN};
 use crate::event::{Input, TimeMs};
@@ -26,13 +25,14 @@ use crate::inquiry::Inquiry;
 use crate::namespace::KeyMap;
 use crate::observation::OwnerHasher;
 use crate::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
-use crate::server::{self, App, ReloadRequest};
+use crate::server::{self, App, Entrance, Limits, Listener, ReloadRequest, WebFile, WebFollower};
 use crate::snapshot::Snapshot;
 use crate::sources::extractor::Extractor;
 use crate::sources::keyspace;
 use crate::sources::stdin::{self, Follower};
 use crate::sources::tailer::{Start, Tailer};
 use crate::state::{State, StateDirectory};
+use crate::systemd;
 
 /// Batches that may wait for the pipeline. A full queue makes the tailer wait, and the files are its buffer.
 const QUEUE: usize = 64;
@@ -48,10 +48,14 @@ const KEYSPACE: &str = "keyspace";
 const GRACE: Duration = Duration::from_secs(20);
 
 pub fn run(args: &RunArgs) -> ExitCode {
-    let config = match Config::load(args.config_file.as_deref(), &args.overrides()) {
-        Ok(config) => config,
-        Err(problems) => {
-            error!("cannot start with this configuration:\n{problems}");
+    let loaded = Config::load(args.config_file.as_deref(), &args.overrides());
+    let opened = args.web_config_file.as_deref().map(WebFile::open).transpose();
+    let (config, web) = match (loaded, opened) {
+        (Ok(config), Ok(web)) => (config, web),
+        (loaded, opened) => {
+            for problems in [loaded.err(), opened.err()].into_iter().flatten() {
+                error!("cannot start with this configuration:\n{problems}");
+            }
             return EXIT_USAGE.into();
         }
     };
@@ -59,7 +63,7 @@ pub fn run(args: &RunArgs) -> ExitCode {
         .enable_all()
         .build()
         .context("cannot start the runtime")
-        .and_then(|runtime| runtime.block_on(serve(args, config)));
+        .and_then(|runtime| runtime.block_on(serve(args, config, web)));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -69,7 +73,7 @@ pub fn run(args: &RunArgs) -> ExitCode {
     }
 }
 
-async fn serve(args: &RunArgs, config: Config) -> anyhow::Result<()> {
+async fn serve(args: &RunArgs, config: Config, web: Option<(WebFile, WebFollower)>) -> anyhow::Result<()> {
     // Signals first: from here on, being told to stop means stopping in order.
     let mut signals = Signals::new()?;
     let directory = config.state_dir.as_deref().map(StateDirectory::open).transpose()?.map(Arc::new);
@@ -80,10 +84,11 @@ async fn serve(args: &RunArgs, config: Config) -> anyhow::Result<()> {
             State::default()
         }
     };
-    let mut listeners = Vec::new();
-    for address in &args.listen_addresses {
-        listeners.push(bind(address).await.with_context(|| format!("cannot listen on {address}"))?);
+    let mut listeners = if args.systemd_socket { Listener::from_systemd()? } else { Vec::new() };
+    for address in args.listen_addresses() {
+        listeners.push(Listener::bind(&address).await.with_context(|| format!("cannot listen on {address}"))?);
     }
+    let (web, follower) = web.unzip();
 
     let (publish, snapshots) = watch::channel(Arc::new(Snapshot::default()));
     let (ready, is_ready) = watch::channel(false);
@@ -91,6 +96,7 @@ async fn serve(args: &RunArgs, config: Config) -> anyhow::Result<()> {
     let (inquiries, is_asked) = watch::channel(None);
     let mut daemon = Daemon {
         args: args.clone(),
+        web: web.clone(),
         stdin: None,
         directory,
         publish,
@@ -98,11 +104,26 @@ async fn serve(args: &RunArgs, config: Config) -> anyhow::Result<()> {
         inquiries,
         hasher: OwnerHasher::new(),
         started: clock::now(),
-        reloads: watch::Sender::new(ReloadStatus { ok: true, last_success: clock::now() }),
+        reloads: watch::Sender::new(ReloadStatus { ok: true, web_ok: true, last_success: clock::now() }),
     };
     let mut generation = daemon.start(Arc::new(config), state)?;
 
     let http = CancellationToken::new();
+    let reports = daemon.reloads.clone();
+    if let Some(follower) = follower {
+        let report = move |ok| {
+            reports.send_modify(|status| {
+                status.web_ok = ok;
+                if ok {
+                    status.last_success = clock::now();
+                }
+            });
+        };
+        tokio::spawn(follower.run(report, http.clone()));
+    }
+    let life = systemd::watchdog().map(|limit| tokio::spawn(systemd::report_life(limit, is_asked.clone())));
+    let start = tokio::spawn(tell_when_ready(is_ready.clone(), Arc::clone(&generation.config)));
+    let limits = Limits { connections: args.max_connections, ..Limits::default() };
     let mut servers = JoinSet::new();
     for listener in listeners {
         let is_ready = is_ready.clone();
@@ -116,7 +137,8 @@ async fn serve(args: &RunArgs, config: Config) -> anyhow::Result<()> {
             inquiries: (!args.disable_api).then(|| is_asked.clone()),
             page: !args.disable_page,
         };
-        servers.spawn(server::serve(listener, app, http.clone()));
+        let entrance = Entrance { listener, web: web.as_ref().map(|file| Arc::clone(&file.web)) };
+        servers.spawn(server::serve_with_limits(entrance, app, limits.clone(), http.clone()));
     }
 
     loop {
@@ -131,24 +153,49 @@ async fn serve(args: &RunArgs, config: Config) -> anyhow::Result<()> {
                 anyhow::bail!("the http server ended by itself");
             }
         };
+        systemd::reloading();
         let outcome = daemon.reload(&mut generation).await?;
+        if *is_ready.borrow() {
+            match &outcome {
+                Ok(()) => systemd::ready(&describe(&generation.config)),
+                Err(_) => systemd::ready("a new configuration was refused, the old one stays in effect"),
+            }
+        }
         if let Some(request) = requested {
             let _ = request.answer.send(outcome);
         }
     }
 
     info!("stopping");
+    systemd::stopping();
+    start.abort();
     daemon.ready.send_replace(false);
     generation.stop().await?;
+    if let Some(life) = life {
+        life.abort();
+    }
     http.cancel();
     timeout(GRACE, servers.join_all()).await.context("http connections did not end in time")?;
     info!("stopped");
     Ok(())
 }
 
+async fn tell_when_ready(mut is_ready: watch::Receiver<bool>, config: Arc<Config>) {
+    if is_ready.wait_for(|is_ready| *is_ready).await.is_ok() {
+        systemd::ready(&describe(&config));
+    }
+}
+
+/// For `systemctl status`.
+fn describe(config: &Config) -> String {
+    let redis = config.redis.as_ref().map_or_else(String::new, |redis| format!(", redis {}", redis.name));
+    format!("watching {} log sources{redis}, {} namespaces", config.logs.len(), config.namespaces.len())
+}
+
 /// What outlives a generation.
 struct Daemon {
     args: RunArgs,
+    web: Option<WebFile>,
     stdin: Option<stdin::Lines>,
     directory: Option<Arc<StateDirectory>>,
     publish: watch::Sender<Arc<Snapshot>>,
@@ -246,14 +293,29 @@ impl Daemon {
         Ok(Generation { config, stop, sources, pipeline })
     }
 
-    /// Ok(Err) when the new configuration is refused and the old one goes on.
+    /// Ok(Err) when the new configuration is refused and the old one goes on. That of the web side stands for itself: one
+    /// may be taken and the other refused.
     async fn reload(&mut self, generation: &mut Generation) -> anyhow::Result<Result<(), String>> {
+        let web = match &self.web {
+            Some(web) => web.reload().await,
+            None => Ok(()),
+        };
+        if let Err(refusal) = &web {
+            error!("web configuration refused, the old one stays in effect:\n{refusal}");
+        }
+        Ok(self.reload_config(generation).await?.and(web))
+    }
+
+    async fn reload_config(&mut self, generation: &mut Generation) -> anyhow::Result<Result<(), String>> {
         let args = self.args.clone();
         let loaded = spawn_blocking(move || Config::load(args.config_file.as_deref(), &args.overrides())).await?;
         let old_directory: Option<PathBuf> = generation.config.state_dir.clone();
         let refusal = match loaded {
             Ok(config) if config.state_dir == old_directory => {
-                self.reloads.send_replace(ReloadStatus { ok: true, last_success: clock::now() });
+                self.reloads.send_modify(|status| {
+                    status.ok = true;
+                    status.last_success = clock::now();
+                });
                 info!("configuration loaded, starting with it");
                 let state = generation.stop().await?;
                 *generation = self.start(Arc::new(config), state)?;
@@ -314,15 +376,4 @@ impl Signals {
             hang_up: listen(SignalKind::hangup())?,
         })
     }
-}
-
-async fn bind(address: &ListenAddress) -> std::io::Result<TcpListener> {
-    let mut failure = std::io::Error::other("the name has no address");
-    for candidate in address.candidates()? {
-        match TcpListener::bind(candidate).await {
-            Ok(listener) => return Ok(listener),
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
 }
