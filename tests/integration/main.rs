@@ -26,3 +26,4 @@ mod server;
 mod site;
 mod state;
 mod tailing;
+mod web;
