@@ -40,7 +40,7 @@ Examples:
   Compare the TTLs with how the locks are held and renewed:
     redis_lock_exporter advise --exporter http://127.0.0.1:9877
 
-Exit codes: 0 fine, 1 findings (check, advise), 2 failed, 64 bad usage or configuration.";
+Exit codes: 0 fine, 1 findings (check, advise) or not well (healthcheck), 2 failed, 64 bad usage or configuration.";
 
 /// Prometheus exporter for distributed locks in Redis: lost locks, failed renewals, and why.
 #[derive(Debug, Parser)]
@@ -62,6 +62,14 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Say which TTL and renewal interval the locks should have, from what was seen of them; exits with 1 if others
     Advise(AdviseArgs),
+    /// Ask a running exporter whether it is well, for containers; exits with 0 if it is and 1 if not
+    Healthcheck(HealthcheckArgs),
+    /// Write the rules, dashboards, runbooks and examples that fit this program to a directory
+    Pack(PackArgs),
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write that of every command to a directory
+    Man(ManArgs),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -205,6 +213,73 @@ fn duration(text: &str) -> Result<Duration, String> {
 pub enum AdviseOutput {
     Text,
     Json,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "An exporter that asks for a password is healthy, for it answers; to see whether it is ready takes \
+                        --user and --password-file.\n\n\
+                        Exit codes: 0 well, 1 not well or no answer, 64 bad usage."
+)]
+pub struct HealthcheckArgs {
+    /// Where it listens: http://HOST:PORT, https://HOST:PORT or unix:///PATH
+    #[arg(long = "url", value_name = "URL", default_value = "http://127.0.0.1:9877")]
+    pub url: String,
+    /// Ask whether it is ready (/-/ready), not only whether it answers (/-/healthy)
+    #[arg(long = "ready")]
+    pub ready: bool,
+    /// How long it may take, in seconds
+    #[arg(long = "timeout", value_name = "SECONDS", default_value = "5", value_parser = at_least_one)]
+    pub timeout: usize,
+    /// For https://: whom to trust instead of the system's certificates
+    #[arg(long = "ca-file", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// For https://: take any certificate, as that of the own machine may have another name
+    #[arg(long = "insecure")]
+    pub insecure: bool,
+    /// For https://: the certificate to show
+    #[arg(long = "cert-file", value_name = "FILE", requires = "key_file")]
+    pub cert_file: Option<PathBuf>,
+    /// The key of that certificate
+    #[arg(long = "key-file", value_name = "FILE", requires = "cert_file")]
+    pub key_file: Option<PathBuf>,
+    /// The user of basic authentication
+    #[arg(long = "user", value_name = "NAME", requires = "password_file")]
+    pub user: Option<String>,
+    /// A file with the password of that user
+    #[arg(long = "password-file", value_name = "FILE", requires = "user")]
+    pub password_file: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Without options the files are those of the project's repository, byte for byte.\n\n\
+                        Exit codes: 0 written, 2 refused or failed, 64 bad usage.")]
+pub struct PackArgs {
+    /// Where to write; made if it is not there
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Where your runbooks are: the alert's name is put behind it, or in the place of {alert}
+    #[arg(long = "runbook-base-url", value_name = "URL")]
+    pub runbook_base_url: Option<String>,
+    /// Label matchers for every metric in rules and dashboards, such as 'env="prod",team=~"a|b"'
+    #[arg(long = "selector", value_name = "MATCHERS")]
+    pub selector: Option<String>,
+    /// Replace files that are there and different
+    #[arg(long = "force")]
+    pub force: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct CompletionsArgs {
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct ManArgs {
+    /// Where to write redis_lock_exporter.1 and one page for each command; without it the main page is printed
+    #[arg(value_name = "DIR")]
+    pub directory: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

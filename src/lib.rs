@@ -31,6 +31,7 @@
 //! * [`inquiry`]: questions about single locks, and their answers
 //! * [`exposition`]: every metric name and HELP; a snapshot as text
 //! * [`server`]: HTTP routes
+//! * [`pack`]: rules, dashboards, runbooks and examples that are part of the program
 //! * `systemd`: what the service manager is told
 //! * [`cli`], [`commands`]: flags, and one file for each command
 //! * [`fleet`]: simulated workers that really lock, and a record of what they did
@@ -55,6 +56,7 @@ pub mod inquiry;
 pub mod ledger;
 pub mod namespace;
 pub mod observation;
+pub mod pack;
 pub mod pipeline;
 pub mod server;
 pub mod snapshot;

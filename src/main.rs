@@ -28,6 +28,10 @@ fn main() -> ExitCode {
             start_logging(LogLevel::Warn, LogFormat::Text);
             commands::replay::run(&args)
         }
+        Command::Healthcheck(args) => commands::healthcheck::run(&args),
+        Command::Pack(args) => commands::pack::run(&args),
+        Command::Completions(args) => commands::manual::completions(&args),
+        Command::Man(args) => commands::manual::pages(&args),
     }
 }
 

@@ -6,7 +6,7 @@
 
 mod connection;
 mod document;
-mod expression;
+pub(crate) mod expression;
 mod fields;
 mod logs;
 mod namespaces;

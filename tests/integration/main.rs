@@ -16,6 +16,7 @@ mod lifecycle;
 mod lines;
 mod model;
 mod page;
+mod pack;
 mod preset;
 mod redis;
 mod replay;

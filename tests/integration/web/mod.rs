@@ -2,6 +2,7 @@
 //! Prometheus, as in real life.
 
 mod files;
+mod healthcheck;
 mod prometheus;
 mod rotation;
 mod secrets;
