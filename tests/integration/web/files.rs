@@ -190,3 +190,14 @@ fn prometheus_accepts_what_is_accepted_here() {
     secured.configure("basic_auth_users: {me: x}\n");
     assert!(!promtool_accepts(&secured));
 }
+
+#[test]
+fn the_documented_example_is_good() {
+    let secured = Secured::new("");
+    let document = include_str!("../../../docs/web-configuration.md");
+    let example = document.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let (code, said) = check(&secured, example);
+    assert_eq!(code, 0, "{said}");
+    let hash = example.lines().find_map(|line| line.trim().strip_prefix("prometheus: ")).unwrap();
+    assert!(bcrypt::verify(PASSWORD, hash).unwrap(), "the hash is not of the password in the comment");
+}
