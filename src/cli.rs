@@ -72,7 +72,7 @@ pub enum Command {
     Man(ManArgs),
 }
 
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Args)]
 pub struct RunArgs {
     /// What to watch, as YAML (see docs/configuration.md)
     #[arg(long = "config.file", value_name = "FILE")]
@@ -100,7 +100,7 @@ pub struct RunArgs {
         help = "Address to serve metrics on: :PORT (every interface), HOST:PORT, [IPV6]:PORT, or unix:///PATH for a \
                 socket, unix:///PATH?mode=660 with its permissions; repeatable [default: :9877]"
     )]
-    listen_addresses: Vec<ListenAddress>,
+    pub listen_addresses: Vec<ListenAddress>,
     /// Serve on the sockets that systemd passes (socket activation), and on addresses that are given; not on the default
     #[arg(long = "web.systemd-socket")]
     pub systemd_socket: bool,
@@ -215,7 +215,7 @@ pub enum AdviseOutput {
     Json,
 }
 
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Args)]
 #[command(
     after_help = "An exporter that asks for a password is healthy, for it answers; to see whether it is ready takes \
                         --user and --password-file.\n\n\
@@ -334,8 +334,20 @@ impl Cli {
     }
 }
 
+/// Without most of it: a URL may have a password in it.
+impl fmt::Debug for RunArgs {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (config, web) = (&self.config_file, &self.web_config_file);
+        formatter
+            .debug_struct("RunArgs")
+            .field("config_file", config)
+            .field("web_config_file", web)
+            .finish_non_exhaustive()
+    }
+}
+
 impl RunArgs {
-    /// Beside the sockets of systemd.
+    /// Beside the sockets of systemd, the default included.
     pub fn listen_addresses(&self) -> Vec<ListenAddress> {
         match self.listen_addresses.is_empty() && !self.systemd_socket {
             true => vec![ListenAddress::Tcp { host: String::new(), port: DEFAULT_PORT }],
@@ -353,6 +365,13 @@ impl RunArgs {
             redis_password_file: self.redis_password_file.clone(),
             redis_password_env: password_is_set.then(|| PASSWORD_VARIABLE.to_owned()),
         }
+    }
+}
+
+/// Without most of it, as above.
+impl fmt::Debug for HealthcheckArgs {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("HealthcheckArgs").field("ready", &self.ready).finish_non_exhaustive()
     }
 }
 
@@ -486,6 +505,14 @@ mod tests {
         };
         assert_eq!(args.files.len(), 3);
         assert!(args.redact);
+    }
+
+    #[test]
+    fn what_is_printed_for_debugging_has_no_password() {
+        for arguments in ["--redis.url redis://:planted@h", "healthcheck --url http://me:planted@h"] {
+            let printed = format!("{:?}", parse(arguments).unwrap_or_else(|_| panic!("{arguments}")));
+            assert!(!printed.contains("planted"), "{printed}");
+        }
     }
 
     #[test]

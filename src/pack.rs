@@ -1,5 +1,5 @@
 //! What is shipped with the program: rules, dashboards, runbooks and examples, as they are in the repository, and the changes
-//! that `pack` can make to them. A new file of the repository is added to [`FILES`], nothing else.
+//! that `pack` can make to them. A new file of the repository is added to the list `FILES`, nothing else.
 //!
 //! Matchers are added where the expressions are, in lines that this project wrote itself; tests compare the outcome with what a
 //! real parser of PromQL makes of it.

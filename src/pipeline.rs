@@ -86,7 +86,24 @@ pub struct ReloadStatus {
     pub ok: bool,
     /// The same for the web configuration.
     pub web_ok: bool,
+    /// Of either.
     pub last_success: TimeMs,
+}
+
+impl ReloadStatus {
+    /// The configuration was loaded.
+    pub fn note_config(&mut self, now: TimeMs) {
+        self.ok = true;
+        self.last_success = now;
+    }
+
+    /// The web configuration was loaded, or refused.
+    pub fn note_web(&mut self, ok: bool, now: TimeMs) {
+        self.web_ok = ok;
+        if ok {
+            self.last_success = now;
+        }
+    }
 }
 
 impl Pipeline {

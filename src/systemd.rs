@@ -1,7 +1,7 @@
 //! What systemd is told about this process (`sd_notify`): started, reloading, stopping, still alive.
 //!
-//! Nothing happens where systemd did not ask for it (`Type=notify`, `Type=notify-reload`, `WatchdogSec=`), and on other systems. A message that cannot be
-//! sent is logged and forgotten.
+//! Nothing happens where systemd did not ask for it (`Type=notify`, `Type=notify-reload`, `WatchdogSec=`), and on other
+//! systems. A message that cannot be sent is logged and forgotten.
 
 #[cfg(target_os = "linux")]
 mod supervisor {

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
 use crate::cli::{EXIT_FAILED, EXIT_USAGE, RunArgs};
@@ -76,88 +77,29 @@ pub fn run(args: &RunArgs) -> ExitCode {
 async fn serve(args: &RunArgs, config: Config, web: Option<(WebFile, WebFollower)>) -> anyhow::Result<()> {
     // Signals first: from here on, being told to stop means stopping in order.
     let mut signals = Signals::new()?;
-    let directory = config.state_dir.as_deref().map(StateDirectory::open).transpose()?.map(Arc::new);
-    let state = match &directory {
-        Some(directory) => directory.load(clock::now())?,
-        None => {
-            warn!("no state directory: counts are kept in memory and start at 0 with every start (see --state.dir)");
-            State::default()
-        }
-    };
-    let mut listeners = if args.systemd_socket { Listener::from_systemd()? } else { Vec::new() };
-    for address in args.listen_addresses() {
-        listeners.push(Listener::bind(&address).await.with_context(|| format!("cannot listen on {address}"))?);
-    }
-    let (web, follower) = web.unzip();
-
-    let (publish, snapshots) = watch::channel(Arc::new(Snapshot::default()));
-    let (ready, is_ready) = watch::channel(false);
-    let (reload, mut reloads) = mpsc::channel(1);
-    let (inquiries, is_asked) = watch::channel(None);
-    let mut daemon = Daemon {
-        args: args.clone(),
-        web: web.clone(),
-        stdin: None,
-        directory,
-        publish,
-        ready,
-        inquiries,
-        hasher: OwnerHasher::new(),
-        started: clock::now(),
-        reloads: watch::Sender::new(ReloadStatus { ok: true, web_ok: true, last_success: clock::now() }),
-    };
-    let mut generation = daemon.start(Arc::new(config), state)?;
-
-    let http = CancellationToken::new();
-    let reports = daemon.reloads.clone();
-    if let Some(follower) = follower {
-        let report = move |ok| {
-            reports.send_modify(|status| {
-                status.web_ok = ok;
-                if ok {
-                    status.last_success = clock::now();
-                }
-            });
-        };
-        tokio::spawn(follower.run(report, http.clone()));
-    }
-    let life = systemd::watchdog().map(|limit| tokio::spawn(systemd::report_life(limit, is_asked.clone())));
-    let start = tokio::spawn(tell_when_ready(is_ready.clone(), Arc::clone(&generation.config)));
-    let limits = Limits { connections: args.max_connections, ..Limits::default() };
-    let mut servers = JoinSet::new();
-    for listener in listeners {
-        let is_ready = is_ready.clone();
-        let app = App {
-            snapshot: snapshots.clone(),
-            readiness: Box::new(move || match *is_ready.borrow() {
-                true => Ok(()),
-                false => Err("log files are being looked for and their positions saved".to_owned()),
-            }),
-            reload: args.enable_lifecycle.then(|| reload.clone()),
-            inquiries: (!args.disable_api).then(|| is_asked.clone()),
-            page: !args.disable_page,
-        };
-        let entrance = Entrance { listener, web: web.as_ref().map(|file| Arc::clone(&file.web)) };
-        servers.spawn(server::serve_with_limits(entrance, app, limits.clone(), http.clone()));
-    }
-
+    let mut exporter = Exporter::start(args, config, web).await?;
+    let is_ready = exporter.daemon.ready.subscribe();
+    let inquiries = exporter.daemon.inquiries.subscribe();
+    let _life =
+        systemd::watchdog().map(|limit| AbortOnDropHandle::new(tokio::spawn(systemd::report_life(limit, inquiries))));
+    let starting = tokio::spawn(tell_when_ready(is_ready.clone(), Arc::clone(&exporter.generation.config)));
     loop {
         let requested: Option<ReloadRequest> = tokio::select! {
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
             _ = signals.hang_up.recv() => None,
-            Some(request) = reloads.recv() => Some(request),
-            failure = generation.failed() => return Err(failure),
-            Some(ended) = servers.join_next() => {
+            Some(request) = exporter.reloads.recv() => Some(request),
+            failure = exporter.generation.failed() => return Err(failure),
+            Some(ended) = exporter.servers.join_next() => {
                 ended.context("the http server panicked")??;
                 anyhow::bail!("the http server ended by itself");
             }
         };
         systemd::reloading();
-        let outcome = daemon.reload(&mut generation).await?;
+        let outcome = exporter.daemon.reload(&mut exporter.generation).await?;
         if *is_ready.borrow() {
             match &outcome {
-                Ok(()) => systemd::ready(&describe(&generation.config)),
+                Ok(()) => systemd::ready(&describe(&exporter.generation.config)),
                 Err(_) => systemd::ready("a new configuration was refused, the old one stays in effect"),
             }
         }
@@ -165,19 +107,91 @@ async fn serve(args: &RunArgs, config: Config, web: Option<(WebFile, WebFollower
             let _ = request.answer.send(outcome);
         }
     }
-
-    info!("stopping");
+    starting.abort();
     systemd::stopping();
-    start.abort();
-    daemon.ready.send_replace(false);
-    generation.stop().await?;
-    if let Some(life) = life {
-        life.abort();
+    exporter.stop().await
+}
+
+/// Everything that `run` runs, without its signals.
+struct Exporter {
+    daemon: Daemon,
+    generation: Generation,
+    reloads: mpsc::Receiver<ReloadRequest>,
+    servers: JoinSet<anyhow::Result<()>>,
+    http: CancellationToken,
+}
+
+impl Exporter {
+    async fn start(args: &RunArgs, config: Config, web: Option<(WebFile, WebFollower)>) -> anyhow::Result<Self> {
+        let directory = config.state_dir.as_deref().map(StateDirectory::open).transpose()?.map(Arc::new);
+        let state = match &directory {
+            Some(directory) => directory.load(clock::now())?,
+            None => {
+                warn!(
+                    "no state directory: counts are kept in memory and start at 0 with every start (see --state.dir)"
+                );
+                State::default()
+            }
+        };
+        let mut listeners = if args.systemd_socket { Listener::from_systemd()? } else { Vec::new() };
+        for address in args.listen_addresses() {
+            listeners.push(Listener::bind(&address).await.with_context(|| format!("cannot listen on {address}"))?);
+        }
+        let (web, follower) = web.unzip();
+
+        let (publish, snapshots) = watch::channel(Arc::new(Snapshot::default()));
+        let (ready, is_ready) = watch::channel(false);
+        let (reload, reloads) = mpsc::channel(1);
+        let (inquiries, is_asked) = watch::channel(None);
+        let mut daemon = Daemon {
+            args: args.clone(),
+            web: web.clone(),
+            stdin: None,
+            directory,
+            publish,
+            ready,
+            inquiries,
+            hasher: OwnerHasher::new(),
+            started: clock::now(),
+            reloads: watch::Sender::new(ReloadStatus { ok: true, web_ok: true, last_success: clock::now() }),
+        };
+        let generation = daemon.start(Arc::new(config), state)?;
+
+        let http = CancellationToken::new();
+        if let Some(follower) = follower {
+            let reports = daemon.reloads.clone();
+            let report = move |ok| reports.send_modify(|status| status.note_web(ok, clock::now()));
+            tokio::spawn(follower.run(report, http.clone()));
+        }
+        let limits = Limits { connections: args.max_connections, ..Limits::default() };
+        let mut servers = JoinSet::new();
+        for listener in listeners {
+            let is_ready = is_ready.clone();
+            let app = App {
+                snapshot: snapshots.clone(),
+                readiness: Box::new(move || match *is_ready.borrow() {
+                    true => Ok(()),
+                    false => Err("log files are being looked for and their positions saved".to_owned()),
+                }),
+                reload: args.enable_lifecycle.then(|| reload.clone()),
+                inquiries: (!args.disable_api).then(|| is_asked.clone()),
+                page: !args.disable_page,
+            };
+            let entrance = Entrance { listener, web: web.as_ref().map(|file| Arc::clone(&file.web)) };
+            servers.spawn(server::serve_with_limits(entrance, app, limits.clone(), http.clone()));
+        }
+        Ok(Self { daemon, generation, reloads, servers, http })
     }
-    http.cancel();
-    timeout(GRACE, servers.join_all()).await.context("http connections did not end in time")?;
-    info!("stopped");
-    Ok(())
+
+    async fn stop(mut self) -> anyhow::Result<()> {
+        info!("stopping");
+        self.daemon.ready.send_replace(false);
+        self.generation.stop().await?;
+        self.http.cancel();
+        timeout(GRACE, self.servers.join_all()).await.context("http connections did not end in time")?;
+        info!("stopped");
+        Ok(())
+    }
 }
 
 async fn tell_when_ready(mut is_ready: watch::Receiver<bool>, config: Arc<Config>) {
@@ -312,10 +326,7 @@ impl Daemon {
         let old_directory: Option<PathBuf> = generation.config.state_dir.clone();
         let refusal = match loaded {
             Ok(config) if config.state_dir == old_directory => {
-                self.reloads.send_modify(|status| {
-                    status.ok = true;
-                    status.last_success = clock::now();
-                });
+                self.reloads.send_modify(|status| status.note_config(clock::now()));
                 info!("configuration loaded, starting with it");
                 let state = generation.stop().await?;
                 *generation = self.start(Arc::new(config), state)?;

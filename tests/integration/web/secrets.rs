@@ -133,6 +133,8 @@ fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, sa
         "/api/v1/locks",
         "/api/v1/locks/jobs:lock:1",
         "/api/v1/incidents",
+        "/api/v1/overview",
+        "/api/v1/config",
         "/no-such-page",
     ] {
         said.add(path, ask(path, &["--header", "Accept: application/openmetrics-text"]).body);

@@ -18,6 +18,15 @@ fn start_on(site: &Site, address: &str) -> Daemon {
     Daemon::start(&["--preset", "cordum", "--logs.path", &logs, "--web.listen-address", address])
 }
 
+/// Why it does not start on this address.
+fn refusal(site: &Site, address: &str) -> String {
+    let logs = site.place("logs/*.log");
+    let arguments = ["--preset", "cordum", "--logs.path", &logs, "--web.listen-address", address];
+    let log = Daemon::try_start(&arguments, |command| command).err().expect("it does start");
+    assert!(log.contains("exit status: 2"), "{log}");
+    log
+}
+
 fn over(socket: &str, path: &str) -> u16 {
     curl(&["--unix-socket", socket, &format!("http://exporter{path}")]).status
 }
@@ -43,11 +52,7 @@ fn a_socket_that_was_left_behind_is_replaced_and_nothing_else_is() {
     let daemon = start_on(&site, &address);
     eventually("the socket", || (over(&socket, "/-/healthy") == 200).then_some(()));
 
-    let second =
-        command(&["--logs.path", &site.place("logs/*.log"), "--preset", "cordum", "--web.listen-address", &address]);
-    let said = String::from_utf8(second.stderr).unwrap();
-    assert_eq!(second.status.code(), Some(2), "{said}");
-    assert!(said.contains("another process answers on this socket"), "{said}");
+    assert!(refusal(&site, &address).contains("another process answers on this socket"));
     assert_eq!(over(&socket, "/-/healthy"), 200, "the first one goes on");
 
     daemon.kill();
@@ -58,9 +63,7 @@ fn a_socket_that_was_left_behind_is_replaced_and_nothing_else_is() {
 
     fs::remove_file(&socket).unwrap();
     fs::write(&socket, "precious").unwrap();
-    let third =
-        command(&["--logs.path", &site.place("logs/*.log"), "--preset", "cordum", "--web.listen-address", &address]);
-    assert!(String::from_utf8(third.stderr).unwrap().contains("there is a file that is no socket"));
+    assert!(refusal(&site, &address).contains("there is a file that is no socket"));
     assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
 }
 

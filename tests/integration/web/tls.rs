@@ -2,13 +2,14 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::thread;
 use std::time::Duration;
 
 use redis_lock_exporter::server::{Limits, WebFile};
 
 use super::{Reply, Secured, TLS, curl};
 use crate::daemon::text;
-use crate::http::drain;
+use crate::http::{connect, drain};
 use crate::redis::certificates::Certificates;
 use crate::server::Server;
 
@@ -119,6 +120,24 @@ fn certificates_can_be_in_the_file_itself() {
     let (client, client_key) = (secured.path("client.pem"), secured.path("client.key"));
     assert_eq!(secured.get(&daemon, "/metrics", &["--cert", &client, "--key", &client_key]).status, 200);
     assert_eq!(secured.get(&daemon, "/metrics", &[]).status, 0);
+}
+
+#[test]
+fn many_clients_at_once() {
+    let secured = Secured::new(TLS);
+    let daemon = secured.start(&[]);
+    // They say nothing, or begin a handshake and go no further.
+    let mut idle: Vec<TcpStream> = (0..200).map(|_| connect(daemon.address)).collect();
+    for client in &mut idle[100..] {
+        client.write_all(&[0x16, 0x03, 0x01]).unwrap();
+    }
+    thread::scope(|scope| {
+        let ask = || (0..4).map(|_| secured.get(&daemon, "/metrics", &[]).status).collect::<Vec<_>>();
+        let clients: Vec<_> = (0..6).map(|_| scope.spawn(ask)).collect();
+        for client in clients {
+            assert_eq!(client.join().unwrap(), [200; 4]);
+        }
+    });
 }
 
 #[test]
