@@ -85,6 +85,11 @@ const FILES: &[(&str, &str)] = &embedded![
     "docs/runbooks/common/sustained.md",
 ];
 
+/// A file as it is in the repository.
+pub(crate) fn original(path: &str) -> Option<&'static str> {
+    FILES.iter().find(|(known, _)| *known == path).map(|(_, text)| *text)
+}
+
 /// All files, with the changes.
 pub fn files(changes: &Changes) -> Vec<File> {
     FILES.iter().map(|(path, text)| File { path, text: changes.apply(path, text) }).collect()

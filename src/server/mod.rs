@@ -24,13 +24,13 @@
 mod access;
 mod alternative_names;
 mod api;
-mod configuration;
 pub(crate) mod client_certificates;
+mod configuration;
 mod connection;
 mod html;
 mod landing;
-mod markdown;
 mod listener;
+mod markdown;
 mod namespaces;
 mod negotiate;
 mod overview;
