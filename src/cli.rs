@@ -25,6 +25,8 @@ pub const EXIT_USAGE: u8 = 64;
 /// Used where neither a flag nor the configuration says where the password for Redis is.
 const PASSWORD_VARIABLE: &str = "REDIS_LOCK_EXPORTER_REDIS_PASSWORD";
 
+const DEFAULT_PORT: u16 = 9877;
+
 const EXAMPLES: &str = "\
 Examples:
   Watch the logs of Cordum, keep counts in memory only:
@@ -42,7 +44,7 @@ Examples:
   Rehearse everything that can happen to locks, on a Redis of its own:
     redis_lock_exporter drill
 
-Exit codes: 0 fine, 1 findings (check, advise, drill), 2 failed, 64 bad usage or configuration.";
+Exit codes: 0 fine, 1 findings (check, advise, drill) or not well (healthcheck), 2 failed, 64 bad usage or configuration.";
 
 /// Prometheus exporter for distributed locks in Redis: lost locks, failed renewals, and why.
 #[derive(Debug, Parser)]
@@ -69,9 +71,17 @@ pub enum Command {
     /// A worker process of a drill
     #[command(name = "drill-worker", hide = true)]
     DrillWorker,
+    /// Ask a running exporter whether it is well, for containers; exits with 0 if it is and 1 if not
+    Healthcheck(HealthcheckArgs),
+    /// Write the rules, dashboards, runbooks and examples that fit this program to a directory
+    Pack(PackArgs),
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write that of every command to a directory
+    Man(ManArgs),
 }
 
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Args)]
 pub struct RunArgs {
     /// What to watch, as YAML (see docs/configuration.md)
     #[arg(long = "config.file", value_name = "FILE")]
@@ -96,10 +106,19 @@ pub struct RunArgs {
     #[arg(
         long = "web.listen-address",
         value_name = "ADDRESS",
-        default_value = ":9877",
-        help = "Address to serve metrics on: :PORT (every interface), HOST:PORT or [IPV6]:PORT; repeatable"
+        help = "Address to serve metrics on: :PORT (every interface), HOST:PORT, [IPV6]:PORT, or unix:///PATH for a \
+                socket, unix:///PATH?mode=660 with its permissions; repeatable [default: :9877]"
     )]
     pub listen_addresses: Vec<ListenAddress>,
+    /// Serve on the sockets that systemd passes (socket activation), and on addresses that are given; not on the default
+    #[arg(long = "web.systemd-socket")]
+    pub systemd_socket: bool,
+    /// TLS, users and headers, in the format of Prometheus' exporter-toolkit (see docs/web-configuration.md)
+    #[arg(long = "web.config.file", value_name = "FILE")]
+    pub web_config_file: Option<PathBuf>,
+    /// Connections at the same time, for each address; more wait for their turn
+    #[arg(long = "web.max-connections", value_name = "N", default_value = "512", value_parser = at_least_one)]
+    pub max_connections: usize,
     /// Allow reloading the configuration with POST /-/reload
     #[arg(long = "web.enable-lifecycle")]
     pub enable_lifecycle: bool,
@@ -130,6 +149,9 @@ pub struct CheckArgs {
     /// A sample log (plain, .gz, or - for standard input): show what the rules make of each line, or why nothing
     #[arg(long = "logs", value_name = "FILE")]
     pub logs: Option<PathBuf>,
+    /// A web configuration to check, certificates and keys included
+    #[arg(long = "web.config.file", value_name = "FILE")]
+    pub web_config_file: Option<PathBuf>,
     /// A file of Prometheus rules: find metrics, labels and values in it that this exporter does not have
     #[arg(long = "rules", value_name = "FILE", conflicts_with = "logs")]
     pub rules: Option<PathBuf>,
@@ -269,6 +291,73 @@ pub enum DrillOutput {
     Markdown,
 }
 
+#[derive(Clone, Args)]
+#[command(
+    after_help = "An exporter that asks for a password is healthy, for it answers; to see whether it is ready takes \
+                        --user and --password-file.\n\n\
+                        Exit codes: 0 well, 1 not well or no answer, 64 bad usage."
+)]
+pub struct HealthcheckArgs {
+    /// Where it listens: http://HOST:PORT, https://HOST:PORT or unix:///PATH
+    #[arg(long = "url", value_name = "URL", default_value = "http://127.0.0.1:9877")]
+    pub url: String,
+    /// Ask whether it is ready (/-/ready), not only whether it answers (/-/healthy)
+    #[arg(long = "ready")]
+    pub ready: bool,
+    /// How long it may take, in seconds
+    #[arg(long = "timeout", value_name = "SECONDS", default_value = "5", value_parser = at_least_one)]
+    pub timeout: usize,
+    /// For https://: whom to trust instead of the system's certificates
+    #[arg(long = "ca-file", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// For https://: take any certificate, as that of the own machine may have another name
+    #[arg(long = "insecure")]
+    pub insecure: bool,
+    /// For https://: the certificate to show
+    #[arg(long = "cert-file", value_name = "FILE", requires = "key_file")]
+    pub cert_file: Option<PathBuf>,
+    /// The key of that certificate
+    #[arg(long = "key-file", value_name = "FILE", requires = "cert_file")]
+    pub key_file: Option<PathBuf>,
+    /// The user of basic authentication
+    #[arg(long = "user", value_name = "NAME", requires = "password_file")]
+    pub user: Option<String>,
+    /// A file with the password of that user
+    #[arg(long = "password-file", value_name = "FILE", requires = "user")]
+    pub password_file: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Without options the files are those of the project's repository, byte for byte.\n\n\
+                        Exit codes: 0 written, 2 refused or failed, 64 bad usage.")]
+pub struct PackArgs {
+    /// Where to write; made if it is not there
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Where your runbooks are: the alert's name is put behind it, or in the place of {alert}
+    #[arg(long = "runbook-base-url", value_name = "URL")]
+    pub runbook_base_url: Option<String>,
+    /// Label matchers for every metric in rules and dashboards, such as 'env="prod",team=~"a|b"'
+    #[arg(long = "selector", value_name = "MATCHERS")]
+    pub selector: Option<String>,
+    /// Replace files that are there and different
+    #[arg(long = "force")]
+    pub force: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct CompletionsArgs {
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct ManArgs {
+    /// Where to write redis_lock_exporter.1 and one page for each command; without it the main page is printed
+    #[arg(value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
     Error,
@@ -321,7 +410,27 @@ impl Cli {
     }
 }
 
+/// Without most of it: a URL may have a password in it.
+impl fmt::Debug for RunArgs {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (config, web) = (&self.config_file, &self.web_config_file);
+        formatter
+            .debug_struct("RunArgs")
+            .field("config_file", config)
+            .field("web_config_file", web)
+            .finish_non_exhaustive()
+    }
+}
+
 impl RunArgs {
+    /// Beside the sockets of systemd, the default included.
+    pub fn listen_addresses(&self) -> Vec<ListenAddress> {
+        match self.listen_addresses.is_empty() && !self.systemd_socket {
+            true => vec![ListenAddress::Tcp { host: String::new(), port: DEFAULT_PORT }],
+            false => self.listen_addresses.clone(),
+        }
+    }
+
     pub fn overrides(&self) -> Overrides {
         let password_is_set = std::env::var_os(PASSWORD_VARIABLE).is_some_and(|password| !password.is_empty());
         Overrides {
@@ -332,6 +441,13 @@ impl RunArgs {
             redis_password_file: self.redis_password_file.clone(),
             redis_password_env: password_is_set.then(|| PASSWORD_VARIABLE.to_owned()),
         }
+    }
+}
+
+/// Without most of it, as above.
+impl fmt::Debug for HealthcheckArgs {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("HealthcheckArgs").field("ready", &self.ready).finish_non_exhaustive()
     }
 }
 
@@ -372,23 +488,54 @@ fn parse_run_id(text: &str) -> Result<String, String> {
     }
 }
 
-/// Where to listen. The host is looked up when the address is bound, not when it is parsed.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("expected a number from 1".to_owned()),
+    }
+}
+
+/// Where to listen. A host is looked up when the address is bound, not when it is parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListenAddress {
-    /// Empty: every interface. An IPv6 address is without its brackets.
-    pub host: String,
-    pub port: u16,
+pub enum ListenAddress {
+    Tcp {
+        /// Empty: every interface. An IPv6 address is without its brackets.
+        host: String,
+        port: u16,
+    },
+    Unix {
+        path: PathBuf,
+        /// Permissions of the socket; `None`: what the umask leaves.
+        mode: Option<u32>,
+    },
 }
 
 impl ListenAddress {
     /// Addresses to try in turn until one can be bound.
-    pub fn candidates(&self) -> io::Result<Vec<SocketAddr>> {
-        if self.host.is_empty() {
+    pub fn candidates(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        if host.is_empty() {
             // On most systems the first one takes IPv4 as well; the second is for machines without IPv6.
-            let everywhere = [(Ipv6Addr::UNSPECIFIED, self.port).into(), (Ipv4Addr::UNSPECIFIED, self.port).into()];
+            let everywhere = [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()];
             return Ok(everywhere.to_vec());
         }
-        Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
+        Ok((host, port).to_socket_addrs()?.collect())
+    }
+
+    fn parse_unix(rest: &str) -> Result<Self, String> {
+        let expected = "expected unix:///PATH or unix:///PATH?mode=660";
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if !path.starts_with('/') || path.ends_with('/') {
+            return Err(expected.to_owned());
+        }
+        let mode = match query {
+            "" => None,
+            query => {
+                let digits = query.strip_prefix("mode=").ok_or(expected)?;
+                let mode = u32::from_str_radix(digits, 8).ok().filter(|mode| *mode <= 0o777);
+                Some(mode.ok_or_else(|| format!("{digits:?} are no permissions such as 660, {expected}"))?)
+            }
+        };
+        Ok(Self::Unix { path: path.into(), mode })
     }
 }
 
@@ -396,7 +543,10 @@ impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = "expected :PORT, HOST:PORT or [IPV6]:PORT";
+        if let Some(rest) = text.strip_prefix("unix://") {
+            return Self::parse_unix(rest);
+        }
+        let expected = "expected :PORT, HOST:PORT, [IPV6]:PORT or unix:///PATH";
         let (host, port) = text.rsplit_once(':').ok_or(expected)?;
         let port = port.parse().map_err(|_| format!("{port:?} is not a port, {expected}"))?;
         let bare_ipv6 = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
@@ -405,15 +555,17 @@ impl FromStr for ListenAddress {
             None if host.contains([':', '[', ']', '/']) => return Err(expected.to_owned()),
             None => host.to_owned(),
         };
-        Ok(Self { host, port })
+        Ok(Self::Tcp { host, port })
     }
 }
 
 impl fmt::Display for ListenAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(formatter, "[{}]:{}", self.host, self.port),
-            false => write!(formatter, "{}:{}", self.host, self.port),
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(formatter, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(formatter, "{host}:{port}"),
+            Self::Unix { path, mode: None } => write!(formatter, "unix://{}", path.display()),
+            Self::Unix { path, mode: Some(mode) } => write!(formatter, "unix://{}?mode={mode:o}", path.display()),
         }
     }
 }
@@ -434,7 +586,7 @@ mod tests {
             let Ok(Command::Run(args)) = parse(arguments) else { panic!("{arguments} is not run") };
             assert_eq!(args.logs_path, ["a", "b"]);
             assert_eq!(args.presets, ["cordum"]);
-            assert_eq!(args.listen_addresses, [ListenAddress { host: String::new(), port: 9877 }]);
+            assert_eq!(args.listen_addresses(), [ListenAddress::Tcp { host: String::new(), port: 9877 }]);
             assert_eq!((args.log_level, args.log_format), (LogLevel::Info, LogFormat::Text));
         }
     }
@@ -453,6 +605,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_printed_for_debugging_has_no_password() {
+        for arguments in ["--redis.url redis://:planted@h", "healthcheck --url http://me:planted@h"] {
+            let printed = format!("{:?}", parse(arguments).unwrap_or_else(|_| panic!("{arguments}")));
+            assert!(!printed.contains("planted"), "{printed}");
+        }
+    }
+
+    #[test]
     fn bad_usage_is_64_and_help_is_0() {
         let check = |arguments, exit_code| {
             assert_eq!(parse(arguments).map(drop).map_err(|refused| refused.exit_code), Err(exit_code), "{arguments}");
@@ -460,6 +620,7 @@ mod tests {
         check("--no-such-flag", EXIT_USAGE);
         check("--web.listen-address 9877", EXIT_USAGE);
         check("--log.level loud", EXIT_USAGE);
+        check("--web.max-connections 0", EXIT_USAGE);
         check("replay", EXIT_USAGE);
         check("advise", EXIT_USAGE);
         check("advise --exporter http://a --prometheus http://b", EXIT_USAGE);
@@ -474,11 +635,16 @@ mod tests {
 
     #[test]
     fn listen_addresses() {
-        for good in [":9877", "127.0.0.1:9877", "[::1]:9877", "localhost:0"] {
+        for good in [":9877", "127.0.0.1:9877", "[::1]:9877", "localhost:0", "unix:///a/b", "unix:///a?mode=660"] {
             assert_eq!(good.parse::<ListenAddress>().unwrap().to_string(), good);
         }
         for bad in ["", "9877", "localhost", "::1:9877", "[::1]", "[x]:1", ":99999", "http://localhost:9877", "a:b"] {
             assert!(bad.parse::<ListenAddress>().is_err(), "{bad}");
         }
+        for bad in ["unix://a", "unix:///", "unix:///a?mode=9", "unix:///a?mode=7777", "unix:/a"] {
+            assert!(bad.parse::<ListenAddress>().is_err(), "{bad}");
+        }
+        let Ok(Command::Run(args)) = parse("--web.systemd-socket") else { panic!("run") };
+        assert_eq!(args.listen_addresses(), []);
     }
 }

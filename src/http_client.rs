@@ -4,7 +4,7 @@
 //! shows them). Everything is limited: the time of the whole, and the bytes of the answer. Errors name the URL without the
 //! user and password that may be in it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -15,7 +15,7 @@ use hyper::header::{AUTHORIZATION, HOST, USER_AGENT};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -39,6 +39,15 @@ impl Default for Limits {
     fn default() -> Self {
         Self { time: Duration::from_secs(10), bytes: 64 << 20, ca_file: None }
     }
+}
+
+/// For https://: what to show, and how much to believe.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// Certificate and key, in PEM files.
+    pub client: Option<(PathBuf, PathBuf)>,
+    /// Take any certificate of the server. For a server on the same machine, whose certificate has another name.
+    pub insecure: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -76,9 +85,39 @@ struct Target {
 /// The answer to a GET of `http://HOST:PORT/PATH` or `https://...`; `USER:PASSWORD@` before the host is sent as basic
 /// authentication.
 pub async fn get(url: &str, limits: &Limits) -> anyhow::Result<Response> {
+    get_as(url, limits, &Identity::default()).await
+}
+
+/// The same, with an identity of our own.
+pub async fn get_as(url: &str, limits: &Limits, identity: &Identity) -> anyhow::Result<Response> {
     let shown = shown(url);
     let target = Target::parse(url).with_context(|| format!("bad URL {shown}"))?;
-    match timeout(limits.time, ask(&target, limits)).await {
+    within(limits, &shown, ask(&target, limits, identity)).await
+}
+
+/// The same over a Unix socket, in plain HTTP.
+pub async fn get_over_unix(socket: &Path, path: &str, limits: &Limits) -> anyhow::Result<Response> {
+    let target = Target {
+        is_tls: false,
+        host: "localhost".to_owned(),
+        port: 0,
+        authority: "localhost".to_owned(),
+        path: path.to_owned(),
+        authorization: None,
+    };
+    let asked = async {
+        let stream = UnixStream::connect(socket).await.context("cannot connect")?;
+        exchange(stream, &target, limits.bytes).await
+    };
+    within(limits, &format!("{path} over {}", socket.display()), asked).await
+}
+
+async fn within(
+    limits: &Limits,
+    shown: &str,
+    asked: impl Future<Output = anyhow::Result<Response>>,
+) -> anyhow::Result<Response> {
+    match timeout(limits.time, asked).await {
         Ok(response) => response.with_context(|| format!("cannot get {shown}")),
         Err(_) => bail!("cannot get {shown}: no complete answer within {:?}", limits.time),
     }
@@ -130,16 +169,18 @@ impl Target {
     }
 }
 
-async fn ask(target: &Target, limits: &Limits) -> anyhow::Result<Response> {
+async fn ask(target: &Target, limits: &Limits, identity: &Identity) -> anyhow::Result<Response> {
     let address = (target.host.as_str(), target.port);
     let stream =
         TcpStream::connect(address).await.with_context(|| format!("cannot connect to {}", target.authority))?;
     if !target.is_tls {
         return exchange(stream, target, limits.bytes).await;
     }
-    let settings = Tls { ca_file: limits.ca_file.clone(), ..Tls::default() };
+    let settings = Tls { ca_file: limits.ca_file.clone(), client: identity.client.clone(), ..Tls::default() };
     let name = tls::server_name(&settings, &target.host)?;
-    let connector = TlsConnector::from(tls::client_config(&settings).await?);
+    let config =
+        if identity.insecure { tls::trusting_config(&settings).await? } else { tls::client_config(&settings).await? };
+    let connector = TlsConnector::from(config);
     let stream = connector.connect(name, stream).await.context("TLS failed")?;
     exchange(stream, target, limits.bytes).await
 }

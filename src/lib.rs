@@ -31,6 +31,8 @@
 //! * [`inquiry`]: questions about single locks, and their answers
 //! * [`exposition`]: every metric name and HELP; a snapshot as text
 //! * [`server`]: HTTP routes
+//! * [`pack`]: rules, dashboards, runbooks and examples that are part of the program
+//! * `systemd`: what the service manager is told
 //! * [`cli`], [`commands`]: flags, and one file for each command
 //! * [`fleet`]: simulated workers that really lock, and a record of what they did
 //! * [`http_client`]: one GET of one URL, for the commands that ask an exporter or Prometheus
@@ -54,8 +56,10 @@ pub mod inquiry;
 pub mod ledger;
 pub mod namespace;
 pub mod observation;
+pub mod pack;
 pub mod pipeline;
 pub mod server;
 pub mod snapshot;
 pub mod sources;
 pub mod state;
+mod systemd;

@@ -33,6 +33,10 @@ fn main() -> ExitCode {
             commands::drill::run(&args).into()
         }
         Command::DrillWorker => commands::drill::run_worker().into(),
+        Command::Healthcheck(args) => commands::healthcheck::run(&args),
+        Command::Pack(args) => commands::pack::run(&args),
+        Command::Completions(args) => commands::manual::completions(&args),
+        Command::Man(args) => commands::manual::pages(&args),
     }
 }
 

@@ -84,7 +84,26 @@ pub struct Inputs {
 #[derive(Clone, Copy, Debug)]
 pub struct ReloadStatus {
     pub ok: bool,
+    /// The same for the web configuration.
+    pub web_ok: bool,
+    /// Of either.
     pub last_success: TimeMs,
+}
+
+impl ReloadStatus {
+    /// The configuration was loaded.
+    pub fn note_config(&mut self, now: TimeMs) {
+        self.ok = true;
+        self.last_success = now;
+    }
+
+    /// The web configuration was loaded, or refused.
+    pub fn note_web(&mut self, ok: bool, now: TimeMs) {
+        self.web_ok = ok;
+        if ok {
+            self.last_success = now;
+        }
+    }
 }
 
 impl Pipeline {
@@ -294,7 +313,7 @@ impl Pipeline {
             state_last_save: self.state.saved_at,
             state_set_aside: self.state.set_aside,
             evictions: self.ledger.evictions().to_vec(),
-            config_reload_ok: reloads.ok,
+            config_reload_ok: reloads.ok && reloads.web_ok,
             config_reloaded: reloads.last_success,
             started: self.started_at,
         }

@@ -11,7 +11,7 @@ use super::input::is_closed_pipe;
 use crate::cli::{CheckArgs, CheckOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
 use crate::config::redis::{RedisConfig, RedisMode};
 use crate::config::units::{format_duration, format_size};
-use crate::config::{Config, LogSource, Problem, Problems, RuleFile, STDIN, StartAt};
+use crate::config::{Config, LogSource, Problem, Problems, RuleFile, STDIN, StartAt, WebConfig};
 use crate::namespace::{Namespace, OnRenewalFailure, Severity, Style};
 
 /// Runs the command and returns the exit code.
@@ -30,10 +30,12 @@ pub fn run(args: &CheckArgs) -> u8 {
 }
 
 fn check(args: &CheckArgs, out: &mut impl Write, errors: &mut impl Write) -> anyhow::Result<u8> {
-    let config = match load(args) {
-        Ok(config) => config,
-        Err(problems) => {
-            write_problems(args, &problems, out, errors)?;
+    let web = args.web_config_file.as_deref().map(|path| WebConfig::load(path).0).transpose();
+    let (config, web) = match (load(args), web) {
+        (Ok(config), Ok(web)) => (config, web),
+        (config, web) => {
+            let found = [config.err(), web.err()].into_iter().flatten().flat_map(|problems| problems.0).collect();
+            write_problems(args, &Problems(found), out, errors)?;
             out.flush()?;
             return Ok(EXIT_FINDINGS);
         }
@@ -46,7 +48,12 @@ fn check(args: &CheckArgs, out: &mut impl Write, errors: &mut impl Write) -> any
         out.flush()?;
         return Ok(exit_code);
     }
+    if let (Some(web), CheckOutput::Text) = (&web, args.output) {
+        writeln!(out, "The web configuration is good: {}.", web.describe())?;
+    }
+    let is_about_web_only = web.is_some() && args.has_generic_rules_only() && args.logs.is_none();
     match (&args.logs, args.output) {
+        (None, CheckOutput::Text) if is_about_web_only => {}
         (Some(path), _) => check_logs::run(path, args, &config, out)?,
         (None, CheckOutput::Text) => write_summary(&config, out)?,
         (None, CheckOutput::Json) => write_json(&[], out)?,

@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
-use crate::cli::{EXIT_FAILED, EXIT_USAGE, ListenAddress, RunArgs};
+use crate::cli::{EXIT_FAILED, EXIT_USAGE, RunArgs};
 use crate::clock;
 use crate::config::{Config, LogSource, STDIN};
 use crate::event::{Input, TimeMs};
@@ -27,13 +27,14 @@ use crate::inquiry::Inquiry;
 use crate::namespace::KeyMap;
 use crate::observation::OwnerHasher;
 use crate::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
-use crate::server::{self, App, ReloadRequest};
+use crate::server::{self, App, Entrance, Limits, Listener, ReloadRequest, WebFile, WebFollower};
 use crate::snapshot::Snapshot;
 use crate::sources::extractor::Extractor;
 use crate::sources::keyspace;
 use crate::sources::stdin::{self, Follower};
 use crate::sources::tailer::{Start, Tailer};
 use crate::state::{State, StateDirectory};
+use crate::systemd;
 
 /// Batches that may wait for the pipeline. A full queue makes the tailer wait, and the files are its buffer.
 const QUEUE: usize = 64;
@@ -49,10 +50,14 @@ const KEYSPACE: &str = "keyspace";
 const GRACE: Duration = Duration::from_secs(20);
 
 pub fn run(args: &RunArgs) -> ExitCode {
-    let config = match Config::load(args.config_file.as_deref(), &args.overrides()) {
-        Ok(config) => config,
-        Err(problems) => {
-            error!("cannot start with this configuration:\n{problems}");
+    let loaded = Config::load(args.config_file.as_deref(), &args.overrides());
+    let opened = args.web_config_file.as_deref().map(WebFile::open).transpose();
+    let (config, web) = match (loaded, opened) {
+        (Ok(config), Ok(web)) => (config, web),
+        (loaded, opened) => {
+            for problems in [loaded.err(), opened.err()].into_iter().flatten() {
+                error!("cannot start with this configuration:\n{problems}");
+            }
             return EXIT_USAGE.into();
         }
     };
@@ -60,7 +65,7 @@ pub fn run(args: &RunArgs) -> ExitCode {
         .enable_all()
         .build()
         .context("cannot start the runtime")
-        .and_then(|runtime| runtime.block_on(serve(args, config)));
+        .and_then(|runtime| runtime.block_on(serve(args, config, web)));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -70,10 +75,15 @@ pub fn run(args: &RunArgs) -> ExitCode {
     }
 }
 
-async fn serve(args: &RunArgs, config: Config) -> anyhow::Result<()> {
+async fn serve(args: &RunArgs, config: Config, web: Option<(WebFile, WebFollower)>) -> anyhow::Result<()> {
     // Signals first: from here on, being told to stop means stopping in order.
     let mut signals = Signals::new()?;
-    let mut exporter = Exporter::start(args, config).await?;
+    let mut exporter = Exporter::start(args, config, web).await?;
+    let is_ready = exporter.daemon.ready.subscribe();
+    let inquiries = exporter.daemon.inquiries.subscribe();
+    let _life =
+        systemd::watchdog().map(|limit| AbortOnDropHandle::new(tokio::spawn(systemd::report_life(limit, inquiries))));
+    let starting = tokio::spawn(tell_when_ready(is_ready.clone(), Arc::clone(&exporter.generation.config)));
     loop {
         let requested: Option<ReloadRequest> = tokio::select! {
             _ = signals.terminate.recv() => break,
@@ -86,17 +96,26 @@ async fn serve(args: &RunArgs, config: Config) -> anyhow::Result<()> {
                 anyhow::bail!("the http server ended by itself");
             }
         };
+        systemd::reloading();
         let outcome = exporter.daemon.reload(&mut exporter.generation).await?;
+        if *is_ready.borrow() {
+            match &outcome {
+                Ok(()) => systemd::ready(&describe(&exporter.generation.config)),
+                Err(_) => systemd::ready("a new configuration was refused, the old one stays in effect"),
+            }
+        }
         if let Some(request) = requested {
             let _ = request.answer.send(outcome);
         }
     }
+    starting.abort();
+    systemd::stopping();
     exporter.stop().await
 }
 
 /// Everything that `run` runs, without its signals. Other commands start one to see what it makes of their workers.
 pub(super) struct Exporter {
-    /// Where it listens, in the order of the arguments.
+    /// Where it listens for TCP connections.
     pub(super) addresses: Vec<SocketAddr>,
     daemon: Daemon,
     generation: Generation,
@@ -106,7 +125,11 @@ pub(super) struct Exporter {
 }
 
 impl Exporter {
-    pub(super) async fn start(args: &RunArgs, config: Config) -> anyhow::Result<Self> {
+    pub(super) async fn start(
+        args: &RunArgs,
+        config: Config,
+        web: Option<(WebFile, WebFollower)>,
+    ) -> anyhow::Result<Self> {
         let directory = config.state_dir.as_deref().map(StateDirectory::open).transpose()?.map(Arc::new);
         let state = match &directory {
             Some(directory) => directory.load(clock::now())?,
@@ -117,13 +140,12 @@ impl Exporter {
                 State::default()
             }
         };
-        let mut listeners = Vec::new();
-        let mut addresses = Vec::new();
-        for address in &args.listen_addresses {
-            let listener = bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
-            addresses.push(listener.local_addr()?);
-            listeners.push(listener);
+        let mut listeners = if args.systemd_socket { Listener::from_systemd()? } else { Vec::new() };
+        for address in args.listen_addresses() {
+            listeners.push(Listener::bind(&address).await.with_context(|| format!("cannot listen on {address}"))?);
         }
+        let addresses = listeners.iter().filter_map(Listener::tcp_address).collect();
+        let (web, follower) = web.unzip();
 
         let (publish, snapshots) = watch::channel(Arc::new(Snapshot::default()));
         let (ready, is_ready) = watch::channel(false);
@@ -131,6 +153,7 @@ impl Exporter {
         let (inquiries, is_asked) = watch::channel(None);
         let mut daemon = Daemon {
             args: args.clone(),
+            web: web.clone(),
             stdin: None,
             directory,
             publish,
@@ -138,11 +161,17 @@ impl Exporter {
             inquiries,
             hasher: OwnerHasher::new(),
             started: clock::now(),
-            reloads: watch::Sender::new(ReloadStatus { ok: true, last_success: clock::now() }),
+            reloads: watch::Sender::new(ReloadStatus { ok: true, web_ok: true, last_success: clock::now() }),
         };
         let generation = daemon.start(Arc::new(config), state)?;
 
         let http = CancellationToken::new();
+        if let Some(follower) = follower {
+            let reports = daemon.reloads.clone();
+            let report = move |ok| reports.send_modify(|status| status.note_web(ok, clock::now()));
+            tokio::spawn(follower.run(report, http.clone()));
+        }
+        let limits = Limits { connections: args.max_connections, ..Limits::default() };
         let mut servers = JoinSet::new();
         for listener in listeners {
             let is_ready = is_ready.clone();
@@ -156,7 +185,8 @@ impl Exporter {
                 inquiries: (!args.disable_api).then(|| is_asked.clone()),
                 page: !args.disable_page,
             };
-            servers.spawn(server::serve(listener, app, http.clone()));
+            let entrance = Entrance { listener, web: web.as_ref().map(|file| Arc::clone(&file.web)) };
+            servers.spawn(server::serve_with_limits(entrance, app, limits.clone(), http.clone()));
         }
         Ok(Self { addresses, daemon, generation, reloads, servers, http })
     }
@@ -172,9 +202,22 @@ impl Exporter {
     }
 }
 
+async fn tell_when_ready(mut is_ready: watch::Receiver<bool>, config: Arc<Config>) {
+    if is_ready.wait_for(|is_ready| *is_ready).await.is_ok() {
+        systemd::ready(&describe(&config));
+    }
+}
+
+/// For `systemctl status`.
+fn describe(config: &Config) -> String {
+    let redis = config.redis.as_ref().map_or_else(String::new, |redis| format!(", redis {}", redis.name));
+    format!("watching {} log sources{redis}, {} namespaces", config.logs.len(), config.namespaces.len())
+}
+
 /// What outlives a generation.
 struct Daemon {
     args: RunArgs,
+    web: Option<WebFile>,
     stdin: Option<stdin::Lines>,
     directory: Option<Arc<StateDirectory>>,
     publish: watch::Sender<Arc<Snapshot>>,
@@ -272,14 +315,26 @@ impl Daemon {
         Ok(Generation { config, stop, sources, pipeline })
     }
 
-    /// Ok(Err) when the new configuration is refused and the old one goes on.
+    /// Ok(Err) when the new configuration is refused and the old one goes on. That of the web side stands for itself: one
+    /// may be taken and the other refused.
     async fn reload(&mut self, generation: &mut Generation) -> anyhow::Result<Result<(), String>> {
+        let web = match &self.web {
+            Some(web) => web.reload().await,
+            None => Ok(()),
+        };
+        if let Err(refusal) = &web {
+            error!("web configuration refused, the old one stays in effect:\n{refusal}");
+        }
+        Ok(self.reload_config(generation).await?.and(web))
+    }
+
+    async fn reload_config(&mut self, generation: &mut Generation) -> anyhow::Result<Result<(), String>> {
         let args = self.args.clone();
         let loaded = spawn_blocking(move || Config::load(args.config_file.as_deref(), &args.overrides())).await?;
         let old_directory: Option<PathBuf> = generation.config.state_dir.clone();
         let refusal = match loaded {
             Ok(config) if config.state_dir == old_directory => {
-                self.reloads.send_replace(ReloadStatus { ok: true, last_success: clock::now() });
+                self.reloads.send_modify(|status| status.note_config(clock::now()));
                 info!("configuration loaded, starting with it");
                 let state = generation.stop().await?;
                 *generation = self.start(Arc::new(config), state)?;
@@ -347,15 +402,4 @@ impl Signals {
             hang_up: listen(SignalKind::hangup())?,
         })
     }
-}
-
-async fn bind(address: &ListenAddress) -> std::io::Result<TcpListener> {
-    let mut failure = std::io::Error::other("the name has no address");
-    for candidate in address.candidates()? {
-        match TcpListener::bind(candidate).await {
-            Ok(listener) => return Ok(listener),
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
 }

@@ -5,6 +5,16 @@
 pub(super) struct Selector {
     pub(super) name: String,
     pub(super) matchers: Vec<Matcher>,
+    room: Room,
+}
+
+/// Where more matchers would go, as an offset into the expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// There are no braces.
+    After(usize),
+    /// Before the closing brace, with or without a comma in between.
+    Inside { at: usize, needs_comma: bool },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,19 +31,24 @@ pub(super) fn selectors(expression: &str) -> Vec<Selector> {
     let mut selectors = Vec::new();
     let mut index = 0;
     while index < tokens.len() {
-        let Token::Word(name) = &tokens[index] else {
+        let (at, Token::Word(name)) = &tokens[index] else {
             index += 1;
             continue;
         };
         index += 1;
         let mut matchers = Vec::new();
-        match tokens.get(index) {
+        let mut room = Room::After(at + name.len());
+        let sign = |wanted| move |(_, token): &(usize, Token<'_>)| *token == Token::Sign(wanted);
+        match tokens.get(index).map(|(_, token)| token) {
             Some(Token::Sign("(")) => continue,
             Some(Token::Sign("{")) => {
-                let end = tokens[index..].iter().position(|token| *token == Token::Sign("}"));
+                let end = tokens[index..].iter().position(sign("}"));
                 let end = end.map_or(tokens.len(), |end| index + end);
-                for matcher in tokens[index + 1..end].split(|token| *token == Token::Sign(",")) {
-                    if let [Token::Word(label), Token::Sign(operator), Token::Text(value)] = matcher {
+                let inside = &tokens[index + 1..end];
+                let needs_comma = inside.last().is_some_and(|last| !sign(",")(last));
+                room = Room::Inside { at: tokens.get(end).map_or(expression.len(), |(at, _)| *at), needs_comma };
+                for matcher in inside.split(sign(",")) {
+                    if let [(_, Token::Word(label)), (_, Token::Sign(operator)), (_, Token::Text(value))] = matcher {
                         matchers.push(Matcher {
                             label: label.to_string(),
                             operator: operator.to_string(),
@@ -45,9 +60,38 @@ pub(super) fn selectors(expression: &str) -> Vec<Selector> {
             }
             _ => {}
         }
-        selectors.push(Selector { name: name.to_string(), matchers });
+        selectors.push(Selector { name: name.to_string(), matchers, room });
     }
     selectors
+}
+
+/// The expression with `extra`, matchers without braces, added to the selectors of these metrics. Nothing else changes.
+pub(crate) fn with_matchers(expression: &str, extra: &str, is_wanted: impl Fn(&str) -> bool) -> String {
+    let mut text = String::new();
+    let mut copied = 0;
+    for selector in selectors(expression).iter().filter(|selector| is_wanted(&selector.name)) {
+        let (at, added) = match selector.room {
+            Room::After(at) => (at, format!("{{{extra}}}")),
+            Room::Inside { at, needs_comma: true } => (at, format!(",{extra}")),
+            Room::Inside { at, needs_comma: false } => (at, extra.to_owned()),
+        };
+        text += &expression[copied..at];
+        text += &added;
+        copied = at;
+    }
+    text + &expression[copied..]
+}
+
+/// Is this `label="value", other=~"regex"`, and nothing else?
+pub(crate) fn is_list_of_matchers(text: &str) -> bool {
+    let tokens: Vec<Token<'_>> = tokens(text).into_iter().map(|(_, token)| token).collect();
+    let is_matcher = |matcher: &[Token<'_>]| match matcher {
+        [Token::Word(label), Token::Sign("=" | "!=" | "=~" | "!~"), Token::Text(_)] => {
+            !label.contains(':') && !label.starts_with(|first: char| first.is_ascii_digit())
+        }
+        _ => false,
+    };
+    tokens.split(|token| *token == Token::Sign(",")).all(is_matcher)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,26 +101,28 @@ enum Token<'a> {
     Sign(&'a str),
 }
 
-fn tokens(expression: &str) -> Vec<Token<'_>> {
+/// Each with its offset.
+fn tokens(expression: &str) -> Vec<(usize, Token<'_>)> {
     let mut tokens = Vec::new();
     let mut rest = expression.trim_start();
     while let Some(first) = rest.chars().next() {
+        let at = expression.len() - rest.len();
         let length = match first {
             '#' => rest.find('\n').unwrap_or(rest.len()),
             '"' | '\'' | '`' => {
                 let (text, length) = quoted(rest, first);
-                tokens.push(Token::Text(text));
+                tokens.push((at, Token::Text(text)));
                 length
             }
             _ if is_word(first) => {
                 let length = rest.find(|other: char| !is_word(other)).unwrap_or(rest.len());
-                tokens.push(Token::Word(&rest[..length]));
+                tokens.push((at, Token::Word(&rest[..length])));
                 length
             }
             _ => {
                 let two = ["=~", "!~", "!=", "==", ">=", "<="].into_iter().find(|sign| rest.starts_with(sign));
                 let length = two.map_or(first.len_utf8(), str::len);
-                tokens.push(Token::Sign(&rest[..length]));
+                tokens.push((at, Token::Sign(&rest[..length])));
                 length
             }
         };
@@ -135,6 +181,23 @@ mod tests {
         check("a{x=\"}\"} unless b", &["a[x=}]", "unless[]", "b[]"]);
         for broken in ["a{", "a{x=", "\"", "a{x=\"1\"", "é{x='", "", "{{}}"] {
             selectors(broken);
+        }
+    }
+    #[test]
+    fn matchers_are_added_to_some_metrics() {
+        fn check(expression: &str, expected: &str) {
+            assert_eq!(with_matchers(expression, "e=\"p\"", |name| name.starts_with("a_")), expected);
+        }
+        check("a_b", "a_b{e=\"p\"}");
+        check("sum by (a) (rate(a_b[5m])) / b", "sum by (a) (rate(a_b{e=\"p\"}[5m])) / b");
+        check("a_b{} + a_c{x=\"}\"} + a_d{x='1', }", "a_b{e=\"p\"} + a_c{x=\"}\",e=\"p\"} + a_d{x='1', e=\"p\"}");
+        check("a_b{x=~\"$x\"}[$__rate_interval] # a_b", "a_b{x=~\"$x\",e=\"p\"}[$__rate_interval] # a_b");
+        check("a_b(c) or b:a_c:d", "a_b(c) or b:a_c:d");
+        for good in ["a=\"b\"", "a=~'b|c', d!=`e`"] {
+            assert!(is_list_of_matchers(good), "{good}");
+        }
+        for bad in ["", "a", "a=b", "a=\"b\",", "{a=\"b\"}", "a:b=\"c\"", "a==\"b\"", "1=\"b\"", "a=\"b\"} or up{"] {
+            assert!(!is_list_of_matchers(bad), "{bad}");
         }
     }
 }

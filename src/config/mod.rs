@@ -6,7 +6,7 @@
 
 mod connection;
 mod document;
-mod expression;
+pub(crate) mod expression;
 mod fields;
 mod logs;
 mod namespaces;
@@ -24,6 +24,7 @@ mod rule_file;
 mod rules;
 mod suggest;
 pub(crate) mod units;
+mod web;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +40,9 @@ use crate::sources::rules::RuleSet;
 pub use self::logs::{DEFAULT_MAX_LINE_BYTES, STDIN};
 pub use self::problem::{Problem, Problems};
 pub use self::rule_file::RuleFile;
+pub use self::web::{Fingerprint, RateLimit, Users, WebConfig};
 
+const CONFIG_FLAG: &str = "--config.file";
 const MAX_FILE_BYTES: u64 = 1 << 20;
 const DEFAULT_JOIN_WINDOW: Duration = Duration::from_secs(2);
 const MAX_JOIN_WINDOW: Duration = Duration::from_secs(600);
@@ -101,12 +104,12 @@ enum Targets {
 impl Config {
     /// The configuration of a daemon: without a log source or Redis it has nothing to do, which is a problem.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Config, Problems> {
-        assemble(read_file(path)?, overrides, Targets::Required)
+        assemble(read_file(path, CONFIG_FLAG)?, overrides, Targets::Required)
     }
 
     /// The configuration of a command that brings its own lines, so that log sources are not needed.
     pub fn load_without_logs(path: Option<&Path>, overrides: &Overrides) -> Result<Config, Problems> {
-        assemble(read_file(path)?, overrides, Targets::Optional)
+        assemble(read_file(path, CONFIG_FLAG)?, overrides, Targets::Optional)
     }
 
     /// Like [`Config::load`], from a text; `name` stands for the file in messages.
@@ -116,14 +119,15 @@ impl Config {
     }
 }
 
-fn read_file(path: Option<&Path>) -> Result<Option<Document>, Problems> {
+/// `flag` is what the path was given to.
+fn read_file(path: Option<&Path>, flag: &str) -> Result<Option<Document>, Problems> {
     let Some(path) = path else { return Ok(None) };
     let name = path.display().to_string();
     let refuse = |problem| Err(Problems(vec![problem]));
     let bytes = match read_bounded(path) {
         Ok(bytes) => bytes,
         Err(error) => {
-            let help = "check the path given to --config.file and its permissions";
+            let help = format!("check the path given to {flag} and its permissions");
             return refuse(Problem::without_line(&name, format!("cannot read the file: {error}"), help));
         }
     };

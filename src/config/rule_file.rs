@@ -24,7 +24,7 @@ pub struct RuleFile {
 
 impl RuleFile {
     pub fn check(path: &Path) -> Result<Self, Problems> {
-        let Some(document) = super::read_file(Some(path))? else { return Ok(Self::default()) };
+        let Some(document) = super::read_file(Some(path), "--rules")? else { return Ok(Self::default()) };
         let root = document.parse(0).map_err(|problem| Problems(vec![problem]))?;
         let mut findings = Findings::default();
         let rules = rules_of(&root);

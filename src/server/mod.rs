@@ -18,12 +18,18 @@
 //!
 //! `HEAD` works wherever `GET` does, `PUT` wherever `POST` does. Each connection is a task of its own with limits on time and
 //! size, so a slow client holds up nobody but itself. When file descriptors run out, accepting backs off and goes on.
+//!
+//! With a web configuration file all of this is behind TLS, passwords and a rate limit, without exceptions.
 
+mod access;
+mod alternative_names;
 mod api;
+pub(crate) mod client_certificates;
 mod configuration;
 mod connection;
 mod html;
 mod landing;
+mod listener;
 mod markdown;
 mod namespaces;
 mod negotiate;
@@ -34,20 +40,25 @@ pub(crate) mod query;
 mod routes;
 mod runbooks;
 mod stall;
+mod web_file;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
+use self::listener::Client;
 use crate::inquiry::Inquiry;
 use crate::snapshot::Snapshot;
+
+pub use self::listener::Listener;
+pub use self::web_file::{Web, WebFile, WebFollower};
 
 const FIRST_ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -107,21 +118,32 @@ impl Default for Limits {
     }
 }
 
-/// Serves until `stop`, then lets running answers finish for a few seconds.
-pub async fn serve(listener: TcpListener, app: App, stop: CancellationToken) -> anyhow::Result<()> {
-    serve_with_limits(listener, app, Limits::default(), stop).await
+/// Where to listen, and what to ask of those who come.
+pub struct Entrance {
+    pub listener: Listener,
+    /// `None`: plain HTTP for everybody.
+    pub web: Option<Arc<Web>>,
 }
 
+impl From<TcpListener> for Entrance {
+    fn from(listener: TcpListener) -> Self {
+        Self { listener: listener.into(), web: None }
+    }
+}
+
+/// Serves until `stop`, then lets running answers finish for a few seconds.
 pub async fn serve_with_limits(
-    listener: TcpListener,
+    entrance: impl Into<Entrance>,
     app: App,
     limits: Limits,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let address = listener.local_addr()?;
-    info!(%address, "serving http");
+    let Entrance { listener, web } = entrance.into();
+    let address = listener.describe()?;
+    let tls = web.as_ref().is_some_and(|web| web.tls().is_some());
+    info!(%address, tls, "serving http");
     let slots = Arc::new(Semaphore::new(limits.connections));
-    let context = Arc::new(Context { app, limits, stop: stop.clone() });
+    let context = Arc::new(Context { app, limits, web, stop: stop.clone() });
     let connections = TaskTracker::new();
     let mut accept_pause = FIRST_ACCEPT_PAUSE;
     let mut last_warning: Option<Instant> = None;
@@ -132,11 +154,11 @@ pub async fn serve_with_limits(
             accepted = accept(&listener, &slots) => accepted,
         };
         match accepted {
-            Ok((stream, slot)) => {
+            Ok((client, slot)) => {
                 accept_pause = FIRST_ACCEPT_PAUSE;
                 let context = Arc::clone(&context);
                 connections.spawn(async move {
-                    connection::serve(stream, context).await;
+                    connection::serve(client, context).await;
                     drop(slot);
                 });
             }
@@ -165,14 +187,14 @@ pub async fn serve_with_limits(
 struct Context {
     app: App,
     limits: Limits,
+    web: Option<Arc<Web>>,
     stop: CancellationToken,
 }
 
 /// Waits for a free slot first: a connection that cannot be served stays in the kernel's queue.
-async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+async fn accept(listener: &Listener, slots: &Arc<Semaphore>) -> io::Result<(Client, OwnedSemaphorePermit)> {
     let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, slot))
+    Ok((listener.accept().await?, slot))
 }
 
 /// Errors of `accept` that say nothing about the next client.

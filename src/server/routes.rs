@@ -172,7 +172,7 @@ pub(super) fn packed_json<B>(request: &Request<B>, body: &str) -> Answer {
     with(packed(request, body, JSON), CACHE_CONTROL, "no-store")
 }
 
-fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+pub(super) fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     with(plain(status, body, TEXT), CACHE_CONTROL, "no-store")
 }
 

@@ -57,6 +57,9 @@ impl Daemon {
             log.lock().unwrap().push_str(&format!("{line}\n"));
             if let Some((_, rest)) = line.split_once("serving http address=") {
                 address = rest.split_whitespace().next().and_then(|text| text.parse().ok());
+            }
+            // A Unix socket beside it has no such address.
+            if address.is_some() {
                 break;
             }
         }

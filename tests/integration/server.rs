@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redis_lock_exporter::inquiry::Inquiry;
-use redis_lock_exporter::server::{App, Limits, ReloadRequest, serve_with_limits};
+use redis_lock_exporter::server::{App, Entrance, Limits, ReloadRequest, Web, serve_with_limits};
 use redis_lock_exporter::snapshot::{RedisNow, RedisView, Snapshot};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -318,7 +318,7 @@ type Inquiries = watch::Receiver<Option<mpsc::Sender<Inquiry>>>;
 
 /// A server on a free port, stopped when it is dropped.
 pub(crate) struct Server {
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     pub(crate) publish: watch::Sender<Arc<Snapshot>>,
     ready: Arc<AtomicBool>,
     stop: CancellationToken,
@@ -332,16 +332,21 @@ impl Server {
     }
 
     fn start_with(limits: Limits, reload: Option<mpsc::Sender<ReloadRequest>>) -> Self {
-        Self::start_whole(limits, reload, None, true)
+        Self::start_whole(limits, reload, None, true, None)
+    }
+
+    /// Behind a web configuration.
+    pub(crate) fn start_behind(limits: Limits, web: Arc<Web>) -> Self {
+        Self::start_whole(limits, None, None, true, Some(web))
     }
 
     /// With the API, which asks the pipeline that the channel tells of.
     pub(crate) fn start_api(limits: Limits, inquiries: Inquiries) -> Self {
-        Self::start_whole(limits, None, Some(inquiries), true)
+        Self::start_whole(limits, None, Some(inquiries), true, None)
     }
 
     pub(crate) fn start_without_page(inquiries: Inquiries) -> Self {
-        Self::start_whole(Limits::default(), None, Some(inquiries), false)
+        Self::start_whole(Limits::default(), None, Some(inquiries), false, None)
     }
 
     fn start_whole(
@@ -349,6 +354,7 @@ impl Server {
         reload: Option<mpsc::Sender<ReloadRequest>>,
         inquiries: Option<Inquiries>,
         page: bool,
+        web: Option<Arc<Web>>,
     ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -361,11 +367,12 @@ impl Server {
             false => Err("no log source was read yet".to_owned()),
         };
         let app = App { snapshot, readiness: Box::new(readiness), reload, inquiries, page };
-        let serving = runtime.spawn(serve_with_limits(listener, app, limits, stop.clone()));
+        let entrance = Entrance { listener: listener.into(), web };
+        let serving = runtime.spawn(serve_with_limits(entrance, app, limits, stop.clone()));
         Self { address, publish, ready, stop, serving: Mutex::new(Some(serving)), runtime }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         connect(self.address)
     }
 

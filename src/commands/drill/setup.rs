@@ -129,7 +129,7 @@ impl Setup {
                     ..run_args(args.listen_address.clone())
                 };
                 let exporter = start_exporter(run, &base.directory, run_id, &timing, &log_file).await?;
-                let url = format!("http://{}", exporter.addresses[0]);
+                let url = url_of_exporter(&exporter)?;
                 (Some(exporter), url)
             }
         };
@@ -159,7 +159,7 @@ impl Setup {
         };
         let run = RunArgs { redis_url: Some(url), ..run_args(loopback()) };
         let exporter = start_exporter(run, directory, "failover", &scene.timing, &scene.log_file).await?;
-        let exporter_url = format!("http://{}", exporter.addresses[0]);
+        let exporter_url = url_of_exporter(&exporter)?;
         Ok(Self { ground: scene.with_eyes(&exporter_url, journal).await?, exporter: Some(exporter), exporter_url })
     }
 
@@ -259,7 +259,12 @@ async fn start_exporter(
     let config = Config::load(run.config_file.as_deref(), &run.overrides());
     let config =
         config.map_err(|problems| anyhow::anyhow!("the exporter of the drill cannot be configured: {problems}"))?;
-    Exporter::start(&run, config).await.context("cannot start an exporter")
+    Exporter::start(&run, config, None).await.context("cannot start an exporter")
+}
+
+fn url_of_exporter(exporter: &Exporter) -> anyhow::Result<String> {
+    let address = exporter.addresses.first().context("the exporter of a drill has to listen on HOST:PORT")?;
+    Ok(format!("http://{address}"))
 }
 
 /// As without flags, but for the address.
@@ -271,7 +276,7 @@ fn run_args(listen_address: ListenAddress) -> RunArgs {
 }
 
 fn loopback() -> ListenAddress {
-    ListenAddress { host: "127.0.0.1".to_owned(), port: 0 }
+    ListenAddress::Tcp { host: "127.0.0.1".to_owned(), port: 0 }
 }
 
 /// With the password from where the flags say.

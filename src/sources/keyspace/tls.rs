@@ -5,9 +5,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::WantsClientCert;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use crate::config::redis::Tls;
 
@@ -42,6 +45,57 @@ pub(crate) async fn client_config(tls: &Tls) -> Result<Arc<ClientConfig>, TlsErr
     tokio::task::spawn_blocking(move || read(&tls)).await?
 }
 
+/// A configuration that takes any certificate of the server.
+pub(crate) async fn trusting_config(tls: &Tls) -> Result<Arc<ClientConfig>, TlsError> {
+    let tls = tls.clone();
+    let read = move || {
+        let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
+        let verifier = Arc::new(AnyCertificate(algorithms));
+        let builder = ClientConfig::builder().dangerous().with_custom_certificate_verifier(verifier);
+        with_client(builder, &tls)
+    };
+    tokio::task::spawn_blocking(read).await?
+}
+
+/// Takes any certificate; that the server has the key to it is still checked.
+#[derive(Debug)]
+struct AnyCertificate(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}
+
 fn read(tls: &Tls) -> Result<Arc<ClientConfig>, TlsError> {
     let mut roots = RootCertStore::empty();
     match &tls.ca_file {
@@ -59,7 +113,14 @@ fn read(tls: &Tls) -> Result<Arc<ClientConfig>, TlsError> {
             }
         }
     }
-    let builder = ClientConfig::builder().with_root_certificates(roots);
+    with_client(ClientConfig::builder().with_root_certificates(roots), tls)
+}
+
+/// What to show to the server.
+fn with_client(
+    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    tls: &Tls,
+) -> Result<Arc<ClientConfig>, TlsError> {
     let config = match &tls.client {
         None => builder.with_no_client_auth(),
         Some((certificate, key)) => {

@@ -26,7 +26,8 @@ impl Certificates {
         self.directory.path().join(name)
     }
 
-    fn sign(&self, name: &str, extensions: &str) {
+    /// Makes `NAME.key` and `NAME.pem`, a certificate of this CA with these extensions. Replaces those that are there.
+    pub fn sign(&self, name: &str, extensions: &str) {
         let file = |extension: &str| format!("{name}.{extension}");
         let (key, request, certificate, extension) = (file("key"), file("csr"), file("pem"), file("ext"));
         fs::write(self.path(&extension), extensions).unwrap();

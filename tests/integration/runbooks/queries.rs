@@ -116,7 +116,7 @@ fn values(label: &str) -> Option<Vec<&'static str>> {
     }
 }
 
-fn collect<'a>(expression: &'a Expr, selectors: &mut Vec<&'a VectorSelector>) {
+pub(crate) fn collect<'a>(expression: &'a Expr, selectors: &mut Vec<&'a VectorSelector>) {
     match expression {
         Expr::VectorSelector(selector) => selectors.push(selector),
         Expr::MatrixSelector(matrix) => selectors.push(&matrix.vs),

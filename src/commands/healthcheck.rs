@@ -1,0 +1,74 @@
+//! `healthcheck`: is the exporter well? For containers without curl.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use crate::cli::{EXIT_FINDINGS, EXIT_OK, HealthcheckArgs};
+use crate::http_client::{self, Identity, Limits, Response};
+
+/// An answer is a few lines.
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
+const UNAUTHORIZED: u16 = 401;
+
+pub fn run(args: &HealthcheckArgs) -> ExitCode {
+    match ask(args) {
+        Ok(words) => {
+            println!("{}", words.trim_end());
+            EXIT_OK.into()
+        }
+        Err(failure) => {
+            eprintln!("{failure:#}");
+            EXIT_FINDINGS.into()
+        }
+    }
+}
+
+fn ask(args: &HealthcheckArgs) -> anyhow::Result<String> {
+    let path = if args.ready { "/-/ready" } else { "/-/healthy" };
+    let limits = Limits {
+        time: Duration::from_secs(args.timeout as u64),
+        bytes: MAX_ANSWER_BYTES,
+        ca_file: args.ca_file.clone(),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let response = runtime.block_on(async {
+        if let Some(socket) = args.url.strip_prefix("unix://") {
+            return http_client::get_over_unix(Path::new(socket), path, &limits).await;
+        }
+        let client = args.cert_file.clone().zip(args.key_file.clone());
+        let identity = Identity { client, insecure: args.insecure };
+        let url = http_client::below(&with_login(args)?, path);
+        http_client::get_as(&url, &limits, &identity).await
+    })?;
+    judge(args, response)
+}
+
+/// Somebody who asks for a password is alive, which is all that is asked for by default.
+fn judge(args: &HealthcheckArgs, response: Response) -> anyhow::Result<String> {
+    if response.status == UNAUTHORIZED && args.user.is_none() && !args.ready {
+        return Ok("healthy, and asks for a password".to_owned());
+    }
+    response.text()
+}
+
+/// The URL with the user and the password of the file.
+fn with_login(args: &HealthcheckArgs) -> anyhow::Result<String> {
+    let (Some(user), Some(file)) = (&args.user, &args.password_file) else { return Ok(args.url.clone()) };
+    let password =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read the password in {}", file.display()))?;
+    let (scheme, rest) = args.url.split_once("://").context("--url has no scheme such as http://")?;
+    let password = password.trim_end_matches(['\n', '\r']);
+    Ok(format!("{scheme}://{}:{}@{rest}", percent_encode(user), percent_encode(password)))
+}
+
+fn percent_encode(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}

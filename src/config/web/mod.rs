@@ -1,0 +1,187 @@
+//! The web configuration file (`--web.config.file`): TLS, users, headers, in the format that Prometheus and its exporters
+//! share (exporter-toolkit). Text in, a checked [`WebConfig`] or all of its [`Problems`] out.
+//!
+//! Certificates and keys are read along with it, so that a good web configuration is one that can be served with. What was
+//! read is remembered as a [`Fingerprint`], by which `server/web_file.rs` notices changes. Secrets (keys, password hashes)
+//! never get into a problem.
+
+mod http;
+mod tls;
+mod users;
+mod vocabulary;
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::{HeaderName, HeaderValue};
+use rustls::ServerConfig;
+
+use self::tls::ClientAuth;
+use super::document::{Document, Kind, Node};
+use super::fields::Fields;
+use super::problem::{Findings, Problem, Problems};
+use super::{MAX_FILE_BYTES, read_bounded, read_file};
+
+pub use self::users::Users;
+
+const FIELDS: [&str; 4] = ["tls_server_config", "http_server_config", "basic_auth_users", "rate_limit"];
+
+/// How to serve, checked. The default is plain HTTP for everybody.
+#[derive(Clone, Default)]
+pub struct WebConfig {
+    /// `None`: plain HTTP.
+    pub tls: Option<Arc<ServerConfig>>,
+    client_auth: ClientAuth,
+    /// Added to answers that do not have them.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Empty: everybody may ask.
+    pub users: Users,
+    pub rate_limit: Option<RateLimit>,
+}
+
+/// A bucket of `burst` requests that gets one more every `interval`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    pub interval: Duration,
+    pub burst: u64,
+}
+
+/// Which files were read, and what was in them; `None` where a file could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fingerprint(Vec<(PathBuf, Option<u64>)>);
+
+impl Fingerprint {
+    /// Of the same files as they are now.
+    pub fn again(&self) -> Self {
+        let mut now = Self::default();
+        for (path, _) in &self.0 {
+            now.add(path, read_bounded(path).ok().as_deref());
+        }
+        now
+    }
+
+    fn add(&mut self, path: &Path, bytes: Option<&[u8]>) {
+        self.0.push((path.to_owned(), bytes.map(digest)));
+    }
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl WebConfig {
+    /// Reads the file and all that it names.
+    pub fn load(path: &Path) -> (Result<Self, Problems>, Fingerprint) {
+        let mut fingerprint = Fingerprint::default();
+        // Taken before the file is read: a change in between is found by the next look.
+        fingerprint.add(path, read_bounded(path).ok().as_deref());
+        let loaded = match read_file(Some(path), "--web.config.file") {
+            Ok(Some(document)) => Self::read(document, path, &mut fingerprint),
+            Ok(None) => Ok(Self::default()),
+            Err(problems) => Err(problems),
+        };
+        (loaded, fingerprint)
+    }
+
+    fn read(document: Document, path: &Path, fingerprint: &mut Fingerprint) -> Result<Self, Problems> {
+        let root = document.parse(0).map_err(|problem| Problems(vec![problem]))?;
+        let mut findings = Findings::default();
+        let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+        let mut files = Files { directory, fingerprint };
+        let config = build(&root, &mut files, &mut findings);
+        match findings.is_empty() {
+            true => Ok(config),
+            false => Err(findings.into_problems(&[document])),
+        }
+    }
+
+    /// What a running server with this configuration would lose with `next`. A file that is caught half written must not
+    /// open the doors, so such a change takes a restart.
+    pub fn refuse_weaker(&self, file: &Path, next: &Self) -> Result<(), Problems> {
+        let lost = if self.tls.is_some() && next.tls.is_none() {
+            "TLS"
+        } else if self.client_auth > next.client_auth {
+            "the check of client certificates"
+        } else if !self.users.is_empty() && next.users.is_empty() {
+            "the list of users"
+        } else {
+            return Ok(());
+        };
+        let message = format!("{lost} would be gone or weaker");
+        let help = "a running server takes no protection away: restart it if this is meant";
+        Err(Problems(vec![Problem::without_line(&file.display().to_string(), message, help)]))
+    }
+
+    /// One line for people, without any secret.
+    pub fn describe(&self) -> String {
+        let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+        let protocol = if self.tls.is_some() { "https" } else { "plain http" };
+        let mut facts = vec![protocol.to_owned(), self.client_auth.describe().to_owned()];
+        facts.push(match self.users.len() {
+            0 => "no password".to_owned(),
+            users => format!("a password of {}", count(users, "user")),
+        });
+        facts.push(count(self.headers.len(), "added header"));
+        if let Some(RateLimit { interval, burst }) = self.rate_limit {
+            facts.push(format!("{burst} requests at once and then one every {interval:?}"));
+        }
+        facts.join(", ")
+    }
+}
+
+impl fmt::Debug for WebConfig {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "WebConfig({})", self.describe())
+    }
+}
+
+fn build(root: &Node, files: &mut Files<'_>, findings: &mut Findings) -> WebConfig {
+    if matches!(root.kind, Kind::Null) {
+        return WebConfig::default();
+    }
+    let Some(fields) = Fields::of(root, "the web configuration", &FIELDS, findings) else {
+        return WebConfig::default();
+    };
+    let (tls, client_auth) = match section(&fields, "tls_server_config") {
+        Some(node) => tls::build(node, files, findings),
+        None => (None, ClientAuth::default()),
+    };
+    WebConfig {
+        tls,
+        client_auth,
+        headers: section(&fields, "http_server_config").map(|node| http::headers(node, findings)).unwrap_or_default(),
+        users: section(&fields, "basic_auth_users").map(|node| users::build(node, findings)).unwrap_or_default(),
+        rate_limit: section(&fields, "rate_limit").and_then(|node| http::rate_limit(node, findings)),
+    }
+}
+
+/// A section with nothing behind it is one that is not there.
+fn section<'a>(fields: &Fields<'a>, name: &str) -> Option<&'a Node> {
+    fields.get(name).filter(|node| !matches!(node.kind, Kind::Null))
+}
+
+/// Reads the files that a web configuration names, and notes what was in them.
+struct Files<'a> {
+    /// Of the web configuration; relative paths start there.
+    directory: PathBuf,
+    fingerprint: &'a mut Fingerprint,
+}
+
+impl Files<'_> {
+    /// The error says which file.
+    fn read(&mut self, name: &str) -> Result<Vec<u8>, String> {
+        let path = self.directory.join(name);
+        let read = read_bounded(&path);
+        self.fingerprint.add(&path, read.as_deref().ok());
+        match read {
+            Ok(bytes) if bytes.len() as u64 > MAX_FILE_BYTES => Err(format!("{} is larger than 1MiB", path.display())),
+            Ok(bytes) => Ok(bytes),
+            Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+        }
+    }
+}

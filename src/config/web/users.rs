@@ -1,0 +1,93 @@
+//! `basic_auth_users`: names and bcrypt hashes of passwords.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use bcrypt::HashParts;
+
+use super::super::document::{Kind, Node, quote};
+use super::super::problem::Findings;
+
+/// Beyond this one attempt takes seconds: a slip of the pen, not a wish.
+const MAX_COST: u32 = 18;
+const HASH_HELP: &str = "make a hash with `htpasswd -nBC 10 NAME` (Debian: apache2-utils)";
+
+/// Who may ask. Hashes are not shown, not even by `Debug`.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Users {
+    hashes: BTreeMap<String, String>,
+    /// Stands for the hash of a user that is not there, so that refusing takes the same time.
+    nobody: String,
+}
+
+impl Users {
+    pub fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// The hash to compare with, and whether the user exists at all.
+    pub fn find(&self, name: &str) -> (&str, bool) {
+        match self.hashes.get(name) {
+            Some(hash) => (hash, true),
+            None => (&self.nobody, false),
+        }
+    }
+}
+
+impl fmt::Debug for Users {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Users({})", self.hashes.len())
+    }
+}
+
+pub(super) fn build(node: &Node, findings: &mut Findings) -> Users {
+    let Kind::Mapping(entries) = &node.kind else {
+        // What is there may be a password.
+        findings.add(node.place, "`basic_auth_users` must be a mapping", "write NAME: HASH, one user a line");
+        return Users::default();
+    };
+    let mut users = Users::default();
+    let mut highest_cost = 0;
+    for (name, hash) in entries {
+        let Kind::Text(text) = &name.kind else {
+            let message = format!("a user's name must be text, found {}", name.describe());
+            findings.add(name.place, message, "put it in quotes");
+            continue;
+        };
+        if text.is_empty() || text.contains(':') {
+            let message = format!("{} cannot be the name of a user", quote(text));
+            findings.add(name.place, message, "basic authentication has no empty names and no `:` in them");
+        }
+        match check_hash(hash) {
+            Ok((hash, cost)) => {
+                highest_cost = highest_cost.max(cost);
+                if users.hashes.insert(text.clone(), hash).is_some() {
+                    findings.add(name.place, format!("the user {} is there twice", quote(text)), "remove one of them");
+                }
+            }
+            Err((message, help)) => findings.add(hash.place, format!("the user {}: {message}", quote(text)), help),
+        }
+    }
+    users.nobody = format!("$2y${highest_cost:02}${}", ".".repeat(53));
+    users
+}
+
+/// The hash and its cost. The complaint does not show it: people put plain passwords there.
+fn check_hash(node: &Node) -> Result<(String, u32), (String, String)> {
+    let no_hash = || ("the value is not a bcrypt hash of a password".to_owned(), HASH_HELP.to_owned());
+    let Kind::Text(hash) = &node.kind else { return Err(no_hash()) };
+    let cost = HashParts::from_str(hash).map_err(|_| no_hash())?.get_cost();
+    if !(4..=31).contains(&cost) {
+        return Err((format!("bcrypt has no cost {cost}"), HASH_HELP.to_owned()));
+    }
+    if cost > MAX_COST {
+        let message = format!("with a cost of {cost} comparing a password takes too long");
+        return Err((message, format!("use a cost of up to {MAX_COST}; 10 takes some 70 ms, each step doubles it")));
+    }
+    Ok((hash.clone(), cost))
+}

@@ -1,0 +1,173 @@
+//! Who may ask, and how often: passwords of basic authentication, and the rate limit.
+//!
+//! Comparing a password with its bcrypt hash is slow on purpose, so it is done on a few threads beside those that serve, the
+//! verdict is remembered, and only so many requests may wait for one: a storm of wrong passwords costs others nothing that
+//! they would notice. Good and bad verdicts are kept apart, so that bad ones cannot push out good ones. A name that does not
+//! exist takes as long as one that does. Passwords are not kept: a verdict is found by a keyed hash of all that led to it.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper::header::{AUTHORIZATION, HeaderMap};
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+use tokio::sync::{Semaphore, TryAcquireError};
+use tokio::time::Instant;
+
+use crate::config::{RateLimit, Users};
+
+/// Good verdicts beyond the number of users; a password is good in more than one form only beyond its 72nd byte.
+const SPARE_GOOD_VERDICTS: usize = 64;
+const MAX_BAD_VERDICTS: usize = 4_096;
+/// Requests that may wait for a verdict at the same time.
+const MAX_WAITING: usize = 64;
+
+/// Why somebody is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// No password, or a wrong one.
+    Unauthorized,
+    /// More verdicts are asked for than can be given.
+    Busy,
+    /// More requests than the rate limit allows.
+    TooMany,
+}
+
+pub(super) struct Access {
+    secret: (u64, u64),
+    verdicts: Mutex<Verdicts>,
+    waiting: Arc<Semaphore>,
+    comparing: Arc<Semaphore>,
+    bucket: Mutex<Option<Bucket>>,
+}
+
+#[derive(Default)]
+struct Verdicts {
+    good: HashSet<u128>,
+    bad: HashSet<u128>,
+}
+
+/// What is left of a rate limit.
+struct Bucket {
+    limit: RateLimit,
+    tokens: f64,
+    filled: Instant,
+}
+
+impl Access {
+    pub(super) fn new() -> Self {
+        let random = || RandomState::new().hash_one(0);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            secret: (random(), random()),
+            verdicts: Mutex::default(),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING)),
+            comparing: Arc::new(Semaphore::new((cores / 2).max(1))),
+            bucket: Mutex::default(),
+        }
+    }
+
+    /// Takes one from the bucket.
+    pub(super) fn spend(&self, limit: Option<RateLimit>) -> Result<(), Refusal> {
+        let Some(limit) = limit else { return Ok(()) };
+        let Ok(mut bucket) = self.bucket.lock() else { return Ok(()) };
+        let now = Instant::now();
+        let full = Bucket { limit, tokens: limit.burst as f64, filled: now };
+        let bucket = match &mut *bucket {
+            Some(bucket) if bucket.limit == limit => bucket,
+            other => other.insert(full),
+        };
+        let grown = now.duration_since(bucket.filled).as_secs_f64() / limit.interval.as_secs_f64();
+        bucket.tokens = (bucket.tokens + grown).min(limit.burst as f64);
+        bucket.filled = now;
+        if bucket.tokens < 1.0 {
+            return Err(Refusal::TooMany);
+        }
+        bucket.tokens -= 1.0;
+        Ok(())
+    }
+
+    pub(super) async fn admit(&self, users: &Users, headers: &HeaderMap) -> Result<(), Refusal> {
+        if users.is_empty() {
+            return Ok(());
+        }
+        let Some((name, password)) = credentials(headers) else { return Err(Refusal::Unauthorized) };
+        let (hash, exists) = users.find(&name);
+        let key = self.key(&name, hash, &password);
+        let is_good = match self.remembered(key) {
+            Some(is_good) => is_good,
+            None => self.compare(key, hash, password, exists, users.len()).await?,
+        };
+        if is_good { Ok(()) } else { Err(Refusal::Unauthorized) }
+    }
+
+    fn remembered(&self, key: u128) -> Option<bool> {
+        let verdicts = self.verdicts.lock().ok()?;
+        let is_good = verdicts.good.contains(&key);
+        (is_good || verdicts.bad.contains(&key)).then_some(is_good)
+    }
+
+    async fn compare(
+        &self,
+        key: u128,
+        hash: &str,
+        password: Vec<u8>,
+        exists: bool,
+        n_users: usize,
+    ) -> Result<bool, Refusal> {
+        let _waiting = match self.waiting.try_acquire() {
+            Ok(permit) => permit,
+            Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => return Err(Refusal::Busy),
+        };
+        let turn = Arc::clone(&self.comparing).acquire_owned().await.map_err(|_| Refusal::Busy)?;
+        // Somebody with the same password may have been before us in the queue.
+        if let Some(is_good) = self.remembered(key) {
+            return Ok(is_good);
+        }
+        let hash = hash.to_owned();
+        let compared = tokio::task::spawn_blocking(move || {
+            let fits = bcrypt::verify(password, &hash).unwrap_or(false);
+            // Held until the work is done, even where nobody waits for it any more.
+            drop(turn);
+            fits
+        });
+        let is_good = compared.await.map_err(|_| Refusal::Busy)? && exists;
+        self.remember(key, is_good, n_users + SPARE_GOOD_VERDICTS);
+        Ok(is_good)
+    }
+
+    /// A full set starts anew: forgetting costs a comparison, no more.
+    fn remember(&self, key: u128, is_good: bool, max_good: usize) {
+        let Ok(mut verdicts) = self.verdicts.lock() else { return };
+        let (set, max) = if is_good { (&mut verdicts.good, max_good) } else { (&mut verdicts.bad, MAX_BAD_VERDICTS) };
+        if set.len() >= max {
+            set.clear();
+        }
+        set.insert(key);
+    }
+
+    /// With the hash in it, so that a changed password makes old verdicts useless.
+    fn key(&self, name: &str, hash: &str, password: &[u8]) -> u128 {
+        let mut hasher = SipHasher24::new_with_keys(self.secret.0, self.secret.1);
+        for part in [name.as_bytes(), hash.as_bytes(), password] {
+            hasher.write_usize(part.len());
+            hasher.write(part);
+        }
+        hasher.finish128().as_u128()
+    }
+}
+
+/// Name and password of `Authorization: Basic ...`.
+fn credentials(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
+    let header = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, encoded) = header.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = STANDARD.decode(encoded.trim()).ok()?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    let name = String::from_utf8(decoded[..colon].to_vec()).ok()?;
+    Some((name, decoded[colon + 1..].to_vec()))
+}

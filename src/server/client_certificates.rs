@@ -1,0 +1,99 @@
+//! Which client certificates are taken: any at all or only signed ones, from everybody or from those who have one, and only
+//! with certain names in them. These are the choices that Go's TLS has, and so the web configuration.
+//!
+//! That a client has the key to its certificate is always checked, by its signature of the handshake.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+
+use super::alternative_names::alternative_names;
+
+pub(crate) struct ClientCertificates {
+    is_mandatory: bool,
+    /// `None`: any name will do.
+    allowed_names: Option<Vec<String>>,
+    algorithms: WebPkiSupportedAlgorithms,
+    /// Checks who signed; `None`: anybody may have.
+    signed: Option<Arc<dyn ClientCertVerifier>>,
+}
+
+impl ClientCertificates {
+    pub(crate) fn new(
+        is_mandatory: bool,
+        allowed_names: Option<Vec<String>>,
+        algorithms: WebPkiSupportedAlgorithms,
+    ) -> Self {
+        Self { is_mandatory, allowed_names, algorithms, signed: None }
+    }
+
+    pub(crate) fn signed(mut self, verifier: Arc<dyn ClientCertVerifier>) -> Self {
+        self.signed = Some(verifier);
+        self
+    }
+
+    fn has_allowed_name(&self, certificate: &CertificateDer<'_>) -> bool {
+        let Some(allowed) = &self.allowed_names else { return true };
+        let names = alternative_names(certificate).unwrap_or_default();
+        names.iter().any(|name| allowed.contains(name))
+    }
+}
+
+impl fmt::Debug for ClientCertificates {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mandatory, signed) = (self.is_mandatory, self.signed.is_some());
+        write!(formatter, "ClientCertificates(mandatory: {mandatory}, signed: {signed})")
+    }
+}
+
+impl ClientCertVerifier for ClientCertificates {
+    fn client_auth_mandatory(&self) -> bool {
+        self.is_mandatory
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.signed.as_ref().map_or(&[], |verifier| verifier.root_hint_subjects())
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        if let Some(verifier) = &self.signed {
+            verifier.verify_client_cert(end_entity, intermediates, now)?;
+        }
+        match self.has_allowed_name(end_entity) {
+            true => Ok(ClientCertVerified::assertion()),
+            false => Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}

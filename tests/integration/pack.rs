@@ -1,0 +1,297 @@
+//! `pack`: the files of the repository out of the binary, with and without changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use promql_parser::label::{MatchOp, Matcher};
+use promql_parser::parser::VectorSelector;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::daemon::{command, text};
+use crate::runbooks::queries::collect;
+
+const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
+const SELECTOR: &str = r#"env="prod",team=~"a|b""#;
+
+/// Every file below a directory, by its path there.
+fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => directories.push(path),
+                false => {
+                    let name = text(path.strip_prefix(root).unwrap()).to_owned();
+                    files.insert(name, fs::read(path).unwrap());
+                }
+            }
+        }
+    }
+    files
+}
+
+/// What has to be in the pack.
+fn shipped() -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for directory in ["alerts", "dashboards", "deploy/prometheus", "docs/runbooks"] {
+        let root = PathBuf::from(REPOSITORY).join(directory);
+        if root.exists() {
+            files.extend(tree(&root).into_iter().map(|(name, bytes)| (format!("{directory}/{name}"), bytes)));
+        }
+    }
+    // How the alerts are tested is not for those who use them.
+    files.retain(|name, _| !name.starts_with("alerts/") || name.matches('/').count() == 1);
+    files
+}
+
+fn pack(directory: &Path, flags: &[&str]) -> Output {
+    command(&[&["pack", text(directory)], flags].concat())
+}
+
+fn packed(flags: &[&str]) -> (tempfile::TempDir, BTreeMap<String, String>) {
+    let directory = tempfile::tempdir().unwrap();
+    let output = pack(directory.path(), flags);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let files = tree(directory.path()).into_iter().map(|(name, bytes)| (name, String::from_utf8(bytes).unwrap()));
+    let files = files.collect();
+    (directory, files)
+}
+
+#[test]
+fn without_options_it_is_the_repository_byte_for_byte() {
+    let directory = tempfile::tempdir().unwrap();
+    let below = directory.path().join("not/there/yet");
+    assert!(pack(&below, &[]).status.success());
+    let (expected, found) = (shipped(), tree(&below));
+    let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(names(&found), names(&expected), "add new files to src/pack.rs");
+    assert!(found == expected);
+    assert!(found.len() > 40, "{}", found.len());
+}
+
+#[test]
+fn files_that_were_changed_are_kept_unless_forced() {
+    let (directory, files) = packed(&[]);
+    let again = pack(directory.path(), &[]);
+    assert_eq!(again.status.code(), Some(0));
+    assert!(String::from_utf8(again.stdout).unwrap().starts_with("0 files written"));
+
+    let (rules, alertmanager) = ("alerts/redis_lock.rules.yml", "alerts/alertmanager.yml");
+    fs::write(directory.path().join(rules), "mine").unwrap();
+    fs::remove_file(directory.path().join(alertmanager)).unwrap();
+    let refused = pack(directory.path(), &[]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains(rules) && said.contains("--force") && !said.contains(alertmanager), "{said}");
+    assert_eq!(fs::read_to_string(directory.path().join(rules)).unwrap(), "mine");
+    assert!(!directory.path().join(alertmanager).exists(), "nothing at all is written");
+
+    assert_eq!(pack(directory.path(), &["--force"]).status.code(), Some(0));
+    assert_eq!(fs::read_to_string(directory.path().join(rules)).unwrap(), files[rules]);
+    assert!(directory.path().join(alertmanager).exists());
+}
+
+#[test]
+fn runbooks_can_be_elsewhere() {
+    for (url, expected) in [
+        ("https://wiki.example.com/locks/", "https://wiki.example.com/locks/ALERT"),
+        ("https://git.example.com/{alert}.md?plain=1", "https://git.example.com/ALERT.md?plain=1"),
+    ] {
+        let (_directory, files) = packed(&["--runbook-base-url", url]);
+        let mut n_alerts = 0;
+        for (name, original) in shipped() {
+            let original = String::from_utf8(original).unwrap();
+            let mut alert = "";
+            for (before, after) in original.lines().zip(files[&name].lines()) {
+                alert = before.trim_start().strip_prefix("- alert: ").unwrap_or(alert);
+                if name.ends_with(".yml") && before.contains("runbook_url:") {
+                    let expected = expected.replace("ALERT", alert);
+                    assert_eq!(after.trim(), format!("runbook_url: {expected}"), "{name}");
+                    n_alerts += 1;
+                } else {
+                    assert_eq!(after, before, "{name}");
+                }
+            }
+            assert_eq!(original.lines().count(), files[&name].lines().count());
+        }
+        assert!(n_alerts > 60, "{n_alerts}");
+    }
+}
+
+#[derive(Deserialize)]
+struct Rules {
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    spec: Rules,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    rules: Vec<BTreeMap<String, serde_yaml::Value>>,
+}
+
+/// All rules of a file, or of the manifest of the operator.
+fn rules(file: &str) -> Vec<BTreeMap<String, serde_yaml::Value>> {
+    let groups = match serde_yaml::from_str::<Rules>(file) {
+        Ok(rules) => rules.groups,
+        Err(_) => serde_yaml::from_str::<Manifest>(file).unwrap().spec.groups,
+    };
+    groups.into_iter().flat_map(|group| group.rules).collect()
+}
+
+fn parse(expression: &str) -> promql_parser::parser::Expr {
+    let readable = expression.replace("$__rate_interval", "4m").replace("$__range", "1h");
+    promql_parser::parser::parse(&readable).unwrap_or_else(|error| panic!("{error}\n{readable}"))
+}
+
+/// Series of rules have only the labels that the rules keep.
+fn is_recorded(selector: &VectorSelector) -> bool {
+    selector.name.as_deref().is_some_and(|name| name.contains(':') || name.starts_with("ALERTS"))
+}
+
+/// The matchers are in every selector that is not recorded, and all else is as it was. How many there are.
+fn compare(before: &str, after: &str) -> usize {
+    let (before, after) = (parse(before), parse(after));
+    let (mut old, mut new) = (Vec::new(), Vec::new());
+    collect(&before, &mut old);
+    collect(&after, &mut new);
+    assert_eq!(old.len(), new.len());
+    let mut n_changed = 0;
+    for (old, new) in old.iter().zip(&new) {
+        assert_eq!(old.name, new.name);
+        let mut expected = old.matchers.matchers.clone();
+        if !is_recorded(old) {
+            expected.push(Matcher::new(MatchOp::Equal, "env", "prod"));
+            expected.push(Matcher::new(MatchOp::Re("^(?:a|b)$".parse().unwrap()), "team", "a|b"));
+            n_changed += 1;
+        }
+        let written = |matchers: &[Matcher]| matchers.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+        assert_eq!(written(&new.matchers.matchers), written(&expected), "{:?}", old.name);
+    }
+    let rest = after.to_string().replace(r#","#, ", ").replace(r#"env="prod""#, "").replace(r#"team=~"a|b""#, "");
+    let plain = |text: &str| text.replace([' ', ',', '{', '}'], "");
+    assert_eq!(plain(&rest), plain(&before.to_string()));
+    n_changed
+}
+
+/// Every string of a query in a dashboard, by its place.
+fn queries(json: &Value, place: &str, found: &mut BTreeMap<String, String>) {
+    match json {
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| {
+            let place = format!("{place}/{name}");
+            match (name.as_str(), value) {
+                ("expr" | "query" | "definition", Value::String(text)) => {
+                    found.insert(place, text.clone());
+                }
+                _ => queries(value, &place, found),
+            }
+        }),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, item)| queries(item, &format!("{place}/{index}"), found));
+        }
+        _ => {}
+    }
+}
+
+/// What is selected inside `label_values(...)`; the name of a data source is no query.
+fn selected(query: &str) -> Option<&str> {
+    match query.strip_prefix("label_values(") {
+        Some(rest) => Some(rest.rsplit_once(", ").unwrap().0),
+        None => (query != "prometheus").then_some(query),
+    }
+}
+
+#[test]
+fn matchers_are_added_to_every_metric_as_a_parser_sees_it() {
+    let (directory, files) = packed(&["--selector", SELECTOR]);
+    let mut n_changed = 0;
+    for (name, original) in shipped() {
+        let (before, after) = (String::from_utf8(original).unwrap(), &files[&name]);
+        if name.ends_with(".rules.yml") || name == "alerts/prometheus-operator.yml" {
+            let (old, new) = (rules(&before), rules(after));
+            assert_eq!(old.len(), new.len());
+            for (mut old, mut new) in old.into_iter().zip(new) {
+                let (before, after) = (old.remove("expr").unwrap(), new.remove("expr").unwrap());
+                n_changed += compare(before.as_str().unwrap(), after.as_str().unwrap());
+                assert_eq!(old, new, "only expressions change");
+            }
+        } else if name.ends_with(".json") {
+            let (mut old, mut new) = (BTreeMap::new(), BTreeMap::new());
+            queries(&serde_json::from_str(&before).unwrap(), "", &mut old);
+            queries(&serde_json::from_str(after).unwrap(), "", &mut new);
+            for (place, query) in &old {
+                let Some(query) = selected(query) else { continue };
+                n_changed += compare(query, selected(&new[place]).unwrap());
+            }
+            let is_query =
+                |line: &str| ["\"expr\"", "\"query\"", "\"definition\""].iter().any(|field| line.contains(field));
+            let others =
+                |text: &str| text.lines().filter(|line| !is_query(line)).map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!(others(&before), others(after), "{name}");
+        } else {
+            assert_eq!(&before, after, "{name}");
+        }
+    }
+    assert!(n_changed > 150, "{n_changed}");
+    for file in ["redis_lock.rules.yml", "cordum.rules.yml"] {
+        promtool(&["check", "rules", text(&directory.path().join("alerts").join(file))]);
+    }
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    for flags in [
+        ["--selector", "env=prod"],
+        ["--selector", "{env=\"prod\"}"],
+        ["--selector", "env=\"prod\"} or up{"],
+        ["--selector", "env=\"a: b\""],
+        ["--runbook-base-url", "wiki"],
+    ] {
+        let output = pack(directory.path(), &flags);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(64) && said.contains(flags[0]), "{flags:?}: {said}");
+    }
+    assert!(tree(directory.path()).is_empty());
+}
+
+#[test]
+fn prometheus_accepts_the_scrape_examples() {
+    let (directory, _) = packed(&[]);
+    let prometheus = directory.path().join("deploy/prometheus");
+    // promtool wants to see the files that they name.
+    let secrets = prometheus.join("redis_lock_exporter");
+    fs::create_dir(&secrets).unwrap();
+    for name in ["ca.pem", "prometheus.pem", "prometheus.key", "password"] {
+        fs::write(secrets.join(name), "").unwrap();
+    }
+    promtool(&["check", "config", text(&prometheus.join("scrape.yml"))]);
+    // Debian 12 builds Prometheus without Kubernetes: newer ones have it, where scripts/install_promtools.sh could get them.
+    let kubernetes = prometheus.join("kubernetes.yml");
+    let newer = ["trixie", "sid"].map(|release| format!("{REPOSITORY}/target/promtool/{release}/usr/bin/promtool"));
+    let found: Vec<&String> = newer.iter().filter(|path| Path::new(path).exists()).collect();
+    if found.is_empty() {
+        eprintln!("skipped: no promtool that knows Kubernetes");
+    }
+    for promtool in found {
+        run(promtool, &["check", "config", text(&kubernetes)]);
+    }
+}
+
+fn promtool(arguments: &[&str]) {
+    run("promtool", arguments);
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}; scripts/install.sh installs it"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,124 @@
+//! `healthcheck`, `completions` and `man`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use regex::Regex;
+
+use super::{PASSWORD, Secured, TLS, hash};
+use crate::daemon::{command, text};
+use crate::redis::{eventually, free_port};
+use crate::site::Site;
+
+/// Exit code and all that was said.
+fn healthcheck(arguments: &[&str]) -> (i32, String) {
+    let output = command(&[&["healthcheck"], arguments].concat());
+    (output.status.code().unwrap(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+#[test]
+fn well_and_not_well() {
+    let site = Site::new();
+    // A directory in the place of the temporary file makes saving fail, and so getting ready.
+    fs::create_dir_all(site.path("state/state.json.tmp")).unwrap();
+    let (logs, state) = (site.place("logs/*.log"), site.place("state"));
+    let socket = format!("unix://{}", site.place("exporter.sock"));
+    let arguments =
+        ["--preset", "cordum", "--logs.path", &logs, "--state.dir", &state, "--web.listen-address", &socket];
+    let daemon = crate::daemon::Daemon::start(&arguments);
+    let url = format!("http://{}", daemon.address);
+    assert_eq!(healthcheck(&["--url", &url]), (0, "healthy\n".to_owned()));
+    assert_eq!(healthcheck(&["--url", &socket]), (0, "healthy\n".to_owned()));
+    let (code, said) = healthcheck(&["--url", &url, "--ready"]);
+    assert!(code == 1 && said.contains("not ready"), "{said}");
+    fs::remove_dir(site.path("state/state.json.tmp")).unwrap();
+    eventually("ready", || (healthcheck(&["--url", &url, "--ready"]).0 == 0).then_some(()));
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let (code, said) = healthcheck(&["--url", &nobody]);
+    assert!(code == 1 && said.contains("cannot connect"), "{said}");
+    daemon.pause();
+    let (code, said) = healthcheck(&["--url", &url, "--timeout", "1"]);
+    assert!(code == 1 && said.contains("no complete answer within 1s"), "{said}");
+}
+
+#[test]
+fn behind_tls_and_a_password() {
+    let secured = Secured::new(&format!(
+        "{}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.pem}}\nbasic_auth_users: {{me: {}}}\n",
+        TLS.trim_end().trim_end_matches('}'),
+        hash(PASSWORD)
+    ));
+    let daemon = secured.start(&[]);
+    let url = format!("https://localhost:{}", daemon.address.port());
+    let (ca, certificate, key) = (secured.path("ca.pem"), secured.path("client.pem"), secured.path("client.key"));
+    let password = secured.path("password");
+    fs::write(&password, format!("{PASSWORD}\n")).unwrap();
+    let client = ["--url", &url, "--cert-file", &certificate, "--key-file", &key];
+    let with = |more: &[&str]| healthcheck(&[&client[..], more].concat());
+    assert_eq!(with(&["--ca-file", &ca]), (0, "healthy, and asks for a password\n".to_owned()));
+    assert_eq!(with(&["--insecure", "--ready"]).0, 1, "that it asks for a password says nothing about being ready");
+    let login = ["--user", "me", "--password-file", &password];
+    eventually("ready", || (with(&[&login[..], &["--ca-file", &ca, "--ready"]].concat()).0 == 0).then_some(()));
+    assert_eq!(with(&[&login[..], &["--insecure"]].concat()), (0, "healthy\n".to_owned()));
+    fs::write(&password, "wrong").unwrap();
+    let (code, said) = with(&[&login[..], &["--insecure"]].concat());
+    assert!(code == 1 && said.contains("401") && !said.contains("wrong"), "{said}");
+    let (code, said) = with(&[]);
+    assert!(code == 1 && said.contains("certificate"), "{said}");
+    let (code, said) = healthcheck(&["--url", &url, "--ca-file", &ca]);
+    assert!(code == 1 && said.to_lowercase().contains("certificate"), "{said}");
+}
+
+/// The flags that a help text lists.
+fn flags(help: &str) -> BTreeSet<String> {
+    let flag = Regex::new(r"(?m)^\s+(?:-\w, )?(--[a-z.-]+)").unwrap();
+    flag.captures_iter(help).map(|captures| captures[1].to_owned()).collect()
+}
+
+#[test]
+fn the_manual_has_every_command_and_flag() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(command(&["man", text(directory.path())]).status.success());
+    let help = String::from_utf8(command(&["--help"]).stdout).unwrap();
+    let (_, list) = help.split_once("Commands:\n").unwrap();
+    let commands: Vec<&str> =
+        list.lines().take_while(|line| !line.is_empty()).map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert!(commands.contains(&"run") && commands.contains(&"pack"), "{help}");
+    let page = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap().replace("\\-", "-");
+    let main_page = page("redis_lock_exporter.1");
+    let printed = String::from_utf8(command(&["man"]).stdout).unwrap().replace("\\-", "-");
+    for flag in flags(&help) {
+        assert!(main_page.contains(&flag) && printed.contains(&flag), "{flag}");
+    }
+    for name in commands.iter().filter(|name| **name != "help") {
+        let help = String::from_utf8(command(&[name, "--help"]).stdout).unwrap();
+        let page = page(&format!("redis_lock_exporter-{name}.1"));
+        for flag in flags(&help) {
+            assert!(page.contains(&flag), "{name}: {flag}");
+        }
+    }
+}
+
+#[test]
+fn completions_are_good_scripts() {
+    let directory = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let output = command(&["completions", shell]);
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(script.contains("web.config.file") && script.contains("healthcheck"), "{shell}");
+        if shell == "bash" {
+            let path = directory.path().join("completions");
+            fs::write(&path, script).unwrap();
+            let path = text(&path);
+            // As if somebody had typed the beginning of a flag and asked for more.
+            let ask = format!(
+                "source {path}; COMP_WORDS=(redis_lock_exporter --web.c); COMP_CWORD=1; \
+                 _redis_lock_exporter redis_lock_exporter --web.c redis_lock_exporter; echo \"${{COMPREPLY[@]}}\""
+            );
+            let output = Command::new("bash").args(["-c", &ask]).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), "--web.config.file\n");
+        }
+    }
+    assert_eq!(command(&["completions", "tcsh"]).status.code(), Some(64));
+}

@@ -1,0 +1,141 @@
+//! Certificates that are replaced while the exporter runs, in good and in bad ways.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use super::{PASSWORD, Reply, Secured, TLS, curl, hash};
+use crate::daemon::{Daemon, text};
+use crate::redis::certificates::Certificates;
+use crate::redis::eventually;
+
+const RELOAD_OK: &str = "redis_lock_exporter_config_last_reload_successful";
+
+fn trusting(daemon: &Daemon, certificates: &Certificates, path: &str) -> Reply {
+    curl(&["--cacert", text(&certificates.path("ca.pem")), &format!("https://{}{path}", daemon.address)])
+}
+
+fn replace(secured: &Secured, others: &Certificates, names: &[&str]) {
+    for name in names {
+        // As certificate managers do it: complete files take the place of the old ones.
+        let new = secured.path(&format!("{name}.new"));
+        fs::copy(others.path(name), &new).unwrap();
+        fs::rename(&new, secured.path(name)).unwrap();
+    }
+}
+
+fn reload_ok(daemon: &Daemon, certificates: &Certificates) -> bool {
+    trusting(daemon, certificates, "/metrics").body.contains(&format!("\n{RELOAD_OK} 1\n"))
+}
+
+#[test]
+fn new_connections_get_the_new_certificate_and_nobody_is_refused() {
+    let (secured, others) = (Secured::new(TLS), Certificates::new());
+    let daemon = secured.start(&[]);
+    // Trusts both, so that it must never fail.
+    let both = secured.path("both.pem");
+    let bundle = fs::read(secured.path("ca.pem")).unwrap().into_iter().chain(fs::read(others.path("ca.pem")).unwrap());
+    fs::write(&both, bundle.collect::<Vec<u8>>()).unwrap();
+    assert_eq!(trusting(&daemon, &secured.certificates, "/-/healthy").status, 200);
+    assert_eq!(trusting(&daemon, &others, "/-/healthy").status, 0);
+    let (done, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let reply = curl(&["--cacert", &both, &format!("https://{}/metrics", daemon.address)]);
+                assert_eq!(reply.status, 200, "{}", reply.error);
+                asked.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        replace(&secured, &others, &["server.pem", "server.key"]);
+        eventually("the new certificate", || (trusting(&daemon, &others, "/-/healthy").status == 200).then_some(()));
+        let so_far = asked.load(Ordering::Relaxed);
+        eventually("some requests later", || (asked.load(Ordering::Relaxed) > so_far + 3).then_some(()));
+        done.store(true, Ordering::Relaxed);
+        client.join().unwrap();
+    });
+    assert_eq!(trusting(&daemon, &secured.certificates, "/-/healthy").status, 0, "the old one is gone");
+    assert!(daemon.log().contains("web configuration loaded again"), "{}", daemon.log());
+    assert!(!daemon.log().contains("refused"), "{}", daemon.log());
+}
+
+#[test]
+fn what_cannot_be_used_changes_nothing_and_is_told() {
+    let (secured, others) = (Secured::new(TLS), Certificates::new());
+    let daemon = secured.start(&[]);
+    secured.wait_for_status(&daemon, "/-/ready", &[], 200);
+    let own = &secured.certificates;
+    let good_key = fs::read(secured.path("server.key")).unwrap();
+    let break_and_mend = |what: &str, told: &str, break_it: &dyn Fn(), mend_it: &dyn Fn()| {
+        break_it();
+        eventually(what, || (!reload_ok(&daemon, own)).then_some(()));
+        assert_eq!(trusting(&daemon, own, "/-/healthy").status, 200, "{what}");
+        assert!(daemon.log().contains(told), "{what}: no {told:?} in\n{}", daemon.log());
+        mend_it();
+        eventually("good again", || reload_ok(&daemon, own).then_some(()));
+    };
+    let key = secured.path("server.key");
+    break_and_mend(
+        "a key of another certificate",
+        "the key does not belong to the certificate",
+        &|| {
+            replace(&secured, &others, &["server.key"]);
+        },
+        &|| fs::write(&key, &good_key).unwrap(),
+    );
+    break_and_mend("no key", "cannot read", &|| fs::remove_file(&key).unwrap(), &|| {
+        fs::write(&key, &good_key).unwrap();
+    });
+    break_and_mend(
+        "half a key",
+        "there is no private key in server.key",
+        &|| {
+            fs::write(&key, &good_key[..good_key.len() / 2]).unwrap();
+        },
+        &|| fs::write(&key, &good_key).unwrap(),
+    );
+    break_and_mend("bad YAML", "web.yml:2:1: not valid YAML", &|| secured.configure(&format!("{TLS}]")), &|| {
+        secured.configure(TLS);
+    });
+    break_and_mend("an empty file", "TLS would be gone or weaker", &|| secured.configure(""), &|| {
+        secured.configure(TLS);
+    });
+}
+
+#[test]
+fn protection_is_never_taken_away_while_running() {
+    let strong = format!(
+        "{}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.pem}}\nbasic_auth_users: {{me: {}}}\n",
+        TLS.trim_end().trim_end_matches('}'),
+        hash(PASSWORD)
+    );
+    let secured = Secured::new(&strong);
+    let daemon = secured.start(&["--web.enable-lifecycle"]);
+    let (certificate, key, me) = (secured.path("client.pem"), secured.path("client.key"), format!("me:{PASSWORD}"));
+    let known = ["--cert", &certificate, "--key", &key, "--user", &me];
+    secured.wait_for_status(&daemon, "/-/ready", &known, 200);
+    for (weaker, lost) in [
+        (String::new(), "TLS would"),
+        (strong.replace("RequireAndVerifyClientCert", "VerifyClientCertIfGiven"), "the check of client certificates"),
+        (strong.split("basic_auth").next().unwrap().to_owned(), "the list of users"),
+    ] {
+        secured.configure(&weaker);
+        let reply = secured.get(&daemon, "/-/reload", &[&known[..], &["--request", "POST"]].concat());
+        assert_eq!(reply.status, 500, "{lost}");
+        assert!(reply.body.contains(lost) && reply.body.contains("restart"), "{}", reply.body);
+        assert_eq!(secured.get(&daemon, "/metrics", &known).status, 200);
+        assert_eq!(secured.get(&daemon, "/metrics", &known[..4]).status, 401);
+        assert_eq!(secured.get(&daemon, "/metrics", &[]).status, 0);
+    }
+    secured.configure(&strong);
+    assert_eq!(secured.get(&daemon, "/-/reload", &[&known[..], &["--request", "POST"]].concat()).status, 200);
+}
+
+#[test]
+fn sighup_reads_the_web_configuration_too() {
+    let (secured, others) = (Secured::new(TLS), Certificates::new());
+    let daemon = secured.start(&[]);
+    replace(&secured, &others, &["server.pem", "server.key"]);
+    daemon.signal("HUP");
+    eventually("the new certificate", || (trusting(&daemon, &others, "/-/healthy").status == 200).then_some(()));
+}

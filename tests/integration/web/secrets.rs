@@ -1,0 +1,172 @@
+//! Everything that the process says to anybody is searched for secrets that were planted everywhere.
+
+use std::fs;
+use std::process::Stdio;
+
+use super::{Secured, hash};
+use crate::daemon::{Daemon, command, text};
+use crate::redis::{RedisServer, eventually};
+
+const IN_FILE: &str = "planted-password-in-a-file";
+const NEW_IN_FILE: &str = "planted-new-password-in-a-file";
+const IN_ENVIRONMENT: &str = "planted-password-in-the-environment";
+const IN_URL: &str = "planted-password-in-a-url";
+const OF_WEB: &str = "planted-password-of-the-web";
+const WRONG: &str = "planted-wrong-password";
+const OWNER: &str = "planted-token-of-an-owner";
+const IN_LINE: &str = "planted-7f3b1c9e-token-in-a-log-line";
+
+struct Said(Vec<(String, String)>);
+
+impl Said {
+    fn add(&mut self, place: impl Into<String>, text: impl Into<String>) {
+        self.0.push((place.into(), text.into()));
+    }
+
+    fn assert_without(&self, secrets: &[String]) {
+        assert!(self.0.len() > 10 && self.0.iter().all(|(_, text)| !text.is_empty()), "nothing was said");
+        for (place, text) in &self.0 {
+            for secret in secrets {
+                assert!(!text.contains(secret.as_str()), "{secret} is shown in {place}:\n{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_that_is_secret_is_said_to_anybody() {
+    let server = RedisServer::start(&["--requirepass", IN_FILE]);
+    for password in [IN_ENVIRONMENT, IN_URL, NEW_IN_FILE] {
+        server.command(&["ACL", "SETUSER", "default", &format!(">{password}")]);
+    }
+    server.command(&["SET", "jobs:lock:1", OWNER, "PX", "600000"]);
+    let secured = Secured::new("");
+    let key = fs::read_to_string(secured.path("server.key")).unwrap();
+    let key_line = key.lines().nth(1).unwrap().to_owned();
+    let web_hash = hash(OF_WEB);
+    let web = format!(
+        "tls_server_config: {{cert_file: server.pem, key_file: server.key}}\nbasic_auth_users: {{me: {web_hash}}}\n"
+    );
+    secured.configure(&web);
+    let mut secrets: Vec<String> =
+        [IN_FILE, NEW_IN_FILE, IN_ENVIRONMENT, IN_URL, OF_WEB, WRONG, IN_LINE].map(str::to_owned).to_vec();
+    secrets.extend([OWNER.to_owned(), key_line, web_hash[29..].to_owned(), "bWU6cGxhbnRlZ".to_owned()]);
+    let mut said = Said(Vec::new());
+
+    let port = server.port();
+    let settings = "scan: {interval: 1s, watched_interval: 1s}\nnamespaces: [{name: jobs, keys: ['jobs:lock:{id}']}]\n\
+                    presets: [cordum]\nlogs: [{path: 'SITE/logs/*.log'}]\n";
+    for redis in [
+        format!("{{url: 'redis://127.0.0.1:{port}', password_file: SITE/password}}"),
+        format!("{{url: 'redis://127.0.0.1:{port}', password_env: PLANTED}}"),
+        format!("{{url: 'redis://:{IN_URL}@127.0.0.1:{port}'}}"),
+    ] {
+        fs::write(secured.site.path("password"), IN_FILE).unwrap();
+        secured.site.configure(&format!("redis: {redis}\n{settings}"));
+        run_through_everything(&secured, &web, &server, &mut said);
+    }
+    check_everything(&secured, &mut said);
+    said.assert_without(&secrets);
+}
+
+/// Starts a daemon that tells all it can, asks for all there is, and makes it fail in many ways.
+fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, said: &mut Said) {
+    let site = &secured.site;
+    let (config, state, web_file) = (site.place("config.yaml"), site.place("state"), secured.path("web.yml"));
+    let stdout = site.path("stdout");
+    let arguments = [
+        "--config.file",
+        &config,
+        "--state.dir",
+        &state,
+        "--web.config.file",
+        &web_file,
+        "--web.enable-lifecycle",
+        "--log.level",
+        "trace",
+    ];
+    let daemon = Daemon::start_with(&arguments, |command| {
+        command.env("PLANTED", IN_ENVIRONMENT).stdout(Stdio::from(fs::File::create(&stdout).unwrap()))
+    });
+    let me = format!("me:{OF_WEB}");
+    let ask = |path: &str, more: &[&str]| secured.get(&daemon, path, &[&["--user", &me], more].concat());
+    let is_up = || ask("/metrics", &[]).body.contains("redis_lock_held{redis=\"redis\",lock_namespace=\"jobs\"} 1");
+    eventually("the lock is seen", || is_up().then_some(()));
+    let line = format!(
+        r#"{{"msg":"distributed run lock release failed","component":"workflow-engine","run_id":"1","token":"{IN_LINE}","error":"lock not owned: {IN_LINE}"}}"#
+    );
+    site.append("logs/app.log", format!("{line}\nlock lost, owner {IN_LINE}\n"));
+    eventually("the line is counted", || {
+        ask("/metrics", &[])
+            .body
+            .lines()
+            .any(|line| line.starts_with("redis_lock_exporter_log_events_total") && !line.ends_with(" 0"))
+            .then_some(())
+    });
+    // Wrong passwords, on our side and on that of Redis.
+    said.add("a refusal", secured.get(&daemon, "/", &["--user", &format!("me:{WRONG}")]).body);
+    fs::write(site.path("password"), WRONG).unwrap();
+    server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    eventually("connected again, or refused", || {
+        let reply = ask("/metrics", &[]).body;
+        let reconnects =
+            reply.lines().find(|line| line.starts_with("redis_lock_exporter_redis_connect_errors_total"))?;
+        (!reconnects.ends_with(" 0") || is_up()).then_some(())
+    });
+    // A secret that changed in its file is taken by a reload.
+    fs::write(site.path("password"), NEW_IN_FILE).unwrap();
+    assert_eq!(ask("/-/reload", &["--request", "POST"]).status, 200);
+    eventually("the lock is seen again", || is_up().then_some(()));
+    // Refused reloads.
+    secured.configure(&format!("{web}basic_auth_users: {{me: {WRONG}}}\n"));
+    said.add("a refused reload", ask("/-/reload", &["--request", "POST"]).body);
+    secured.configure(web);
+    let good = fs::read_to_string(&config).unwrap();
+    site.configure(&good.replacen("redis://", &format!("redis//:{WRONG}@x/"), 1));
+    said.add("another refused reload", ask("/-/reload", &["--request", "POST"]).body);
+    fs::write(&config, &good).unwrap();
+    for path in [
+        "/",
+        "/metrics",
+        "/-/ready",
+        "/api/v1/namespaces",
+        "/api/v1/locks",
+        "/api/v1/locks/jobs:lock:1",
+        "/api/v1/incidents",
+        "/api/v1/overview",
+        "/api/v1/config",
+        "/no-such-page",
+    ] {
+        said.add(path, ask(path, &["--header", "Accept: application/openmetrics-text"]).body);
+    }
+    let pid = daemon.pid();
+    said.add("its command line", fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap());
+    let mut daemon = daemon;
+    daemon.signal("TERM");
+    daemon.wait_for_end();
+    said.add("standard error", daemon.log());
+    said.add("standard output", format!("it said: {}", fs::read_to_string(&stdout).unwrap()));
+    for file in fs::read_dir(site.path("state")).unwrap() {
+        let path = file.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        if !bytes.is_empty() {
+            said.add(text(&path), String::from_utf8_lossy(&bytes));
+        }
+    }
+}
+
+/// `check` of good and bad files.
+fn check_everything(secured: &Secured, said: &mut Said) {
+    let (config, web) = (secured.site.place("config.yaml"), secured.path("web.yml"));
+    let mut check = |place: &str, output: &str| {
+        let output = command(&["check", "--config.file", &config, "--web.config.file", &web, "--output", output]);
+        said.add(place, String::from_utf8([output.stdout, output.stderr].concat()).unwrap());
+    };
+    check("check of good files", "text");
+    secured.site.configure(&format!("redis: {{url: 'redis://me:{WRONG}@h:port'}}\nlogs: [{{path: a}}]\n"));
+    secured.configure(&format!("tls_server_config: {{cert_file: server.pem, key: [{WRONG}]}}\nbasic_auth_users: {{me: {WRONG}, you: [{WRONG}]}}\n"));
+    check("check of bad files", "text");
+    check("check of bad files as JSON", "json");
+    secured.configure(&format!("basic_auth_users: [{WRONG}]\n"));
+    check("check of worse files", "text");
+}

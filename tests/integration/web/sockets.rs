@@ -1,0 +1,125 @@
+//! Unix sockets, sockets of systemd, and several addresses at once.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Stdio};
+
+use super::{Secured, TLS, curl};
+use crate::daemon::{BINARY, Daemon, command, text};
+use crate::redis::eventually;
+use crate::site::Site;
+
+/// Starts the daemon on this address too.
+fn start_on(site: &Site, address: &str) -> Daemon {
+    let logs = site.place("logs/*.log");
+    Daemon::start(&["--preset", "cordum", "--logs.path", &logs, "--web.listen-address", address])
+}
+
+/// Why it does not start on this address.
+fn refusal(site: &Site, address: &str) -> String {
+    let logs = site.place("logs/*.log");
+    let arguments = ["--preset", "cordum", "--logs.path", &logs, "--web.listen-address", address];
+    let log = Daemon::try_start(&arguments, |command| command).err().expect("it does start");
+    assert!(log.contains("exit status: 2"), "{log}");
+    log
+}
+
+fn over(socket: &str, path: &str) -> u16 {
+    curl(&["--unix-socket", socket, &format!("http://exporter{path}")]).status
+}
+
+#[test]
+fn a_unix_socket_beside_an_address() {
+    let site = Site::new();
+    let socket = site.place("exporter.sock");
+    let daemon = start_on(&site, &format!("unix://{socket}?mode=660"));
+    eventually("metrics over the socket", || (over(&socket, "/metrics") == 200).then_some(()));
+    assert_eq!(daemon.get("/metrics").status, 200);
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o660);
+    assert!(daemon.log().contains(&format!("address=unix://{socket}")), "{}", daemon.log());
+    assert_eq!(daemon.stop().code(), Some(0));
+    assert!(!fs::exists(&socket).unwrap(), "the socket is removed in the end");
+}
+
+#[test]
+fn a_socket_that_was_left_behind_is_replaced_and_nothing_else_is() {
+    let site = Site::new();
+    let socket = site.place("exporter.sock");
+    let address = format!("unix://{socket}");
+    let daemon = start_on(&site, &address);
+    eventually("the socket", || (over(&socket, "/-/healthy") == 200).then_some(()));
+
+    assert!(refusal(&site, &address).contains("another process answers on this socket"));
+    assert_eq!(over(&socket, "/-/healthy"), 200, "the first one goes on");
+
+    daemon.kill();
+    assert!(fs::exists(&socket).unwrap());
+    let daemon = start_on(&site, &address);
+    eventually("the socket again", || (over(&socket, "/-/healthy") == 200).then_some(()));
+    drop(daemon);
+
+    fs::remove_file(&socket).unwrap();
+    fs::write(&socket, "precious").unwrap();
+    assert!(refusal(&site, &address).contains("there is a file that is no socket"));
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
+}
+
+#[test]
+fn tls_over_a_unix_socket() {
+    let secured = Secured::new(TLS);
+    let socket = secured.site.place("exporter.sock");
+    let _daemon = secured.start(&["--web.listen-address", &format!("unix://{socket}")]);
+    let ca = secured.path("ca.pem");
+    let status = || curl(&["--cacert", &ca, "--unix-socket", &socket, "https://localhost/metrics"]).status;
+    eventually("metrics over the socket", || (status() == 200).then_some(()));
+    assert_eq!(over(&socket, "/metrics"), 0);
+}
+
+/// Starts the binary with a socket as descriptor 3, as systemd would, and gives it back with its log.
+fn activated(site: &Site, socket: OwnedFd, flags: &[&str]) -> (Process, String) {
+    let log = site.place("log");
+    let mut command = Command::new("bash");
+    command.args(["-c", r#"exec 3<&0 0</dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@""#, "bash", BINARY]);
+    command.args(["--logs.path", &site.place("logs/*.log"), "--preset", "cordum", "--web.systemd-socket"]).args(flags);
+    command.stdin(Stdio::from(socket)).stderr(fs::File::create(&log).unwrap()).stdout(Stdio::null());
+    (Process(command.spawn().unwrap()), log)
+}
+
+struct Process(std::process::Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn sockets_of_systemd() {
+    let site = Site::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (_process, log) = activated(&site, listener.into(), &[]);
+    eventually("metrics", || (curl(&[&format!("http://{address}/metrics")]).status == 200).then_some(()));
+    let log = fs::read_to_string(log).unwrap();
+    assert_eq!(log.matches("serving http").count(), 1, "the default address is not used: {log}");
+
+    let site = Site::new();
+    let path = site.path("systemd.sock");
+    let (mut process, _) = activated(&site, UnixListener::bind(&path).unwrap().into(), &[]);
+    eventually("metrics", || (over(text(&path), "/metrics") == 200).then_some(()));
+    let stopped = Command::new("kill").arg(process.0.id().to_string()).status().unwrap();
+    assert!(stopped.success() && process.0.wait().unwrap().success());
+    assert!(fs::exists(&path).unwrap(), "the socket is systemd's");
+}
+
+#[test]
+fn without_a_socket_of_systemd_it_says_so() {
+    let site = Site::new();
+    let output = command(&["--logs.path", &site.place("logs/*.log"), "--preset", "cordum", "--web.systemd-socket"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("systemd passed no sockets"));
+}
