@@ -25,7 +25,8 @@ export async function openBrowser() {
       const context = await browser.newContext({ viewport, colorScheme, deviceScaleFactor: scale, reducedMotion: "reduce" });
       const page = await context.newPage();
       page.setDefaultTimeout(25_000);
-      page.on("request", (request) => requests.push(request.url()));
+      const { origin } = new URL(url);
+      page.on("request", (request) => requests.push({ url: request.url(), origin }));
       page.on("pageerror", (error) => complaints.push(`error: ${error.message}`));
       page.on("console", (message) => {
         const isComplaint = ["error", "warning"].includes(message.type()) && !tolerant;

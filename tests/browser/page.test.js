@@ -253,10 +253,28 @@ test("a Redis that is gone is the first thing to be said", async () => {
   assert.equal(await page.locator(".card.well").count(), 0, "no namespace with locks in Redis is called well");
 });
 
+test("an exporter of logs alone says what it does not see", async () => {
+  const logsOnly = await World.start({ watched: false });
+  try {
+    const other = await browser.open(logsOnly.url);
+    await sees(other, ".hero h1", "All well for the last 5 minutes. Every log is read. Redis is not watched here, so expiries and causes are not seen.");
+    logsOnly.log("workflow-engine", "run lock renewal failed", { run_id: "run-1", error: "lock not owned" });
+    await sees(other, ".findings li", "1 lock was lost in 5 minutes; how many operations went well is not known.");
+    await other.goto(`${logsOnly.url}#/namespace/workflow`);
+    await sees(other, "[role=status]", "Its keys are not watched in Redis here");
+    await sees(other, ".incidents li", "What happened to the lock was not seen in Redis.");
+    await other.goto(`${logsOnly.url}#/exporter`);
+    await sees(other, "main", "No Redis is configured: only the logs are read.");
+    await other.context().close();
+  } finally {
+    logsOnly.stop();
+  }
+});
+
 test("nothing was logged to the console, nothing failed, and nobody else was asked", () => {
   assert.deepEqual(browser.complaints, []);
-  const origin = new URL(world.url).origin;
-  const foreign = browser.requests.filter((url) => !url.startsWith(`${origin}/`));
+  // Each page asked the exporter that it came from, and nobody else.
+  const foreign = browser.requests.filter(({ url, origin }) => !url.startsWith(`${origin}/`));
   assert.deepEqual(foreign, []);
   assert.ok(browser.requests.length > 50);
 });

@@ -38,10 +38,11 @@ const RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('
 const RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 export class World {
-  static async start(configuration = "") {
+  // `watched`: the exporter looks at Redis, not only at the log.
+  static async start({ watched = true } = {}) {
     const world = new World();
     try {
-      await world.#start(configuration);
+      await world.#start(watched);
     } catch (error) {
       world.stop();
       throw error;
@@ -49,7 +50,7 @@ export class World {
     return world;
   }
 
-  async #start(configuration) {
+  async #start(watched) {
     this.directory = mkdtempSync(path.join(tmpdir(), "page-"));
     this.children = [];
     process.once("exit", () => this.stop());
@@ -61,14 +62,15 @@ export class World {
     this.redis = await until("Redis listens", () => Redis.connect(port).catch(() => null));
     await this.redis.command("AUTH", this.password);
     writeFileSync(this.#place("cordum.log"), "");
-    writeFileSync(this.#place("config.yaml"), `redis: {url: "redis://:${this.password}@127.0.0.1:${port}/0", name: main}\nlogs: [{path: "${this.#place("*.log")}"}]\npresets: [cordum]\n${configuration}`);
+    const redis = watched ? `redis: {url: "redis://:${this.password}@127.0.0.1:${port}/0", name: main}\n` : "";
+    writeFileSync(this.#place("config.yaml"), `${redis}logs: [{path: "${this.#place("*.log")}"}]\npresets: [cordum]\n`);
     this.exporter = this.#spawn(BINARY, ["--config.file", this.#place("config.yaml"), "--state.dir", this.#place("state"), "--web.listen-address", "127.0.0.1:0"]);
     this.exporter.stderr.setEncoding("utf8").on("data", (text) => { this.output = (this.output ?? "") + text; });
     const address = await until("the exporter listens", () => /serving http address=(\S+)/.exec(this.output ?? "")?.[1]);
     this.url = `http://${address}/`;
     await until("the exporter watches", async () => {
-      const { redis } = await this.ask("overview");
-      return redis?.tracking && redis.scan_last_success_at !== null;
+      const { redis, logs } = await this.ask("overview");
+      return logs?.[0]?.open_files === 1 && (!watched || (redis?.tracking && redis.scan_last_success_at !== null));
     });
   }
 
