@@ -126,7 +126,7 @@ def heatmap(number, title, description, targets, unit, no_value):
         "color": {"mode": "scheme", "scheme": "Blues", "steps": 64, "exponent": 0.5, "fill": BLUE, "reverse": False, "scale": "exponential"},
         "exemplars": {"color": PURPLE}, "filterValues": {"le": 1e-9}, "legend": {"show": True}, "rowsFrame": {"layout": "auto"},
         "showValue": "never", "tooltip": {"mode": "single", "yHistogram": False, "showColorScale": True},
-        "yAxis": {"axisPlacement": "left", "unit": unit, "reverse": False, "min": "0", "max": "1"},
+        "yAxis": {"axisPlacement": "left", "unit": unit, "reverse": False},
     }
     return _panel("heatmap", number, title, description, targets, defaults, options)
 
@@ -136,8 +136,7 @@ def table(number, title, description, targets, columns, no_value, *, sort_by, hi
     properties = [override("byName", field, displayName=name, **settings) for field, (name, settings) in columns.items()]
     defaults = {"unit": "short", "noValue": no_value, "color": {"mode": "thresholds"}, "thresholds": steps(base="text"),
                 "custom": {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": True, "inspect": False}}
-    options = {"showHeader": True, "cellHeight": "sm", "footer": {"show": False, "reducer": ["sum"], "countRows": False, "fields": ""},
-               "sortBy": [{"displayName": name, "desc": descending} for name, descending in sort_by]}
+    options = {"showHeader": True, "cellHeight": "sm", "sortBy": [{"displayName": name, "desc": descending} for name, descending in sort_by]}
     organize = {
         "excludeByName": {name: True for name in ("Time", "component", "__name__", *hidden)}, "renameByName": {},
         "indexByName": {field: index for index, field in enumerate(columns)},
