@@ -32,7 +32,7 @@ def _first_line():
         return panels.stat(number, title, description, [target(f"min({gauge(metric)})", title)], "short", no_value, steps((1, GOOD), base=BAD), mappings=YES_NO)
 
     return [
-        panels.stat(1, "Exporters", "Exporters that are scraped, and those that were within a day and are not any more.",
+        panels.stat(1, "Exporters scraped", "Exporters that are scraped, and those that were within a day and are not any more.",
                     [target(f"count(up{{{EXPORTER}}} == 1 and on ({BY}) {ever})", "up"),
                      target(f"count(up{{{EXPORTER}}} == 0 and on ({BY}) {ever}) or 0 * count({gauge('build_info')})", "down")],
                     "short", NO_EXPORTER, steps(), named=True, overrides=[panels.override("byName", "down", thresholds=steps((1, BAD)))]),
@@ -150,7 +150,7 @@ def _process():
         (8, [
             (8, panels.time_series(26, "Memory", "Resident memory of each exporter: some 30 MB, and about 200 bytes for each lock held.",
                                    [target(f"process_resident_memory_bytes{{{EXPORTER}}} {own}", instance)], "bytes", NO_EXPORTER, links=[PAGE])),
-            (8, panels.time_series(27, "CPU", "Cores in use by each exporter.", [target(f"{rate('process_cpu_seconds_total', '')} {own}", instance)], "short", NO_EXPORTER, decimals=3, links=[PAGE])),
+            (8, panels.time_series(27, "CPU", "Processor cores in use by each exporter; a small part of one is usual.", [target(f"{rate('process_cpu_seconds_total', '')} {own}", instance)], "short", NO_EXPORTER, decimals=3, links=[PAGE])),
             (8, panels.time_series(28, "File descriptors", "Open file descriptors as a share of the limit: one for each file that is followed and each connection.",
                                    [target(f"process_open_fds{{{EXPORTER}}} / process_max_fds{{{EXPORTER}}} {own}", instance)], "percentunit",
                                    "There is no limit, or no exporter is scraped.", links=[PAGE])),

@@ -19,8 +19,8 @@ ANNOTATIONS = [
     panels.annotation("Redis role changes", PURPLE,
                       f"increase(redis_lock_exporter_redis_failovers_total{{{EXPORTER}}}[{RATE}]) > 0",
                       "Redis failed over or restarted", "seen by {{instance}}"),
-    panels.annotation("Exporter restarts", INFO, f"changes(redis_lock_exporter_start_time_seconds{{{EXPORTER}}}[{RATE}]) > 0",
-                      "Exporter restarted", "{{instance}}"),
+    # Not changes(): a restart may take longer than the window.
+    panels.annotation("Exporter starts", INFO, f"time() - redis_lock_exporter_start_time_seconds{{{EXPORTER}}} < 120", "Exporter started", "{{instance}}"),
     # Those about Redis and the exporters have no namespace.
     panels.annotation("Firing alerts", BAD, queries.firing(others='severity=~"critical|warning",cluster=~"$cluster",lock_namespace=~"$lock_namespace|"'),
                       "{{alertname}}", "{{severity}} {{lock_namespace}}"),
@@ -128,7 +128,7 @@ def _alerts():
         "Value": ("Since", {"unit": "dateTimeFromNow"}),
         "lock": ("Lock", {}), "redis": ("Redis", {}), "instance": ("Instance", {}), "source": ("Log source", {}),
     }
-    return panels.table(12, "Alerts firing", "Alerts of the bundled rules that fire now, and since when their condition has held. A click on one leads to its runbook.",
+    return panels.table(12, "Alerts firing: which, since when", "Alerts of the bundled rules that fire now, and since when their condition has held. A click on one leads to its runbook.",
                         [target(expr, instant=True)], columns, "No alert about locks is firing.", sort_by=[("Severity", False)], merged=False,
                         hidden=["cluster", "job", "exporter", "failover_sensitive", "missing", "command", "table", "reason"])
 

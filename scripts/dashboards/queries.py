@@ -49,7 +49,7 @@ def from_redis(metric, *labels, window=RATE, function="rate", where=""):
 
 def quantile(share, histogram, window=RATE):
     """Nothing where nothing was observed: without the comparison that would be NaN."""
-    return f"histogram_quantile({share}, {from_redis(histogram + '_bucket', 'le', window=window)}) >= 0"
+    return f"histogram_quantile({share}, {from_redis(histogram + '_bucket', 'le', window=window, function='increase')}) >= 0"
 
 
 def now(metric):

@@ -22,9 +22,9 @@ import rulelib
 from dashboards.services import Fleet, Log, Redis, Trouble
 
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-# Of the preset, what the services use; and one with a fence counter, which the preset has not.
-TTLS = {"scheduler": (60, 20), "workflow": (30, 10), "admission": (10, None), "reconciler": (60, 20), "replayer": (60, None), "workflow_reconciler": (10, None),
-        "delay_poller": (10, None)}
+# Namespaces of the preset that the services use, with its TTLs and renewal intervals; the second list has leaders.
+ITEMS = {"scheduler": (60, 20), "workflow": (30, 10), "admission": (10, None)}
+LOOPS = {"reconciler": (60, 20), "replayer": (60, None), "workflow_reconciler": (10, None), "delay_poller": (10, None)}
 
 
 def seconds(duration):
@@ -105,15 +105,15 @@ class Scene(contextlib.ExitStack):
         self.start(f"exporter-{name}", [str(self.exporter), "--config.file", str(config), "--web.listen-address", f"127.0.0.1:{self.exporter_ports[name]}"])
 
     def configuration(self, name):
-        def entry(namespace, ttl, renew_every):
-            scaled = {"name": namespace, "ttl": ttl, "takeover_slo": 2 * ttl}
-            scaled |= {"renew_every": renew_every} if renew_every else {}
-            scaled |= {"leader_absent": 3 * ttl} if "re" in namespace or "poller" in namespace else {}
-            return {key: f"{round(value / self.speed * 1000)}ms" if isinstance(value, (int, float)) else value for key, value in scaled.items()}
-        namespaces = [entry(namespace, *ttl) for namespace, ttl in TTLS.items()]
+        def entry(namespace, ttl, renew_every, absent):
+            durations = {"ttl": ttl, "renew_every": renew_every, "takeover_slo": 2 * ttl, "leader_absent": absent}
+            return {"name": namespace} | {key: self.shorter(value) for key, value in durations.items() if value}
+        namespaces = [entry(namespace, *ttl, None) for namespace, ttl in ITEMS.items()]
+        namespaces += [entry(namespace, *ttl, 3 * ttl[0]) for namespace, ttl in LOOPS.items()]
+        # The preset has none with a fence counter.
         namespaces.append({"name": "billing", "keys": ["billing:lock:{id}"], "fence": "billing:fence:{id}", "ttl": "30s"})
         config = {"presets": ["cordum"], "namespaces": namespaces, "logs": [{"path": str(self.directory / f"node-{name}.log")}],
-                  "state_dir": str(self.directory / f"state-{name}")}
+                  "state_dir": str(self.directory / f"state-{name}"), "join_window": self.shorter(2)}
         if name != "c":
             # Often enough that a pass is seen within the scene.
             config |= {"redis": {"url": f"redis://127.0.0.1:{self.redis_port}"}, "scan": {"watched_interval": "5s"}}
@@ -121,17 +121,18 @@ class Scene(contextlib.ExitStack):
 
     def start_prometheus(self):
         (self.directory / "rules.yml").write_text(compressed_rules(self.speed))
-        targets = [f"127.0.0.1:{port}" for port in self.exporter_ports.values()]
+        # Each has the name that it would have on its node.
+        targets = [{"targets": [f"127.0.0.1:{port}"], "labels": {"cluster": "harbor", "instance": f"node-{name}:9877"}} for name, port in self.exporter_ports.items()]
         config = {
-            "global": {"scrape_interval": self.prometheus_duration(15), "scrape_timeout": self.prometheus_duration(15), "evaluation_interval": self.prometheus_duration(30)},
+            "global": {"scrape_interval": self.shorter(15), "scrape_timeout": self.shorter(15), "evaluation_interval": self.shorter(30)},
             "rule_files": ["rules.yml"],
-            "scrape_configs": [{"job_name": "redis_lock_exporter", "static_configs": [{"targets": targets, "labels": {"cluster": "harbor"}}]}],
+            "scrape_configs": [{"job_name": "redis_lock_exporter", "static_configs": targets}],
         }
         (self.directory / "prometheus.yml").write_text(json.dumps(config))
         self.start("prometheus", ["prometheus", f"--config.file={self.directory}/prometheus.yml", f"--storage.tsdb.path={self.directory}/tsdb",
                                   f"--web.listen-address=127.0.0.1:{self.prometheus_port}", "--log.level=warn"])
 
-    def prometheus_duration(self, model_seconds):
+    def shorter(self, model_seconds):
         return f"{round(model_seconds / self.speed * 1000)}ms"
 
     # Prometheus.

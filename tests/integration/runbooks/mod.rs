@@ -4,7 +4,7 @@
 mod commands;
 pub(crate) mod pack;
 mod page;
-mod queries;
+pub(crate) mod queries;
 
 use std::collections::BTreeSet;
 use std::fs;
