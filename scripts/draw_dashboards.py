@@ -2,18 +2,18 @@
 """Pictures of the dashboards for the documentation: plays the incident, asks Prometheus every query of every panel, and draws the answers as
 docs/images/dashboard-*.svg. They are drawn from the queries and say so: no Grafana is involved.
 
-usage: scripts/draw_dashboards.py [--again]       --again: draws the answers of the last time, without playing"""
+usage: scripts/draw_dashboards.py [EXPORTER]      (default: what `cargo build` makes)
+       scripts/draw_dashboards.py --again         draws the answers of the last time, without playing"""
 
 import asyncio
 import json
 import pathlib
-import subprocess
 import sys
 
 import dashboards
 from dashboards import answers
 from dashboards.drawing import Picture
-from dashboards.scene import Scene, Story
+from dashboards.scene import Scene, Story, exporter
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KEPT = ROOT / "target" / "dashboard-answers.json"
@@ -25,8 +25,8 @@ CHOSEN = {"namespace": {"lock_namespace": "workflow"}}
 
 
 def play():
-    subprocess.run(["cargo", "build", "--locked", "--quiet"], cwd=ROOT, check=True)
-    with Scene(ROOT / "target/debug/redis_lock_exporter", SPEED, STORY, lambda text: print(text, file=sys.stderr)) as scene:
+    given = [argument for argument in sys.argv[1:] if argument != "--again"]
+    with Scene(exporter(given), SPEED, STORY, lambda text: print(text, file=sys.stderr)) as scene:
         asyncio.run(scene.play())
         span = answers.Span(scene.moments["healthy"], scene.moments["end"], SPEED)
         found = answers.everything(scene, span, scene.moments["peak"], CHOSEN)

@@ -4,19 +4,16 @@ a scripted incident (scripts/dashboards/scene.py): it must be answered, with ser
 whether the answers are right: the state of a namespace before and at the height of the incident, locks that two exporters see, failures that
 two exporters count.
 
-usage: scripts/try_dashboards.py [EXPORTER]       (default: target/debug/redis_lock_exporter, built if it is missing)"""
+usage: scripts/try_dashboards.py [EXPORTER]       (default: what `cargo build` makes)"""
 
 import asyncio
-import pathlib
-import subprocess
 import sys
 import time
 
 import dashboards
 from dashboards import answers, queries
-from dashboards.scene import Scene, Story
+from dashboards.scene import Scene, Story, exporter
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 SPEED = 30
 # Rightly without an answer, and why. One that is answered all the same does not belong here.
 RIGHTLY_EMPTY = {
@@ -27,10 +24,7 @@ ABANDONED = "lock renewal abandoned, fencing critical section"
 
 def main():
     started = time.time()
-    exporter = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "target/debug/redis_lock_exporter").resolve()
-    if len(sys.argv) == 1:
-        subprocess.run(["cargo", "build", "--locked", "--quiet"], cwd=ROOT, check=True)
-    with Scene(exporter, SPEED, Story(), lambda text: print(f"    {text}", file=sys.stderr)) as scene:
+    with Scene(exporter(sys.argv[1:]), SPEED, Story(), lambda text: print(f"    {text}", file=sys.stderr)) as scene:
         asyncio.run(scene.play())
         span = answers.Span(scene.moments["healthy"], scene.moments["end"], SPEED)
         count, found = 0, []

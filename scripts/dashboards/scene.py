@@ -56,6 +56,14 @@ def free_port():
         return listener.getsockname()[1]
 
 
+def exporter(arguments):
+    """The binary that was given, or one that is built now."""
+    if not arguments:
+        subprocess.run(["cargo", "build", "--locked", "--quiet"], cwd=rulelib.ROOT, check=True)
+        arguments = [rulelib.ROOT / "target" / "debug" / "redis_lock_exporter"]
+    return pathlib.Path(arguments[0]).resolve(strict=True)
+
+
 @dataclass
 class Story:
     """Minutes as the rules see them. The incident lasts at least as long as given, and until a page fires."""
@@ -66,9 +74,9 @@ class Story:
 
 
 class Scene(contextlib.ExitStack):
-    def __init__(self, exporter, speed, story, say):
+    def __init__(self, binary, speed, story, say):
         super().__init__()
-        self.exporter, self.speed, self.story, self.say = exporter, speed, story, say
+        self.binary, self.speed, self.story, self.say = binary, speed, story, say
         self.directory = pathlib.Path(self.enter_context(tempfile.TemporaryDirectory(prefix="dashboards-")))
         self.redis_port, self.prometheus_port = free_port(), free_port()
         self.exporter_ports = {name: free_port() for name in "abc"}
@@ -102,7 +110,7 @@ class Scene(contextlib.ExitStack):
     def start_exporter(self, name):
         config = self.directory / f"{name}.yaml"
         config.write_text(self.configuration(name))
-        self.start(f"exporter-{name}", [str(self.exporter), "--config.file", str(config), "--web.listen-address", f"127.0.0.1:{self.exporter_ports[name]}"])
+        self.start(f"exporter-{name}", [str(self.binary), "--config.file", str(config), "--web.listen-address", f"127.0.0.1:{self.exporter_ports[name]}"])
 
     def configuration(self, name):
         def entry(namespace, ttl, renew_every, absent):
