@@ -2,7 +2,7 @@
 
 from dashboards import panels
 from dashboards.overview import ANNOTATIONS
-from dashboards.panels import BAD, GOOD, INFO, WARNING, colored, mapping, steps, target
+from dashboards.panels import BAD, GOOD, colored, mapping, steps, target
 from dashboards.queries import EXPORTER, RATE
 
 BY = "cluster, job, instance"

@@ -2,7 +2,7 @@
 
 from dashboards import panels, queries
 from dashboards.overview import ANNOTATIONS, CAUSES, NO_RULES, STATES, STATE_WORDS
-from dashboards.panels import BAD, BLUE, GOOD, INFO, NEUTRAL, NOTICE, PURPLE, WARNING, colored, steps, target
+from dashboards.panels import BAD, BLUE, WARNING, target
 from dashboards.queries import BY, NAMESPACE, ON, from_logs, from_redis, quantile, recorded
 
 NOT_SEEN = "This namespace is not seen in Redis: no `keys` are configured, or no exporter looks at Redis."
@@ -40,15 +40,15 @@ def _policy():
         "No such namespace: no exporter is scraped, or none has it configured.", sort_by=[("Namespace", False)], hidden=["Value #A", "cluster"])
 
 
-def _near_to_a_page(number, title, slices, description):
+def _near_to_a_page():
     """Bad slices as a share of what a page needs, for the three ways to it: the same counts as in the rules."""
+    slices = recorded("lock_namespace:redis_lock_not_owned:slice_bad")
     ways = [("5m30s", 10, "quick"), ("10m", 15, "steady"), ("30m", 20, "recurrent")]
-    targets = [target(f"sum_over_time({recorded(slices)}[{window}]) / {count}", f"{name}, {{{{lock_namespace}}}}") for window, count, name in ways]
     return panels.time_series(
-        number, title, description + " Bad slices (the last 2 minutes were above the threshold, noted every 30 s) as a share of those that a page needs: 10 within 5 minutes "
+        5, "How near to a page", "For lost locks: bad slices (the last 2 minutes were above the threshold, noted every 30 s) as a share of those that a page needs: 10 within 5 minutes "
         "if half of all fail, 15 within 10, or 20 within 30. At 100 % it pages, if there are enough failures.",
-        targets, "percentunit", "No ratio: nothing was released or renewed, successes are not seen, or the rules are not loaded.",
-        overrides=panels.colors(), calcs=("lastNotNull", "max"))
+        [target(f"sum_over_time({slices}[{window}]) / {count}", f"{name}, {{{{lock_namespace}}}}") for window, count, name in ways],
+        "percentunit", "No ratio: nothing was released or renewed, successes are not seen, or the rules are not loaded.")
 
 
 def _lost():
@@ -66,7 +66,7 @@ def _lost():
                 [target(recorded("lock_namespace:redis_lock_renewal_failures_per_renewal:ratio2m"), "{{lock_namespace}}, 2 m"),
                  target(queries.RENEWAL_RATIO, "{{lock_namespace}}, 10 m"), target(queries.RENEWAL_THRESHOLD, "threshold of {{lock_namespace}}")],
                 "percentunit", "No ratio: these locks are not renewed, successes are not seen, or the rules are not loaded.", overrides=panels.limit("C"))),
-            (7, _near_to_a_page(5, "How near to a page", "lock_namespace:redis_lock_not_owned:slice_bad", "For lost locks.")),
+            (7, _near_to_a_page()),
         ]),
         (8, [
             (9, panels.time_series(

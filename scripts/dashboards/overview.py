@@ -29,7 +29,7 @@ ANNOTATIONS = [
 
 def _first_line():
     alerts = {severity: queries.firing(severity=severity, others='cluster=~"$cluster"') for severity in ("critical", "warning")}
-    zero = f'0 * count(lock_namespace:redis_lock_page:effective{{cluster=~"$cluster"}})'
+    zero = '0 * count(lock_namespace:redis_lock_page:effective{cluster=~"$cluster"})'
     share = f"topk(1, {queries.NOT_OWNED_RATIO} / {ON} {queries.NOT_OWNED_THRESHOLD})"
     absent = f"{queries.LEADER_ABSENCE}\n> {ON} group_left () {queries.LEADER_LIMIT}"
     blind = f"""count(
@@ -127,10 +127,11 @@ def _alerts():
             panels.link("Open namespace ${__value.raw}", "/d/redis-lock-namespace?var-lock_namespace=${__value.raw}&" + panels.KEPT)]}),
         "Value": ("Since", {"unit": "dateTimeFromNow"}),
         "lock": ("Lock", {}), "redis": ("Redis", {}), "instance": ("Instance", {}), "source": ("Log source", {}),
+        "exporter": ("Exporter", {"links": [panels.link("The exporter's page", "http://${__value.raw}/", new_tab=True)]}),
     }
     return panels.table(12, "Alerts firing: which, since when", "Alerts of the bundled rules that fire now, and since when their condition has held. A click on one leads to its runbook.",
                         [target(expr, instant=True)], columns, "No alert about locks is firing.", sort_by=[("Severity", False)], merged=False,
-                        hidden=["cluster", "job", "exporter", "failover_sensitive", "missing", "command", "table", "reason"])
+                        hidden=["cluster", "job", "failover_sensitive", "missing", "command", "table", "reason"])
 
 
 def dashboard():

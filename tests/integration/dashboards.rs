@@ -402,6 +402,45 @@ fn links_lead_to_dashboards_runbooks_and_the_exporter() {
     }
 }
 
+/// "How near to a page" divides by the counts that the rules ask for.
+#[test]
+fn slices_are_counted_as_the_rules_count_them() {
+    let share = Regex::new(r"^sum_over_time\(([\w:]+)\{[^}]*\}\[(\w+)\]\) / (\d+)$").unwrap();
+    let mut n_ways = 0;
+    for query in Dashboard::all().iter().flat_map(Dashboard::queries) {
+        if let Some(captures) = share.captures(&query.text) {
+            let asked = format!("sum_over_time({}[{}]) >= {}\n", &captures[1], &captures[2], &captures[3]);
+            assert!(
+                pack::rules().iter().any(|rule| rule.expr.contains(&asked)),
+                "{}: no rule asks for {asked}",
+                query.place
+            );
+            n_ways += 1;
+        }
+    }
+    assert_eq!(n_ways, 3);
+}
+
+/// A link in a table may use other columns, if they are left in.
+#[test]
+fn links_in_tables_use_columns_that_are_there() {
+    let field = Regex::new(r"\$\{__data\.fields\.([a-z_]+)\}").unwrap();
+    let mut n_links = 0;
+    for dashboard in Dashboard::all() {
+        for (place, panel) in dashboard.shown().filter(|(_, panel)| panel["type"] == "table") {
+            let organize = panel["transformations"].as_array().unwrap().last().unwrap();
+            walk(panel, &mut |key, value| {
+                for captures in (key == "url").then(|| field.captures_iter(text(value))).into_iter().flatten() {
+                    let excluded = &organize["options"]["excludeByName"][&captures[1]];
+                    assert!(excluded.is_null(), "{place}: {} is left out", &captures[1]);
+                    n_links += 1;
+                }
+            });
+        }
+    }
+    assert!(n_links >= 3, "only {n_links} links were found");
+}
+
 /// Calls `see` with every field.
 fn walk(value: &Value, see: &mut impl FnMut(&str, &Value)) {
     match value {
