@@ -35,7 +35,7 @@ page-pictures: ## Pictures of the page for docs/images, from a run of MINUTES=20
 dashboards: ## dashboards/*.json from scripts/dashboards
 	@python3 scripts/make_dashboards.py
 
-pictures: ## docs/images/dashboard-*.png: main panels, drawn from their queries during an incident of 12 minutes
+pictures: ## docs/images/dashboard-*.svg, drawn from the queries' answers during an incident that takes 20 minutes
 	@python3 scripts/draw_dashboards.py
 
 lint: ## Format check, clippy, shellcheck, links

@@ -255,7 +255,7 @@ class Picture:
             self.rectangle(left, y, part - (4 if len(shown) > 1 else 0), height, color, rx=3)
             ink = "#111217" if color in ("#F0E442", "#E69F00", "#56B4E9", "#999999") else "#ffffff"
             named = panel["options"]["textMode"] == "value_and_name"
-            size = 30 if len(words) < 6 else 19 if len(words) * 11 < part else 14
+            size = min(30, part / len(words) / 0.68)
             if named:
                 self.text(left + part / 2, y + 22, name, 13, ink, "middle", room=part)
             self.text(left + part / 2, y + height / 2 + (26 if named else 12), words, size, ink, "middle", "bold")
@@ -280,7 +280,7 @@ class Picture:
         for order in reversed(panel["options"]["sortBy"]):
             field = names.get(order["displayName"])
             rows.sort(key=lambda row: (row.get(field, -math.inf if field.startswith("Value") else ""),), reverse=order["desc"])
-        widths = {field: columns[field].get("custom.width", 150 if field == fields[0] else 100) for field in fields}
+        widths = {field: columns[field].get("custom.width", 160 if field == fields[0] else 110) for field in fields}
         scale = width / sum(widths.values())
         left = x
         for field in fields:

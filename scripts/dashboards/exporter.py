@@ -9,7 +9,7 @@ BY = "cluster, job, instance"
 NO_EXPORTER = "No exporter is scraped."
 NO_REDIS = "No exporter here has a Redis configured."
 NO_LOGS = "No exporter here has a log source configured."
-PAGE = panels.link("The page of ${__field.labels.instance}", "http://${__field.labels.instance}/", new_tab=True)
+PAGE = panels.link("The page of ${__field.labels.instance}", "http://${__field.labels.instance}/#/exporter", new_tab=True)
 YES_NO = mapping(p1=f"yes:{GOOD}", p0=f"no:{BAD}")
 
 
@@ -61,7 +61,7 @@ def _table():
         (f"max by ({BY}) (process_resident_memory_bytes{{{EXPORTER}}} and on ({BY}) {gauge('build_info')})", "Memory", {"unit": "bytes", "noValue": "not known"}),
     ]
     columns = {"instance": ("Instance", {"links": [
-        panels.link("Its page", "http://${__value.raw}/", new_tab=True), panels.link("What it lacks", "http://${__value.raw}/-/ready", new_tab=True),
+        panels.link("Its page", "http://${__value.raw}/#/exporter", new_tab=True), panels.link("What it lacks", "http://${__value.raw}/-/ready", new_tab=True),
         panels.link("Its metrics", "http://${__value.raw}/metrics", new_tab=True)]}), "job": ("Job", {}), "version": ("Version", {})}
     columns |= {f"Value #{chr(ord('A') + index)}": (name, settings) for index, (_, name, settings) in enumerate(numbers) if name}
     return panels.table(7, "Exporters", "One line for each exporter that is scraped. A click on an instance leads to its page, and to `/-/ready`, which says what it lacks.",
@@ -162,5 +162,5 @@ def dashboard():
     rows = [(4, [(4, panel) for panel in _first_line()]), (7, [(24, _table())]), panels.row(100, "Logs"), *_logs(), panels.row(101, "Redis"), *_redis(),
             panels.row(102, "The process"), *_process()]
     # Alerts about namespaces are the other dashboards'.
-    annotations = [note for note in ANNOTATIONS if note["name"] != "Firing alerts"]
+    annotations = [note for note in ANNOTATIONS if note["name"] not in ("Pages", "Tickets")]
     return panels.dashboard("exporter", "Exporter", "Do the exporters see everything, and what do they cost?", rows, annotations, with_namespace=False)

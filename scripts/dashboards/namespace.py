@@ -17,25 +17,26 @@ def _policy():
     numbers = [
         (f'max by ({BY}, style, on_renewal_failure, severity) (redis_lock_namespace_info{{{NAMESPACE}}})', None, {}),
         (policy("redis_lock_config_ttl_seconds"), "TTL", seconds),
-        (policy("redis_lock_recommended_ttl_seconds"), "Recommended TTL", {**seconds, "noValue": "too few samples"}),
+        (policy("redis_lock_recommended_ttl_seconds"), "TTL advised", {**seconds, "noValue": "too few samples"}),
         (policy("redis_lock_config_renew_interval_seconds"), "Renewed every", {**seconds, "noValue": "never"}),
-        (policy("redis_lock_recommended_renew_interval_seconds"), "Recommended", {**seconds, "noValue": "none"}),
+        (policy("redis_lock_recommended_renew_interval_seconds"), "Every, advised", {**seconds, "noValue": "none"}),
         (policy("redis_lock_config_takeover_slo_seconds"), "Takeover SLO", seconds),
-        (policy("redis_lock_takeover_bound_seconds"), "Takeover bound", {**seconds, "noValue": "no TTL set"}),
-        (recorded("lock_namespace:redis_lock_max_hold_seconds:effective"), "Longest hold", {**seconds, "noValue": "no limit"}),
-        (queries.NOT_OWNED_THRESHOLD, "Not owned above", {"unit": "percentunit", "noValue": NO_RULES}),
-        (queries.RENEWAL_THRESHOLD, "Renewals failed above", {"unit": "percentunit", "noValue": NO_RULES}),
-        (recorded("lock_namespace:redis_lock_min_failures:effective"), "At least failures", {"noValue": NO_RULES}),
+        (policy("redis_lock_takeover_bound_seconds"), "Its bound", {**seconds, "noValue": "no TTL set"}),
+        (recorded("lock_namespace:redis_lock_max_hold_seconds:effective"), "Hold limit", {**seconds, "noValue": "no limit"}),
+        (queries.NOT_OWNED_THRESHOLD, "Lost above", {"unit": "percentunit", "noValue": NO_RULES}),
+        (queries.RENEWAL_THRESHOLD, "Failed above", {"unit": "percentunit", "noValue": NO_RULES}),
+        (recorded("lock_namespace:redis_lock_min_failures:effective"), "Failures from", {"noValue": NO_RULES}),
         (policy("redis_lock_config_strict"), "Strict", {"unit": "bool_yes_no"}),
     ]
     columns = {
-        "lock_namespace": ("Namespace", {}), "style": ("Style", {}), "on_renewal_failure": ("If renewal fails", {}), "severity": ("Severity", {}),
+        "lock_namespace": ("Namespace", {"custom_width": 140}), "style": ("Style", {"custom_width": 60}),
+        "on_renewal_failure": ("If renewal fails", {"custom_width": 115}), "severity": ("Severity", {"custom_width": 75}),
     }
-    columns |= {f"Value #{chr(ord('A') + index)}": (name, settings) for index, (_, name, settings) in enumerate(numbers) if name}
+    columns |= {f"Value #{chr(ord('A') + index)}": (name, {**settings, "custom_width": 105}) for index, (_, name, settings) in enumerate(numbers) if name}
     return panels.table(
         2, "Policy", "What the configuration says about this namespace, and what the exporter recommends from what it has seen. If renewal fails: `fence` stops its own work, "
-        "`continue` carries on without the lock. A takeover cannot be quicker than its bound, the TTL: a bound above the SLO is an SLO that cannot be met. "
-        "Where no threshold is configured, the default of the rules is shown.",
+        "`continue` carries on without the lock. Severity: whether trouble pages or is a ticket. A takeover cannot be quicker than its bound, the TTL: a bound above the SLO is an SLO that cannot be met. "
+        "Alerts want a share of lost locks or of failed renewals above the one shown, and at least as many failures. Where nothing is configured, the default of the rules is shown.",
         [target(f"max by ({BY}) ({expr})" if "lock_namespace:" in expr else expr, instant=True) for expr, _, _ in numbers], columns,
         "No such namespace: no exporter is scraped, or none has it configured.", sort_by=[("Namespace", False)], hidden=["Value #A", "cluster"])
 
@@ -92,6 +93,7 @@ def _lost():
 
 
 def _life():
+    hold_limit = recorded("lock_namespace:redis_lock_max_hold_seconds:effective")
     ttl, recommended = policy("redis_lock_config_ttl_seconds"), policy("redis_lock_recommended_ttl_seconds")
     hold = [target(quantile(share, "redis_lock_hold_seconds"), f"p{share * 100:.0f}, {{{{lock_namespace}}}}") for share in (0.5, 0.95, 0.99)]
     takeover = [target(quantile(share, "redis_lock_takeover_seconds"), f"p{share * 100:.0f}, {{{{lock_namespace}}}}") for share in (0.5, 0.99)]
@@ -142,10 +144,11 @@ def _life():
                  target(recorded("lock_namespace:redis_lock_without_ttl:sum"), "without TTL, {{lock_namespace}}")],
                 "short", NOT_SEEN, overrides=[panels.override("byFrameRefID", "B", color=panels.fixed(BAD))])),
             (8, panels.time_series(
-                16, "Longest hold and least time left", "How long the oldest lock has been held, dashed the limit, and the least time left of all locks held. A lock held for too long has a holder that hangs and "
+                16, "Longest hold and least time left", "How long the oldest lock has been held, dashed the limit once a quarter of it is reached, and the least time left of all locks held. A lock held for too long has a holder that hangs and "
                 "goes on renewing.",
                 [target(queries.OLDEST_HOLD, "oldest, {{lock_namespace}}"), target(f"min by ({BY}) ({queries.now('redis_lock_ttl_remaining_min_seconds')})", "least left, {{lock_namespace}}"),
-                 target(recorded("lock_namespace:redis_lock_max_hold_seconds:effective"), "limit of {{lock_namespace}}")],
+                 # Far away it would only press the rest down.
+                 target(f"{hold_limit}\nand {ON} max_over_time(({queries.OLDEST_HOLD})[{queries.RANGE}:] @ end()) > {hold_limit} / 4", "limit of {{lock_namespace}}")],
                 "s", "No lock is held, or this namespace is not seen in Redis.", overrides=panels.limit("C"))),
             (8, panels.time_series(
                 17, "Busy: locks that were taken", "Attempts that found the lock taken, as a share of all attempts, and dashed the threshold. Many programs do not log it.",
@@ -167,11 +170,12 @@ def _first_line():
     page = panels.table(
         18, "Single locks and holders", "Which lock, which holder, and what happened to it: on the page of an exporter that looks at Redis. Prometheus has no ids.",
         [target(exporter, instant=True)],
-        {"instance": ("Exporter", {"links": [panels.link("Locks and incidents of ${__data.fields.lock_namespace}",
-                                                         "http://${__value.raw}/#/namespace/${__data.fields.lock_namespace}", new_tab=True)]}),
+        {"instance": ("Exporter", {"links": [
+            panels.link("Locks of ${__data.fields.lock_namespace}", "http://${__value.raw}/#/namespace/${__data.fields.lock_namespace}", new_tab=True),
+            panels.link("Incidents of ${__data.fields.lock_namespace}", "http://${__value.raw}/#/incidents?lock_namespace=${__data.fields.lock_namespace}", new_tab=True)]}),
          "lock_namespace": ("Namespace", {})},
         "No exporter sees this namespace in Redis.", sort_by=[("Namespace", False)], hidden=["Value", "cluster"], merged=False)
-    return [(5, [(16, state), (8, page)]), (5, [(24, _policy())])]
+    return [(4, [(16, state), (8, page)]), (4, [(24, _policy())])]
 
 
 def dashboard():

@@ -5,8 +5,8 @@ from dashboards import panels, queries
 from dashboards.panels import BAD, BLUE, GOOD, INFO, NEUTRAL, NOTICE, PURPLE, WARNING, colored, mapping, steps, target
 from dashboards.queries import BY, EXPORTER, NAMESPACE, ON, RANGE, RATE, from_logs, from_redis, quantile, recorded
 
-STATES = mapping(p3=f"page:{BAD}", p2=f"ticket:{WARNING}", p1=f"losing locks:{NOTICE}", p0=f"intact:{GOOD}", n1=f"idle:{INFO}",
-                 n2=f"no ratio:{NEUTRAL}")
+STATES = mapping(p3=f"page:{BAD}", p2=f"ticket:{WARNING}", p1=f"losing locks:{NOTICE}", p0=f"intact:{GOOD}", n1=f"idle:{NEUTRAL}",
+                 n2=f"no ratio:{INFO}")
 STATE_WORDS = (
     "page and ticket: an alert with that severity fires. Losing locks: more of the last 2 minutes' releases and renewals failed than the "
     "namespace's threshold allows, which pages when it lasts. Intact: fewer. Idle: nothing was released or renewed. "
@@ -15,15 +15,16 @@ NO_RULES = "no rules loaded"
 CAUSES = panels.colors(expired_never_renewed=WARNING, renewals_stopped=BAD, deleted_early=PURPLE, taken_over=BLUE, lost_in_failover=INFO,
                        unknown=NEUTRAL)
 
+# Alerts about Redis and the exporters have no namespace: the variable matches that too.
 ANNOTATIONS = [
     panels.annotation("Redis role changes", PURPLE,
                       f"increase(redis_lock_exporter_redis_failovers_total{{{EXPORTER}}}[{RATE}]) > 0",
                       "Redis failed over or restarted", "seen by {{instance}}"),
     # Not changes(): a restart may take longer than the window.
     panels.annotation("Exporter starts", INFO, f"time() - redis_lock_exporter_start_time_seconds{{{EXPORTER}}} < 120", "Exporter started", "{{instance}}"),
-    # Those about Redis and the exporters have no namespace.
-    panels.annotation("Firing alerts", BAD, queries.firing(others='severity=~"critical|warning",cluster=~"$cluster",lock_namespace=~"$lock_namespace|"'),
-                      "{{alertname}}", "{{severity}} {{lock_namespace}}"),
+    *(panels.annotation(name, color, queries.firing(severity=severity, others='cluster=~"$cluster",lock_namespace=~"$lock_namespace|"'), "{{alertname}}", "{{lock_namespace}}",
+                        enabled=severity == "critical")
+      for name, color, severity in (("Pages", BAD, "critical"), ("Tickets", WARNING, "warning"))),
 ]
 
 
@@ -76,12 +77,12 @@ def _table():
 ))"""
     queries_and_columns = [
         (queries.STATE, "State", colored(mappings=STATES, custom_width=110)),
-        (f"max by ({BY}) ({ratio})", "Not owned, 10 m", {"unit": "percentunit", "decimals": 1, "noValue": "no ratio"}),
-        (f"max by ({BY}) ({ratio} / {ON} {threshold})", "Of its threshold",
+        (f"max by ({BY}) ({ratio})", "Lost, 10 m", {"unit": "percentunit", "decimals": 1, "noValue": "no ratio"}),
+        (f"max by ({BY}) ({ratio} / {ON} {threshold})", "Of threshold",
          colored("gauge", unit="percentunit", min=0, max=2, noValue="no ratio", thresholds=steps((0.5, WARNING), (1, BAD)))),
-        (f"max by ({BY}) ({recorded('lock_namespace:redis_lock_not_owned_per_operation:ratio6h')})", "Not owned, 6 h",
+        (f"max by ({BY}) ({recorded('lock_namespace:redis_lock_not_owned_per_operation:ratio6h')})", "Lost, 6 h",
          {"unit": "percentunit", "decimals": 1, "noValue": "no ratio"}),
-        (f"max by ({BY}) ({queries.RENEWAL_RATIO})", "Renewals failed, 10 m", {"unit": "percentunit", "decimals": 1, "noValue": "none renewed"}),
+        (f"max by ({BY}) ({queries.RENEWAL_RATIO})", "Renewals failed", {"unit": "percentunit", "decimals": 1, "noValue": "none renewed"}),
         (from_logs("redis_lock_abandonments_total", window=RANGE, function="increase"), "Abandoned", {"decimals": 0, "noValue": "never logged"}),
         (from_redis("redis_lock_expirations_total", window=RANGE, function="increase"), "Expired", {"decimals": 0, "noValue": "not seen"}),
         (f"max by ({BY}) ({recorded('lock_namespace:redis_lock_held:sum')})", "Held", {"noValue": "not seen"}),
@@ -93,7 +94,8 @@ def _table():
     ]
     columns = {"lock_namespace": ("Namespace", {"links": [
         panels.link("Open namespace ${__value.raw}", "/d/redis-lock-namespace?var-lock_namespace=${__value.raw}&" + panels.KEPT),
-        panels.link("Its locks and incidents, on the exporter's page", "http://${__data.fields.instance}/#/namespace/${__value.raw}", new_tab=True),
+        panels.link("Its locks, on the exporter's page", "http://${__data.fields.instance}/#/namespace/${__value.raw}", new_tab=True),
+        panels.link("Its incidents, on the exporter's page", "http://${__data.fields.instance}/#/incidents?lock_namespace=${__value.raw}", new_tab=True),
     ]})}
     targets = []
     for index, (expr, name, settings) in enumerate(queries_and_columns):
@@ -102,11 +104,11 @@ def _table():
             columns[f"Value #{chr(ord('A') + index)}"] = (name, settings)
     columns["instance"] = ("Exporter", {"links": [panels.link("The exporter's page", "http://${__value.raw}/", new_tab=True)]})
     return panels.table(
-        7, "Namespaces", f"The worst first. {STATE_WORDS} Abandoned and expired are counted over the time shown; loops let their locks expire on purpose. "
+        7, "Namespaces", f"The worst first. {STATE_WORDS} Lost: the share of releases and renewals that found the lock lost; failed renewals are of 10 minutes too. Abandoned and expired are counted over the time shown; loops let their locks expire on purpose. "
         "Takeover p99 is from the last sign of life of a holder whose lock expired to the next holder, and as exact as the histogram's bounds. "
         "A click on a namespace leads to its dashboard, or to single locks on the exporter's page.",
         targets, columns, "No namespace: no exporter is scraped, or the bundled rules are not loaded.",
-        sort_by=[("State", True), ("Of its threshold", True)], hidden=["Value #L", "cluster"])
+        sort_by=[("State", True), ("Of threshold", True)], hidden=["Value #L", "cluster"])
 
 
 def _alerts():
@@ -120,12 +122,12 @@ def _alerts():
             panels.link("Runbook", panels.REPOSITORY + "/docs/runbooks/${__value.raw}.md", new_tab=True),
             panels.link("Runbook, on the exporter's page", "http://${__data.fields.exporter}/runbooks/${__value.raw}", new_tab=True),
         ]}),
-        "severity": ("Severity", colored("color-text", mappings=[{"type": "value", "options": {
+        "severity": ("Severity", colored("color-text", custom_width=80, mappings=[{"type": "value", "options": {
             "critical": {"text": "page", "color": BAD, "index": 0}, "warning": {"text": "ticket", "color": WARNING, "index": 1},
             "info": {"text": "info", "color": INFO, "index": 2}}}])),
-        "lock_namespace": ("Namespace", {"links": [
+        "lock_namespace": ("Namespace", {"custom_width": 120, "links": [
             panels.link("Open namespace ${__value.raw}", "/d/redis-lock-namespace?var-lock_namespace=${__value.raw}&" + panels.KEPT)]}),
-        "Value": ("Since", {"unit": "dateTimeFromNow"}),
+        "Value": ("Since", {"unit": "dateTimeFromNow", "custom_width": 110}),
         "lock": ("Lock", {}), "redis": ("Redis", {}), "instance": ("Instance", {}), "source": ("Log source", {}),
         "exporter": ("Exporter", {"links": [panels.link("The exporter's page", "http://${__value.raw}/", new_tab=True)]}),
     }
@@ -191,7 +193,7 @@ def dashboard():
         (4, [(4, panel) for panel in _first_line()]),
         (9, [(24, _table())]),
         (9, [(12, state), (12, ratio)]),
-        (8, [(8, causes), (8, reasons), (8, _alerts())]),
+        (8, [(7, causes), (7, reasons), (10, _alerts())]),
         (8, [(12, margin), (12, low_margin)]),
         (8, [(12, churn), (12, leaders)]),
     ]

@@ -22,9 +22,9 @@ import rulelib
 from dashboards.services import Fleet, Log, Redis, Trouble
 
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-# Namespaces of the preset that the services use, with its TTLs and renewal intervals; the second list has leaders.
-ITEMS = {"scheduler": (60, 20), "workflow": (30, 10), "admission": (10, None)}
-LOOPS = {"reconciler": (60, 20), "replayer": (60, None), "workflow_reconciler": (10, None), "delay_poller": (10, None)}
+# Namespaces of the preset that the services use, with its TTLs, renewal intervals and longest holds; the second list has leaders.
+ITEMS = {"scheduler": (60, 20, 180), "workflow": (30, 10, 600), "admission": (10, None, None)}
+LOOPS = {"reconciler": (60, 20, 600), "replayer": (60, None, None), "workflow_reconciler": (10, None, None), "delay_poller": (10, None, None)}
 
 
 def seconds(duration):
@@ -78,6 +78,7 @@ class Scene(contextlib.ExitStack):
         super().__init__()
         self.binary, self.speed, self.story, self.say = binary, speed, story, say
         self.directory = pathlib.Path(self.enter_context(tempfile.TemporaryDirectory(prefix="dashboards-")))
+        (self.directory / "logs").mkdir()
         self.redis_port, self.prometheus_port = free_port(), free_port()
         self.exporter_ports = {name: free_port() for name in "abc"}
         self.processes = {}
@@ -113,14 +114,14 @@ class Scene(contextlib.ExitStack):
         self.start(f"exporter-{name}", [str(self.binary), "--config.file", str(config), "--web.listen-address", f"127.0.0.1:{self.exporter_ports[name]}"])
 
     def configuration(self, name):
-        def entry(namespace, ttl, renew_every, absent):
-            durations = {"ttl": ttl, "renew_every": renew_every, "takeover_slo": 2 * ttl, "leader_absent": absent}
+        def entry(namespace, ttl, renew_every, max_hold, absent=None):
+            durations = {"ttl": ttl, "renew_every": renew_every, "max_hold": max_hold, "takeover_slo": 1.5 * ttl, "leader_absent": absent}
             return {"name": namespace} | {key: self.shorter(value) for key, value in durations.items() if value}
-        namespaces = [entry(namespace, *ttl, None) for namespace, ttl in ITEMS.items()]
+        namespaces = [entry(namespace, *ttl) for namespace, ttl in ITEMS.items()]
         namespaces += [entry(namespace, *ttl, 3 * ttl[0]) for namespace, ttl in LOOPS.items()]
         # The preset has none with a fence counter.
         namespaces.append({"name": "billing", "keys": ["billing:lock:{id}"], "fence": "billing:fence:{id}", "ttl": "30s"})
-        config = {"presets": ["cordum"], "namespaces": namespaces, "logs": [{"path": str(self.directory / f"node-{name}.log")}],
+        config = {"presets": ["cordum"], "namespaces": namespaces, "logs": [{"path": f"logs/node-{name}.log"}],
                   "state_dir": str(self.directory / f"state-{name}"), "join_window": self.shorter(2)}
         if name != "c":
             # Often enough that a pass is seen within the scene.
@@ -176,12 +177,12 @@ class Scene(contextlib.ExitStack):
         """Afterwards Prometheus has it all, and `moments` say when what was."""
         self.start_redis()
         for name in self.exporter_ports:
-            (self.directory / f"node-{name}.log").touch()
+            (self.directory / "logs" / f"node-{name}.log").touch()
             self.start_exporter(name)
         self.start_prometheus()
         await self.wait("all exporters to be scraped", lambda: len(self.ask("redis_lock_exporter_start_time_seconds")) == 3)
         trouble = Trouble()
-        self.logs = [Log(self.directory / f"node-{name}.log") for name in self.exporter_ports]
+        self.logs = [Log(self.directory / "logs" / f"node-{name}.log") for name in self.exporter_ports]
         fleet = asyncio.create_task(Fleet(self.redis_port, self.speed, trouble).run(self.logs))
         try:
             await self.tell(trouble, Redis(self.redis_port))
