@@ -241,12 +241,7 @@ class Picture:
 
     def stat(self, panel, answers, x, y, width, height):
         defaults = panel["fieldConfig"]["defaults"]
-        shown = []
-        for name, ref, values in self.named(panel, answers):
-            past = [(moment, value) for moment, value in values if moment <= self.at]
-            # Of series that take turns (topk) the one that is there at that moment.
-            if past and self.at - past[-1][0] <= 2 * self.step:
-                shown.append((name, self.overrides(panel, name, ref), past[-1][1]))
+        shown = [(name, self.overrides(panel, name, ref), values[0][1]) for name, ref, values in self.named(panel, answers)]
         for index, (name, settings, value) in enumerate(shown):
             part = width / len(shown)
             left = x + index * part

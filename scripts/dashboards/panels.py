@@ -94,13 +94,14 @@ def time_series(number, title, description, targets, unit, no_value, *, least=0,
     return _panel("timeseries", number, title, description, targets, defaults, options, overrides=overrides, links=links)
 
 
-def stat(number, title, description, targets, unit, no_value, thresholds, *, mappings=(), links=(), overrides=(), decimals=None, named=False,
-         graph=False):
+def stat(number, title, description, targets, unit, no_value, thresholds, *, mappings=(), links=(), overrides=(), decimals=None, named=False):
+    """Of now alone: over a range, the last value of a series that has ended would be shown beside the present one."""
+    targets = [{**query, "instant": True, "range": False} for query in targets]
     defaults = {"unit": unit, "noValue": no_value, "color": {"mode": "thresholds"}, "thresholds": thresholds, "mappings": list(mappings)}
     defaults |= {"decimals": decimals} if decimals is not None else {}
     options = {
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}, "textMode": "value_and_name" if named else "auto",
-        "colorMode": "background_solid" if not graph else "value", "graphMode": "area" if graph else "none", "justifyMode": "center",
+        "colorMode": "background_solid", "graphMode": "none", "justifyMode": "center",
         "orientation": "auto",
     }
     return _panel("stat", number, title, description, targets, defaults, options, links=links, overrides=overrides)
