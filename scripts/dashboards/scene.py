@@ -118,7 +118,8 @@ class Scene(contextlib.ExitStack):
             durations = {"ttl": ttl, "renew_every": renew_every, "max_hold": max_hold, "takeover_slo": 1.5 * ttl, "leader_absent": absent}
             return {"name": namespace} | {key: self.shorter(value) for key, value in durations.items() if value}
         namespaces = [entry(namespace, *ttl) for namespace, ttl in ITEMS.items()]
-        namespaces += [entry(namespace, *ttl, 3 * ttl[0]) for namespace, ttl in LOOPS.items()]
+        # Three seconds at least: the exporter publishes once a second, at any speed.
+        namespaces += [entry(namespace, *ttl, max(3 * ttl[0], 3 * self.speed)) for namespace, ttl in LOOPS.items()]
         # The preset has none with a fence counter.
         namespaces.append({"name": "billing", "keys": ["billing:lock:{id}"], "fence": "billing:fence:{id}", "ttl": "30s"})
         config = {"presets": ["cordum"], "namespaces": namespaces, "logs": [{"path": f"logs/node-{name}.log"}],
