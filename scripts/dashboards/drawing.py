@@ -153,7 +153,7 @@ class Picture:
             at = x + width * minute / total
             self.add(f'<line x1="{at:.1f}" y1="{y:.1f}" x2="{at:.1f}" y2="{y + height:.1f}" stroke="{GRID}"/>')
             self.text(at, y + height + 14, f"{minute} min" if minute else "0", 10.5, FAINT, "middle")
-        for annotation in self.dashboard["annotations"]["list"]:
+        for annotation in filter(lambda one: one["enable"], self.dashboard["annotations"]["list"]):
             for begin in self.begins(self.answers.get(annotation["name"], {}).get("title", [])):
                 at = self.across(begin, x, width)
                 self.add(f'<line x1="{at:.1f}" y1="{y:.1f}" x2="{at:.1f}" y2="{y + height:.1f}" stroke="{annotation["iconColor"]}" stroke-dasharray="3 3" opacity="0.8"/>')
@@ -275,7 +275,7 @@ class Picture:
         for order in reversed(panel["options"]["sortBy"]):
             field = names.get(order["displayName"])
             rows.sort(key=lambda row: (row.get(field, -math.inf if field.startswith("Value") else ""),), reverse=order["desc"])
-        widths = {field: columns[field].get("custom.width", 160 if field == fields[0] else 110) for field in fields}
+        widths = {field: columns[field].get("custom.width", 160 if field == fields[0] else 100) for field in fields}
         scale = width / sum(widths.values())
         left = x
         for field in fields:
