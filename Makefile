@@ -1,9 +1,9 @@
 # `make` lists what there is. The work is in scripts/, so that it can be read, checked and run without make.
 .DEFAULT_GOAL := help
-.PHONY: help test demo bench alert-test alert-mutation alert-bench page-test page-pictures lint fmt
+.PHONY: help test demo bench alert-test alert-mutation alert-bench page-test page-pictures dashboards dashboard-pictures lint fmt
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## Everything CI checks; installs what is missing first
 	@bash scripts/test.sh
@@ -31,6 +31,12 @@ page-test: ## The exporter's page in a real browser
 
 page-pictures: ## Pictures of the page for docs/images, from a run of MINUTES=20
 	@scripts/test_page.sh pictures $(or $(MINUTES),20)
+
+dashboards: ## dashboards/*.json from scripts/dashboards
+	@python3 scripts/make_dashboards.py
+
+dashboard-pictures: ## docs/images/dashboard-*.svg, drawn from the queries' answers during an incident that takes 20 minutes
+	@python3 scripts/draw_dashboards.py
 
 lint: ## Format check, clippy, shellcheck, links
 	@bash scripts/lint.sh

@@ -44,6 +44,7 @@ if [[ ${1:-test} == test ]]; then
   scripts/install_promtools.sh
   # Where npm has to be installed first, the tests of the page do this when they are run.
   ! have npm || scripts/install_browser_packages.sh
+  ! have npm || scripts/install_grafana_types.sh
 fi
 ((${#missing[@]})) || $wants_valkey || exit 0
 
@@ -105,6 +106,7 @@ install_valkey() {
 }
 
 ((${#missing[@]} == 0)) || install_missing
+[[ ${1:-test} != test ]] || scripts/install_grafana_types.sh
 if $wants_valkey; then
   say "installing valkey-server"
   install_valkey || say "valkey-server cannot be had here: the test against it will be skipped"

@@ -19,6 +19,7 @@ scripts/install.sh test
 bash scripts/lint.sh
 step "alert rules" scripts/test_rules.sh
 step "alert rules, a few mutants" python3 scripts/mutate_rules.py --sample 8 --seed 1 --least 0.5
+step "dashboards fit Grafana's types" python3 scripts/check_dashboards.py
 if cargo nextest --version >/dev/null 2>&1; then
   step "tests" cargo nextest run --locked --no-fail-fast
 else
@@ -26,6 +27,7 @@ else
   step "tests" cargo test --locked --no-fail-fast --lib --bins --examples --tests
 fi
 step "page in a browser" scripts/test_page.sh
+step "dashboards during an incident" python3 scripts/try_dashboards.py "${CARGO_TARGET_DIR:-target}/debug/redis_lock_exporter"
 step "documentation examples" cargo test --locked --doc
 RUSTDOCFLAGS="-D warnings" step "documentation" cargo doc --locked --no-deps --quiet
 # Running them needs cargo-fuzz and nightly; that they still compile does not. The path keeps libfuzzer-sys from building

@@ -35,8 +35,13 @@ macro_rules! embedded {
 const FILES: &[(&str, &str)] = &embedded![
     "alerts/alertmanager.yml",
     "alerts/cordum.rules.yml",
+    "alerts/kustomization.yaml",
     "alerts/prometheus-operator.yml",
     "alerts/redis_lock.rules.yml",
+    "dashboards/exporter.json",
+    "dashboards/kustomization.yaml",
+    "dashboards/namespace.json",
+    "dashboards/overview.json",
     "deploy/prometheus/kubernetes.yml",
     "deploy/prometheus/scrape.yml",
     "docs/runbooks/README.md",

@@ -9,6 +9,7 @@ mod check_rules;
 mod configuration;
 mod cordum;
 mod daemon;
+mod dashboards;
 mod drill;
 mod exposition;
 mod http;

@@ -166,6 +166,7 @@ fn compare(before: &str, after: &str) -> usize {
     assert_eq!(old.len(), new.len());
     let mut n_changed = 0;
     for (old, new) in old.iter().zip(&new) {
+        let (old, new) = (old.selector, new.selector);
         assert_eq!(old.name, new.name);
         let mut expected = old.matchers.matchers.clone();
         if !is_recorded(old) {

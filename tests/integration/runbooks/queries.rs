@@ -26,7 +26,7 @@ fn queries_parse_and_name_metrics_and_labels_that_exist() {
             let mut selectors = Vec::new();
             collect(&expression, &mut selectors);
             assert!(!selectors.is_empty(), "{}: about nothing\n{query}", page.place());
-            for selector in selectors {
+            for Selected { selector, .. } in selectors {
                 known.check(selector).unwrap_or_else(|complaint| panic!("{}: {complaint}\n{query}", page.place()));
             }
             n_queries += 1;
@@ -61,13 +61,13 @@ fn label_values_in_the_text_exist() {
     }
 }
 
-struct Known {
+pub(crate) struct Known {
     /// Labels by the name of a series; `None` where rules decide.
     labels: BTreeMap<String, Option<BTreeSet<&'static str>>>,
 }
 
 impl Known {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut labels = BTreeMap::new();
         for metric in metrics() {
             let own: BTreeSet<&str> = metric.labels().iter().copied().chain(TARGET_LABELS).collect();
@@ -85,11 +85,11 @@ impl Known {
             labels.extend(foreign.find_iter(&rule.expr).map(|found| (found.as_str().to_owned(), None)));
         }
         labels.extend(pack::recorded().into_iter().map(|name| (name, None)));
-        labels.extend(["up", "ALERTS"].map(|name| (name.to_owned(), None)));
+        labels.extend(["up", "ALERTS", "ALERTS_FOR_STATE"].map(|name| (name.to_owned(), None)));
         Self { labels }
     }
 
-    fn check(&self, selector: &VectorSelector) -> Result<(), String> {
+    pub(crate) fn check(&self, selector: &VectorSelector) -> Result<(), String> {
         let name = selector.name.as_deref().ok_or("a selector without a name")?;
         let labels = self.labels.get(name).ok_or(format!("{name} does not exist"))?;
         let Matchers { matchers, or_matchers } = &selector.matchers;
@@ -101,6 +101,18 @@ impl Known {
         }
         Ok(())
     }
+
+    /// Only of the exporter's own metrics.
+    pub(crate) fn has_label(&self, name: &str, label: &str) -> bool {
+        self.labels.get(name).and_then(Option::as_ref).is_some_and(|labels| labels.contains(label))
+    }
+}
+
+/// What a query selects.
+pub(crate) struct Selected<'a> {
+    pub(crate) selector: &'a VectorSelector,
+    /// `[5m]` follows: for `rate` and the like.
+    pub(crate) has_window: bool,
 }
 
 fn values(label: &str) -> Option<Vec<&'static str>> {
@@ -116,10 +128,10 @@ fn values(label: &str) -> Option<Vec<&'static str>> {
     }
 }
 
-pub(crate) fn collect<'a>(expression: &'a Expr, selectors: &mut Vec<&'a VectorSelector>) {
+pub(crate) fn collect<'a>(expression: &'a Expr, selectors: &mut Vec<Selected<'a>>) {
     match expression {
-        Expr::VectorSelector(selector) => selectors.push(selector),
-        Expr::MatrixSelector(matrix) => selectors.push(&matrix.vs),
+        Expr::VectorSelector(selector) => selectors.push(Selected { selector, has_window: false }),
+        Expr::MatrixSelector(matrix) => selectors.push(Selected { selector: &matrix.vs, has_window: true }),
         Expr::Aggregate(aggregate) => {
             collect(&aggregate.expr, selectors);
             if let Some(parameter) = &aggregate.param {

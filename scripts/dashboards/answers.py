@@ -1,0 +1,99 @@
+"""Every query of the committed dashboards, and Prometheus's answers to it as Grafana would ask: with variables filled in, at the time
+and in the steps of the scene."""
+
+import json
+import math
+import pathlib
+import re
+from dataclasses import dataclass
+
+from dashboards.scene import compress
+
+DIRECTORY = pathlib.Path(__file__).resolve().parent.parent.parent / "dashboards"
+# What Grafana puts in for All.
+ALL = {"cluster": ".*", "job": ".+", "instance": ".+", "lock_namespace": ".+"}
+
+
+@dataclass(frozen=True)
+class Query:
+    dashboard: str
+    place: str  # id of a panel, or name of an annotation
+    ref: str
+    expr: str
+    legend: str
+    instant: bool = False
+
+    def __str__(self):
+        return f"{self.dashboard}, {'panel' if self.place.isdigit() else 'annotation'} {self.place}, {self.ref}"
+
+
+@dataclass
+class Span:
+    """The time shown, as a dashboard's time picker has it."""
+    start: float
+    end: float
+    speed: float
+
+    def step(self):
+        return 30 / self.speed
+
+    def fill(self, expr, variables=None):
+        """As Grafana does, after the windows that are written out were made to fit the speed."""
+        expr = compress(expr, self.speed)
+        # Four scrapes, and never less than a publication of the exporter, which is every second.
+        windows = {"__rate_interval": max(60 / self.speed, 2), "__range": self.end - self.start}
+        for name, length in windows.items():
+            expr = expr.replace(f"${name}", f"{round(length * 1000)}ms")
+        for name, value in (ALL | (variables or {})).items():
+            expr = expr.replace(f"${name}", value)
+        if "$" in expr.replace('"$1"', ""):
+            raise ValueError(f"a variable that is not filled in: {expr}")
+        return expr
+
+
+def load(name):
+    return json.loads((DIRECTORY / f"{name}.json").read_text())
+
+
+def queries(name):
+    """Of panels and annotations; those of variables are not PromQL."""
+    dashboard = load(name)
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", []):
+            yield Query(name, str(panel["id"]), target["refId"], target["expr"], target["legendFormat"], target["instant"])
+    for annotation in dashboard["annotations"]["list"]:
+        if "expr" in annotation:
+            yield Query(name, annotation["name"], "title", annotation["expr"], annotation["titleFormat"])
+            yield Query(name, annotation["name"], "text", annotation["expr"], annotation["textFormat"].replace("{{lock_namespace}}", ""))
+
+
+def answer(scene, query, span, at, variables=None):
+    """Series as [(labels, [(time, value), ...]), ...], NaN left out, and series that are nothing but NaN too."""
+    expr = span.fill(query.expr, variables)
+    if query.instant:
+        found = [(series["metric"], [series["value"]]) for series in scene.ask(expr, at)]
+    else:
+        found = scene.api("query_range", query=expr, start=span.start, end=span.end, step=span.step())["result"]
+        found = [(series["metric"], series["values"]) for series in found]
+    found = [(labels, [(float(moment), float(value)) for moment, value in values if not math.isnan(float(value))]) for labels, values in found]
+    return [(labels, values) for labels, values in found if values]
+
+
+def legend_labels(query):
+    return set(re.findall(r"{{\s*(\w+)\s*}}", query.legend))
+
+
+def variable_values(scene, query, span):
+    """Of label_values(SELECTOR, LABEL)."""
+    selector, label = re.fullmatch(r"label_values\((.*), (\w+)\)", query).groups()
+    return scene.api(f"label/{label}/values", **{"match[]": span.fill(selector)})
+
+
+def everything(scene, span, at, variables):
+    """Answers to all queries as JSON can hold them, for drawing: {dashboard: {panel or annotation: {ref: series}}}."""
+    found = {}
+    for path in DIRECTORY.glob("*.json"):
+        places = found.setdefault(path.stem, {})
+        for query in queries(path.stem):
+            places.setdefault(query.place, {})[query.ref] = answer(scene, query, span, at, variables.get(path.stem))
+    return found

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Pictures of the dashboards for the documentation: plays the incident, asks Prometheus every query of every panel, and draws the answers as
+docs/images/dashboard-*.svg. They are drawn from the queries and say so: no Grafana is involved.
+
+usage: scripts/draw_dashboards.py [EXPORTER]      (default: what `cargo build` makes)
+       scripts/draw_dashboards.py --again         draws the answers of the last time, without playing"""
+
+import asyncio
+import json
+import pathlib
+import sys
+
+import dashboards
+from dashboards import answers
+from dashboards.drawing import Picture
+from dashboards.scene import Scene, Story, exporter
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+KEPT = ROOT / "target" / "dashboard-answers.json"
+# Slow enough for the bounds of the exporter's histograms, which are made for TTLs from 10 s on. Takes 20 minutes.
+SPEED = 3
+STORY = Story(healthy=12, calm=14, incident=14, recovery=16)
+# What is chosen in the variables.
+CHOSEN = {"namespace": {"lock_namespace": "workflow"}}
+
+
+def play():
+    given = [argument for argument in sys.argv[1:] if argument != "--again"]
+    with Scene(exporter(given), SPEED, STORY, lambda text: print(text, file=sys.stderr)) as scene:
+        asyncio.run(scene.play())
+        span = answers.Span(scene.moments["healthy"], scene.moments["end"], SPEED)
+        found = answers.everything(scene, span, scene.moments["peak"], CHOSEN)
+    KEPT.write_text(json.dumps({"start": span.start, "end": span.end, "at": scene.moments["peak"], "speed": SPEED, "answers": found}))
+
+
+def main():
+    if "--again" not in sys.argv:
+        play()
+    kept = json.loads(KEPT.read_text())
+    for name in dashboards.ALL:
+        path = ROOT / "docs" / "images" / f"dashboard-{name}.svg"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(Picture(answers.load(name), kept["answers"][name], kept, CHOSEN.get(name, {})).draw())
+        print(path.relative_to(ROOT))
+
+
+main()
