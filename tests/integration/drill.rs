@@ -408,7 +408,7 @@ impl Prometheus {
             let rule = "{alert: RedisLockNotOwnedRatioHigh, labels: {severity: critical}, expr: 'EXPRESSION'}";
             format!("      - {}\n", rule.replace("EXPRESSION", expression))
         };
-        let of_namespace = r#"redis_lock_expirations_total{lock_namespace="drill-crash-takeover"} > 0"#;
+        let of_namespace = r#"redis_lock_acquisitions_total{lock_namespace="drill-crash-takeover"} > 0"#;
         let rules = format!("groups:\n  - name: all\n    interval: 1s\n    rules:\n{}", rule(of_namespace));
         fs::write(site.path("rules.yml"), rules).unwrap();
         let targets = format!("{{targets: ['127.0.0.1:{exporter}']}}");
@@ -451,12 +451,11 @@ fn a_page_where_silence_is_right_fails() {
     let (exit_code, report) = report(&output);
     assert_eq!(exit_code, Some(1), "{report:#}");
     let silent = scenario(&report, "stale-release");
-    assert_eq!((measured(silent, "alerts").as_str(), &silent["held"]), ("no page", &true.into()));
+    assert_eq!((measured(silent, "alerts").as_str(), verdicts(silent, "alerts")["alerts"]), ("no page", true));
     let paged = scenario(&report, "crash-takeover");
     assert!(
         measured(paged, "alerts").starts_with("RedisLockNotOwnedRatioHigh of drill-crash-takeover after"),
         "{paged}"
     );
     assert_eq!((&paged["held"], verdicts(paged, "alerts")["alerts"]), (&false.into(), false));
-    assert!(verdicts(paged, "exporter").values().all(|held| *held), "{paged}");
 }
