@@ -32,6 +32,7 @@
 //! * [`exposition`]: every metric name and HELP; a snapshot as text
 //! * [`server`]: HTTP routes
 //! * [`cli`], [`commands`]: flags, and one file for each command
+//! * [`rule_scaling`]: alert rules that run faster, for demonstrations and tests
 //! * [`fleet`]: simulated workers that really lock, and a record of what they did
 //! * [`http_client`]: one GET of one URL, for the commands that ask an exporter or Prometheus
 //! * [`clock`]: the wall clock and one that never steps
@@ -55,6 +56,7 @@ pub mod ledger;
 pub mod namespace;
 pub mod observation;
 pub mod pipeline;
+pub mod rule_scaling;
 pub mod server;
 pub mod snapshot;
 pub mod sources;
