@@ -3,12 +3,17 @@
 //! The only part of the program that writes to Redis, and only in keys that it was given. The record is the truth that
 //! what the exporter says is compared with.
 
+pub mod cordum;
+mod failures;
 mod locker;
+mod proxy;
 mod random;
 mod record;
 mod worker;
 
+pub use failures::Failures;
 pub use locker::{Locker, Token};
-pub use random::Random;
+pub use proxy::Proxy;
+pub use random::{Random, Uuid};
 pub use record::{Deed, End, Record, Truth};
 pub use worker::{Behavior, run};
