@@ -28,6 +28,7 @@ fn main() -> ExitCode {
             start_logging(LogLevel::Warn, LogFormat::Text);
             commands::replay::run(&args)
         }
+        Command::Demo(args) => commands::demo::run(&args),
     }
 }
 

@@ -6,6 +6,7 @@ pub mod advise;
 pub mod check;
 mod check_logs;
 mod check_report;
+pub mod demo;
 mod input;
 pub mod replay;
 pub mod run;

@@ -9,11 +9,13 @@ mod locker;
 mod proxy;
 mod random;
 mod record;
+mod server;
 mod worker;
 
-pub use failures::Failures;
+pub use failures::{Comparison, Failures};
 pub use locker::{Locker, Token};
 pub use proxy::Proxy;
 pub use random::{Random, Uuid};
 pub use record::{Deed, End, Record, Truth};
+pub use server::Server;
 pub use worker::{Behavior, run};

@@ -1,101 +1,188 @@
-//! A slow network between workers and Redis: what they send arrives late, in order. Answers come back at once.
+//! A network between workers and Redis that can be made worse: delayed, blocked, or led to another server.
 //!
-//! Delay is set for all connections together, at any time; bytes that are under way keep the delay they were sent with. Where
-//! Redis is not there, connections end at once.
+//! Loopback only. Bytes wait in memory while they are delayed, a few kilobytes at a time: a worker that gets no answers
+//! sends little.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use anyhow::Context as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Pieces of one connection that may be under way; the sender waits when there are more.
-const UNDER_WAY: usize = 1024;
-const PIECE_BYTES: usize = 16 << 10;
+/// Chunks that may wait in one direction of one connection; then the sender waits.
+const WAITING: usize = 256;
+const CHUNK: usize = 4096;
 
-/// Ends with all its connections when it is dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Way {
+    /// Where new connections lead.
+    server: String,
+    /// Added to each direction.
+    delay: Duration,
+    /// Nothing comes through, nothing is closed.
+    blocked: bool,
+    /// Counts up when all connections end.
+    generation: u64,
+}
+
+/// Ends with its connections when it is dropped.
 pub struct Proxy {
     address: SocketAddr,
-    delay: watch::Sender<Duration>,
-    _end: DropGuard,
+    way: watch::Sender<Way>,
+    _tasks: JoinSet<()>,
 }
 
 impl Proxy {
-    /// Listens on a free port of the loopback interface.
-    pub async fn start(redis: SocketAddr) -> std::io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// `server` is HOST:PORT.
+    pub async fn start(server: &str) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot start a proxy")?;
         let address = listener.local_addr()?;
-        let delay = watch::Sender::new(Duration::ZERO);
-        let end = CancellationToken::new();
-        tokio::spawn(end.clone().run_until_cancelled_owned(accept(listener, redis, delay.subscribe())));
-        Ok(Self { address, delay, _end: end.drop_guard() })
+        let way = Way { server: server.to_owned(), delay: Duration::ZERO, blocked: false, generation: 0 };
+        let way = watch::Sender::new(way);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(accept(listener, way.clone()));
+        Ok(Self { address, way, _tasks: tasks })
     }
 
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn port(&self) -> u16 {
+        self.address.port()
     }
 
-    /// How long everything takes to get to Redis from now on.
     pub fn delay(&self, delay: Duration) {
-        self.delay.send_replace(delay);
+        self.way.send_modify(|way| way.delay = delay);
+    }
+
+    pub fn block(&self) {
+        self.way.send_modify(|way| way.blocked = true);
+    }
+
+    /// What has waited goes on.
+    pub fn unblock(&self) {
+        self.way.send_modify(|way| way.blocked = false);
+    }
+
+    /// All connections end; new ones lead to another server.
+    pub fn redirect(&self, server: &str) {
+        self.way.send_modify(|way| {
+            way.server = server.to_owned();
+            way.generation += 1;
+        });
     }
 }
 
-async fn accept(listener: TcpListener, redis: SocketAddr, delay: watch::Receiver<Duration>) {
-    // Dropped with this future, and the connections with it.
+async fn accept(listener: TcpListener, way: watch::Sender<Way>) {
+    // Dropped with this task, and the connections with it.
     let mut connections = JoinSet::new();
+    let way = Arc::new(way);
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((near, _)) => _ = connections.spawn(join(near, redis, delay.clone())),
-                // Out of descriptors, perhaps: not for long.
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-            },
+            Ok((near, _)) = listener.accept() => {
+                connections.spawn(connect(near, way.subscribe()));
+            }
             Some(_) = connections.join_next() => {}
         }
     }
 }
 
-async fn join(near: TcpStream, redis: SocketAddr, delay: watch::Receiver<Duration>) {
-    let Ok(far) = TcpStream::connect(redis).await else { return };
-    // Small packets are what this is about. A socket that cannot do so is slower and still right.
-    let _ = near.set_nodelay(true);
-    let _ = far.set_nodelay(true);
-    let (from_near, mut to_near) = near.into_split();
-    let (mut from_far, to_far) = far.into_split();
-    // The end of one direction is the end of both.
+/// Ends when one side closes or the way leads elsewhere.
+async fn connect(near: TcpStream, mut way: watch::Receiver<Way>) {
+    let Way { server, generation, .. } = way.borrow_and_update().clone();
+    let Ok(far) = TcpStream::connect(&server).await else { return };
+    let _ = (near.set_nodelay(true), far.set_nodelay(true));
+    let (near_reader, near_writer) = near.into_split();
+    let (far_reader, far_writer) = far.into_split();
     tokio::select! {
-        _ = carry(from_near, to_far, delay) => {}
-        _ = tokio::io::copy(&mut from_far, &mut to_near) => {}
+        () = carry(near_reader, far_writer, way.clone()) => {}
+        () = carry(far_reader, near_writer, way.clone()) => {}
+        _ = way.wait_for(|way| way.generation != generation) => {}
     }
 }
 
-async fn carry(
-    mut from: impl AsyncRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
-    delay: watch::Receiver<Duration>,
-) -> std::io::Result<()> {
-    let (send, mut under_way) = mpsc::channel::<(Instant, Vec<u8>)>(UNDER_WAY);
-    let read = async move {
-        let mut piece = vec![0; PIECE_BYTES];
-        loop {
-            let n_bytes = from.read(&mut piece).await?;
-            let due = Instant::now() + *delay.borrow();
-            if n_bytes == 0 || send.send((due, piece[..n_bytes].to_vec())).await.is_err() {
-                return Ok::<_, std::io::Error>(());
+async fn carry(reader: OwnedReadHalf, writer: OwnedWriteHalf, way: watch::Receiver<Way>) {
+    let (out, waiting) = mpsc::channel(WAITING);
+    tokio::select! {
+        () = read(reader, out, way.clone()) => {}
+        () = write(writer, waiting, way) => {}
+    }
+}
+
+async fn read(mut reader: OwnedReadHalf, out: mpsc::Sender<(Instant, Vec<u8>)>, way: watch::Receiver<Way>) {
+    let mut bytes = [0; CHUNK];
+    while let Ok(length @ 1..) = reader.read(&mut bytes).await {
+        // What was sent while it was slow stays slow.
+        let due = Instant::now() + way.borrow().delay;
+        if out.send((due, bytes[..length].to_vec())).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn write(
+    mut writer: OwnedWriteHalf,
+    mut waiting: mpsc::Receiver<(Instant, Vec<u8>)>,
+    mut way: watch::Receiver<Way>,
+) {
+    while let Some((due, bytes)) = waiting.recv().await {
+        sleep_until(due).await;
+        if way.wait_for(|way| !way.blocked).await.is_err() || writer.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers everything with itself, with a first byte of its own.
+    async fn echo(name: u8) -> String {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut byte = [0];
+                    while stream.read_exact(&mut byte).await.is_ok() {
+                        stream.write_all(&[name, byte[0]]).await.unwrap();
+                    }
+                });
             }
-        }
-    };
-    let write = async move {
-        while let Some((due, piece)) = under_way.recv().await {
-            sleep_until(due).await;
-            to.write_all(&piece).await?;
-        }
-        Ok(())
-    };
-    tokio::try_join!(read, write).map(drop)
+        });
+        address.to_string()
+    }
+
+    async fn ask(stream: &mut TcpStream) -> std::io::Result<[u8; 2]> {
+        stream.write_all(b"x").await?;
+        let mut answer = [0; 2];
+        stream.read_exact(&mut answer).await?;
+        Ok(answer)
+    }
+
+    #[tokio::test]
+    async fn delays_blocks_and_leads_elsewhere() {
+        let (first, second) = (echo(b'1').await, echo(b'2').await);
+        let proxy = Proxy::start(&first).await.unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
+        assert_eq!(&ask(&mut stream).await.unwrap(), b"1x");
+        proxy.delay(Duration::from_millis(100));
+        let start = Instant::now();
+        assert_eq!(&ask(&mut stream).await.unwrap(), b"1x");
+        assert!(start.elapsed() >= Duration::from_millis(200), "both ways");
+        proxy.delay(Duration::ZERO);
+        proxy.block();
+        let mut asked = Box::pin(ask(&mut stream));
+        assert!(tokio::time::timeout(Duration::from_millis(100), &mut asked).await.is_err());
+        proxy.unblock();
+        assert_eq!(&asked.await.unwrap(), b"1x", "what waited goes on");
+        proxy.redirect(&second);
+        assert!(ask(&mut stream).await.is_err(), "connections end");
+        let mut stream = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
+        assert_eq!(&ask(&mut stream).await.unwrap(), b"2x");
+    }
 }

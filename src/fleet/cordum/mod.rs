@@ -28,7 +28,6 @@ mod worker;
 mod workflow_engine;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,14 +51,14 @@ const NODES: [&str; 2] = ["a", FROZEN_NODE];
 /// Longer than a run lock lives, and short enough that some job locks survive.
 const FREEZE: Duration = Duration::from_secs(45);
 const BETWEEN_FREEZES: Duration = Duration::from_secs(20);
-/// How much longer than the services wait for an answer a slow network takes.
+/// How much longer than the services wait for an answer a slow network takes, there and back.
 const TOO_SLOW: f64 = 1.6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Node b freezes beyond its TTLs, wakes up, and freezes again, as with long collections of garbage or a starved machine.
     Pauses,
-    /// Every request takes longer to reach Redis than services wait for the answer.
+    /// Every answer of Redis takes longer than services wait for it.
     SlowNetwork,
 }
 
@@ -87,10 +86,10 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Starts all services. `logs` is a directory that exists.
-    pub async fn start(redis: SocketAddr, logs: &Path, pace: Pace, seed: u64) -> anyhow::Result<Self> {
-        let proxy = Proxy::start(redis).await.context("cannot listen for the workers of the fleet")?;
-        let client = Client::open(format!("redis://{}/", proxy.address()))?;
+    /// Starts all services. `redis` is HOST:PORT, `logs` a directory that exists.
+    pub async fn start(redis: &str, logs: &Path, pace: Pace, seed: u64) -> anyhow::Result<Self> {
+        let proxy = Proxy::start(redis).await?;
+        let client = Client::open(format!("redis://127.0.0.1:{}/", proxy.port()))?;
         let world = Arc::new(World::new(pace, client));
         let mut fleet =
             Self { world, processes: Vec::new(), workers: JoinSet::new(), proxy, pauses: None, lost_in_failover: 0 };
@@ -143,7 +142,7 @@ impl Fleet {
 
     pub fn begin(&mut self, fault: Fault) {
         match fault {
-            Fault::SlowNetwork => self.proxy.delay(self.world.pace.patience().mul_f64(TOO_SLOW)),
+            Fault::SlowNetwork => self.proxy.delay(self.world.pace.patience().mul_f64(TOO_SLOW / 2.0)),
             Fault::Pauses if self.pauses.is_none() => {
                 let end = CancellationToken::new();
                 let on_node = self.processes.iter().filter(|process| process.node == FROZEN_NODE);
@@ -164,8 +163,9 @@ impl Fleet {
         }
     }
 
-    /// To be told when Redis is replaced by one without its locks.
-    pub fn redis_was_replaced(&mut self) {
+    /// From now on Redis is another one, HOST:PORT, that has none of the locks.
+    pub fn fail_over(&mut self, redis: &str) {
+        self.proxy.redirect(redis);
         self.lost_in_failover += self.world.records.values().map(|record| record.truth().held).sum::<u64>();
     }
 
