@@ -131,10 +131,9 @@ async fn play(args: &DemoArgs, stage: &mut Stage, view: &mut View) -> anyhow::Re
             failure = stage.fleet.failed() => return Err(failure),
         }
     }
-    // Everything is over for the fleet; what it did last may still be on its way.
-    stage.say("the fleet stops; counts have a few seconds to arrive".to_owned());
-    stage.fleet.stop().await?;
+    stage.end().await?;
     let deadline = Instant::now() + SETTLE;
+    // What the fleet did last may still be on its way.
     loop {
         stage.look().await?;
         view.show(stage);

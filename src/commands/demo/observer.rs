@@ -17,7 +17,7 @@ const SLICES_WINDOW: Duration = Duration::from_secs(600);
 
 pub(super) struct Observer {
     exporter: String,
-    prometheus: Option<String>,
+    pub(super) prometheus: Option<String>,
     slices: String,
     limits: Limits,
 }
@@ -52,21 +52,38 @@ struct Element {
     value: (f64, String),
 }
 
+/// Whatever its labels are.
+#[derive(Deserialize)]
+struct UpVector {
+    result: Vec<serde::de::IgnoredAny>,
+}
+
 #[derive(Deserialize)]
 struct Metric {
     lock_namespace: String,
 }
 
 impl Observer {
-    pub(super) fn new(exporter: String, prometheus: Option<String>, pace: &Pace) -> Self {
+    pub(super) fn new(exporter: String, pace: &Pace) -> Self {
         let window = to_text(pace.of(SLICES_WINDOW));
         let slices = format!("sum_over_time(lock_namespace:redis_lock_not_owned:slice_bad[{window}])>0");
         let limits = Limits { time: Duration::from_secs(5), ..Limits::default() };
-        Self { exporter, prometheus, slices: encode(&slices), limits }
+        Self { exporter, prometheus: None, slices: encode(&slices), limits }
     }
 
-    pub(super) async fn is_ready(&self) -> bool {
-        self.get(&below(&self.exporter, "/-/ready")).await.is_ok()
+    /// The exporter sees every change of a lock.
+    pub(super) async fn is_watching(&self) -> bool {
+        let samples = self.get(&below(&self.exporter, "/metrics")).await.ok().map(Samples::new);
+        samples.is_some_and(|samples| samples.is_watching())
+    }
+
+    /// Prometheus, if it is there, has seen the exporter and has nothing to complain about any more: before its first scrape the
+    /// exporter is absent for the rules.
+    pub(super) async fn is_calm(&self) -> bool {
+        let Some(prometheus) = &self.prometheus else { return true };
+        let up = self.ask::<UpVector>(&below(prometheus, &format!("/api/v1/query?query={}", encode("up==1")))).await;
+        let alerts = self.ask::<TheAlerts>(&below(prometheus, "/api/v1/alerts")).await;
+        up.is_ok_and(|vector| !vector.result.is_empty()) && alerts.is_ok_and(|answer| answer.alerts.is_empty())
     }
 
     pub(super) async fn look(&self) -> Look {

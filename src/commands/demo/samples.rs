@@ -14,6 +14,15 @@ impl Samples {
         Self { text }
     }
 
+    /// All locks are known, and every change of one is pushed.
+    pub(super) fn is_watching(&self) -> bool {
+        let is_above_0 = |metric: &str| {
+            let values = self.lines().filter(|(series, _)| series.split('{').next() == Some(metric));
+            values.map(|(_, value)| value).sum::<f64>() > 0.0
+        };
+        is_above_0("redis_lock_exporter_scan_passes_total") && is_above_0("redis_lock_exporter_tracking_up")
+    }
+
     /// What was counted from logs.
     pub(super) fn failures(&self) -> Failures {
         Failures::counted(&self.text)
@@ -43,11 +52,14 @@ impl Samples {
     }
 
     fn series<'a>(&'a self, metric: &'a str, namespace: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
-        let lines = self.text.lines().filter_map(|line| line.rsplit_once(' '));
-        let of_metric = lines.filter(move |(series, _)| {
+        self.lines().filter(move |(series, _)| {
             series.split('{').next() == Some(metric) && label(series, "lock_namespace") == Some(namespace)
-        });
-        of_metric.filter_map(|(series, value)| Some((series, value.parse().ok()?)))
+        })
+    }
+
+    fn lines(&self) -> impl Iterator<Item = (&str, f64)> {
+        let lines = self.text.lines().filter_map(|line| line.rsplit_once(' '));
+        lines.filter_map(|(series, value)| Some((series, value.parse().ok()?)))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::fleet::{Proxy, Server};
 /// Over which the shown ratios are taken, at real speed: that of a slice of the rules.
 const RATIO_WINDOW: Duration = Duration::from_secs(120);
 const READY: Duration = Duration::from_secs(30);
+const CALM: Duration = Duration::from_secs(15);
 
 pub(super) struct Stage {
     pub(super) pace: Pace,
@@ -32,6 +33,7 @@ pub(super) struct Stage {
     receiver: Receiver,
     observer: Observer,
     started: Instant,
+    is_over: bool,
     /// What happened, and how long after the start.
     pub(super) story: Vec<(Duration, String)>,
     pub(super) incidents: Vec<(Duration, Incident)>,
@@ -52,6 +54,16 @@ impl Stage {
         let redis = Server::start().await?;
         let road = Proxy::start(&redis.address()).await?;
         let exporter = start_exporter(&pace, road.port(), directory, &logs).await?;
+        let mut observer = Observer::new(exporter.url(), &pace);
+        let deadline = Instant::now() + READY;
+        while !observer.is_watching().await {
+            if Instant::now() > deadline {
+                bail!("the exporter does not get to see Redis");
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        let seed = jiff::Timestamp::now().as_nanosecond() as u64;
+        let fleet = Fleet::start(&redis.address(), &logs, pace.clone(), seed).await?;
         let receiver = Receiver::start().await?;
         let (mut prometheus, mut alertmanager) = (None, None);
         if !args.without_prometheus
@@ -63,16 +75,12 @@ impl Stage {
             }
             prometheus = Some(start_prometheus(&pace, &program, directory, &exporter, alertmanager.as_ref()).await?);
         }
-        let observer = Observer::new(exporter.url(), prometheus.as_ref().map(Program::url), &pace);
-        let deadline = Instant::now() + READY;
-        while !observer.is_ready().await {
-            if Instant::now() > deadline {
-                bail!("the exporter does not get ready");
-            }
+        observer.prometheus = prometheus.as_ref().map(Program::url);
+        // Not for ever: an alert that does not go away is something to see.
+        let deadline = Instant::now() + CALM;
+        while !observer.is_calm().await && Instant::now() < deadline {
             sleep(Duration::from_millis(50)).await;
         }
-        let seed = jiff::Timestamp::now().as_nanosecond() as u64;
-        let fleet = Fleet::start(&redis.address(), &logs, pace.clone(), seed).await?;
         Ok(Self {
             pace,
             fleet,
@@ -84,6 +92,7 @@ impl Stage {
             receiver,
             observer,
             started: Instant::now(),
+            is_over: false,
             story: Vec::new(),
             incidents: Vec::new(),
             faults: Vec::new(),
@@ -136,6 +145,13 @@ impl Stage {
         self.say("all faults are over".to_owned());
     }
 
+    /// The fleet ends its work in order.
+    pub(super) async fn end(&mut self) -> anyhow::Result<()> {
+        self.say("the fleet stops; counts have a few seconds to arrive".to_owned());
+        self.is_over = true;
+        self.fleet.stop().await
+    }
+
     /// Asks everybody how things are. An error if a program is gone.
     pub(super) async fn look(&mut self) -> anyhow::Result<()> {
         self.exporter.check()?;
@@ -143,7 +159,8 @@ impl Stage {
             program.check()?;
         }
         let mut look = self.observer.look().await;
-        if let Some(told) = look.alerts.take() {
+        // That nobody works any more is no incident.
+        if let Some(told) = look.alerts.take().filter(|_| !self.is_over) {
             let now = self.elapsed();
             for change in self.alerts.update(told, now) {
                 self.say(change);
@@ -151,6 +168,9 @@ impl Stage {
         }
         for notification in self.receiver.take() {
             let Notification { kind, status, alert, .. } = &notification;
+            if self.is_over && !self.alerts.0.iter().any(|known| known.firing.is_some() && known.name == *alert) {
+                continue;
+            }
             self.say(format!("Alertmanager sends a {kind}: {alert} {status}"));
             self.notifications.push((self.elapsed(), notification));
         }

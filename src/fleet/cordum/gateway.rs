@@ -5,7 +5,9 @@ use super::Said;
 use super::account::Failure;
 use super::worker::{Lock, Worker};
 
-const ORGANIZATIONS: [&str; 3] = ["acme", "globex", "initech"];
+/// Each gateway has organizations of its own: its lines have no time, so two failures of one organization have to be well apart to be
+/// told from one.
+const ORGANIZATIONS: [(&str, [&str; 2]); 2] = [("a", ["acme", "globex"]), ("b", ["initech", "umbrella"])];
 
 pub(super) async fn approve(mut worker: Worker) -> anyhow::Result<()> {
     while !worker.is_stopping() {
@@ -35,8 +37,10 @@ pub(super) async fn approve(mut worker: Worker) -> anyhow::Result<()> {
 }
 
 pub(super) async fn admit(mut worker: Worker) -> anyhow::Result<()> {
+    let own = ORGANIZATIONS.iter().find(|(node, _)| *node == worker.process.node);
+    let own = own.map_or(&ORGANIZATIONS[0].1, |(_, own)| own);
     while !worker.is_stopping() {
-        let org = worker.random.pick(&ORGANIZATIONS);
+        let org = worker.random.pick(own);
         let lock = Lock::new("admission", org);
         let failed = match worker.acquire_patiently(&lock).await {
             Ok(Some(mut held)) => {
@@ -56,7 +60,7 @@ pub(super) async fn admit(mut worker: Worker) -> anyhow::Result<()> {
             let at = worker.process.say(Said::AdmissionFailed { org, error: &error })?;
             worker.world.account.acquire_failed(Failure { lock: &lock, at, reason });
         }
-        let pause = worker.between(5.0, 15.0);
+        let pause = worker.between(10.0, 20.0);
         worker.rest(pause).await;
     }
     Ok(())
