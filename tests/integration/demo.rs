@@ -102,7 +102,7 @@ fn everybody_sees_the_incident() {
     let summary: Value = eventually("the summary", || serde_json::from_str(&demo.output()).ok());
     assert!(status.success(), "{summary:#}");
     assert_eq!(demo.programs(), [""; 0]);
-    assert_eq!(demo.left(), [PathBuf::new(); 0]);
+    assert!(demo.left().is_empty(), "{:?}", demo.left());
 
     // Its own verdict, and what it is made of.
     for piece in ["fleet", "exporter", "prometheus", "alertmanager"] {
@@ -140,13 +140,14 @@ fn an_interrupt_ends_everything() {
     let mut demo = Demo::start(&["--speed", "20"], |_, _| {});
     demo.wait_for("times shorter than in production");
     assert!(demo.programs().len() >= 4, "{:?}", demo.programs());
-    let url = demo.output().lines().find_map(|line| line.strip_prefix("exporter      http://").map(str::to_owned)).unwrap();
+    let url =
+        demo.output().lines().find_map(|line| line.strip_prefix("exporter      http://").map(str::to_owned)).unwrap();
     let answer = http::ask(url.trim_end_matches('/').parse().unwrap(), "GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n");
     assert_eq!(answer.status, 200);
     demo.signal("INT");
     assert!(demo.wait().success());
     assert_eq!(demo.programs(), [""; 0]);
-    assert_eq!(demo.left(), [PathBuf::new(); 0]);
+    assert!(demo.left().is_empty(), "{:?}", demo.left());
     demo.wait_for("The fleet took ");
 }
 
@@ -175,7 +176,9 @@ fn without_prometheus_keys_work_and_files_can_be_kept() {
     assert_eq!(demo.programs(), [""; 0]);
     let kept: Vec<PathBuf> = demo.left().into_iter().filter(|place| !place.ends_with("bin")).collect();
     assert_eq!(kept.len(), 1, "{kept:?}");
-    for name in ["exporter.yml", "exporter.log", "logs/scheduler-a.log", "logs/workflow-engine-b.log", "state/state.json"] {
+    for name in
+        ["exporter.yml", "exporter.log", "logs/scheduler-a.log", "logs/workflow-engine-b.log", "state/state.json"]
+    {
         assert!(kept[0].join(name).exists(), "{name} is not in {}", text(&kept[0]));
     }
 }

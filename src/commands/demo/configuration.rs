@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_exporter_accepts_it_at_every_speed() {
-        for speed in 1..=Pace::FASTEST {
+        for speed in [1, 7, 20, Pace::FASTEST] {
             let pace = Pace::new(speed).unwrap();
             let text = exporter(&pace, 6379, Path::new("/tmp/a \"b\"/logs"));
             let config = Config::from_yaml("demo.yaml", &text, &Overrides::default());

@@ -17,9 +17,9 @@ impl Keyboard {
         let (out, keys) = mpsc::channel(16);
         // Nothing can wake a read of the terminal, so nobody waits for this thread.
         std::thread::spawn(move || {
-            for byte in std::io::stdin().bytes() {
-                let Ok(byte) = byte else { return };
-                if out.blocking_send(char::from(byte)).is_err() {
+            let mut key = [0];
+            while std::io::stdin().read_exact(&mut key).is_ok() {
+                if out.blocking_send(char::from(key[0])).is_err() {
                     return;
                 }
             }

@@ -21,6 +21,9 @@ const RATIO_WINDOW: Duration = Duration::from_secs(120);
 const READY: Duration = Duration::from_secs(30);
 const CALM: Duration = Duration::from_secs(15);
 
+/// By namespace how many locks were not owned and how many operations succeeded.
+type Operations = BTreeMap<&'static str, (f64, f64)>;
+
 pub(super) struct Stage {
     pub(super) pace: Pace,
     pub(super) fleet: Fleet,
@@ -33,7 +36,8 @@ pub(super) struct Stage {
     receiver: Receiver,
     observer: Observer,
     started: Instant,
-    is_over: bool,
+    /// The fleet has stopped.
+    pub(super) is_over: bool,
     /// What happened, and how long after the start.
     pub(super) story: Vec<(Duration, String)>,
     pub(super) incidents: Vec<(Duration, Incident)>,
@@ -41,8 +45,7 @@ pub(super) struct Stage {
     pub(super) alerts: Alerts,
     pub(super) notifications: Vec<(Duration, Notification)>,
     pub(super) latest: Option<Look>,
-    /// By namespace how many locks were not owned and how many operations succeeded.
-    history: VecDeque<(Instant, BTreeMap<&'static str, (f64, f64)>)>,
+    history: VecDeque<(Instant, Operations)>,
 }
 
 impl Stage {

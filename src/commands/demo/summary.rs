@@ -21,6 +21,8 @@ const INEXACT_AT_LEAST: u64 = 3;
 pub(super) struct Summary {
     speed: u32,
     seconds: f64,
+    /// The fleet had stopped, so that all counts could arrive.
+    is_final: bool,
     incident: Option<Incident>,
     fleet: FleetSummary,
     /// What logs tell, series by series.
@@ -118,6 +120,7 @@ impl Summary {
         Self {
             speed: stage.pace.speed(),
             seconds: stage.elapsed().as_secs_f64().round(),
+            is_final: stage.is_over,
             incident: stage.incidents.first().map(|(_, incident)| *incident),
             saw_the_incident: saw(stage, &totals, &counted, &causes),
             fleet: FleetSummary::of(&totals),
@@ -151,22 +154,22 @@ impl Summary {
             text.push_str("There was no incident yet.\n");
             return text;
         };
-        let wrong: Vec<&Comparison> = self.logs.iter().filter(|line| line.truth != line.counted).collect();
         let n_failures: u64 = self.logs.iter().map(|line| line.truth).sum();
-        let _ = match wrong.as_slice() {
-            [] => writeln!(text, "Logs told of {n_failures} failures, and the exporter counted each of them once."),
-            _ => writeln!(text, "Logs told of {n_failures} failures; not (yet) counted like that:"),
+        let n_counted: u64 = self.logs.iter().map(|line| line.counted).sum();
+        let _ = match (self.is_final, self.agreement.logs) {
+            (_, true) => {
+                writeln!(text, "Logs told of {n_failures} failures, and the exporter counted each of them once.")
+            }
+            (false, false) => {
+                writeln!(
+                    text,
+                    "Logs told of {n_failures} failures, of which the exporter had counted {n_counted} when it ended."
+                )
+            }
+            (true, false) => writeln!(text, "Logs told of {n_failures} failures, and they were not counted right:"),
         };
-        for line in wrong {
-            let _ = writeln!(text, "  {} instead of {}: {}", line.counted, line.truth, line.series);
-        }
-        let differing = self.locks.iter().filter(|line| line.truth != line.counted);
-        for line in differing {
-            let _ = writeln!(
-                text,
-                "  {}: the exporter saw {} {}, there were {}",
-                line.lock_namespace, line.counted, line.what, line.truth
-            );
+        if self.is_final {
+            self.write_differences(&mut text);
         }
         let causes: Vec<String> = self.causes.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
         let _ = writeln!(text, "Why locks were not owned: {}.", causes.join(", "));
@@ -188,6 +191,16 @@ impl Summary {
             answer(alertmanager),
         );
         text
+    }
+
+    fn write_differences(&self, text: &mut String) {
+        for line in self.logs.iter().filter(|line| line.truth != line.counted) {
+            let _ = writeln!(text, "  {} instead of {}: {}", line.counted, line.truth, line.series);
+        }
+        for line in self.locks.iter().filter(|line| line.truth != line.counted) {
+            let LockComparison { lock_namespace, what, truth, counted } = line;
+            let _ = writeln!(text, "  {lock_namespace}: the exporter saw {counted} {what}, the fleet knows of {truth}");
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
-use super::alerts::State;
+use super::alerts::{Alert, State};
 use super::stage::Stage;
 use crate::cli::{DemoArgs, DemoOutput, Incident};
 use crate::config::units::format_duration;
@@ -13,6 +13,10 @@ use crate::fleet::Truth;
 
 /// What happened last, on a terminal.
 const LATEST: usize = 9;
+/// Alerts that are shown at the same time.
+const ALERTS: usize = 8;
+/// The table needs about this much.
+const NARROWEST: usize = 80;
 /// Bad slices of the last twenty that make a page.
 const SLICES_OF_A_PAGE: u64 = 15;
 const BOLD: &str = "\x1b[1m";
@@ -83,17 +87,18 @@ impl View {
         let end = self.duration.map(|end| format!(", ends after {}", format_duration(end))).unwrap_or_default();
         let _ = writeln!(text, "\n{BOLD}{:4.0} s{PLAIN}  {state}{end}", elapsed.as_secs_f64());
         text += "keys: p freeze node b   s slow network   f fail over   c calm down   q quit\n\n";
-        self.table(stage, &mut text);
-        alerts(stage, &mut text);
+        let width = terminal_width();
+        self.table(stage, width, &mut text);
+        alerts(stage, width, &mut text);
         let story = &stage.story[stage.story.len().saturating_sub(LATEST)..];
         for (time, what) in story {
-            let _ = writeln!(text, "{:6.1}s  {}", time.as_secs_f64(), shortened(what));
+            let _ = writeln!(text, "{}", shortened(&format!("{:6.1}s  {what}", time.as_secs_f64()), width));
         }
         text
     }
 
     /// What the exporter shows, beside what the fleet knows.
-    fn table(&self, stage: &Stage, text: &mut String) {
+    fn table(&self, stage: &Stage, width: usize, text: &mut String) {
         let Some(samples) = stage.latest.as_ref().and_then(|look| look.samples.as_ref()) else {
             text.push_str("the exporter does not answer\n");
             return;
@@ -112,8 +117,7 @@ impl View {
             let ratio = stage.ratio(namespace).map_or("-".to_owned(), |ratio| format!("{:.0} %", ratio * 100.0));
             let causes = samples.causes(namespace);
             let causes: Vec<String> = causes.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
-            let _ = writeln!(
-                text,
+            let row = format!(
                 "{namespace:<20} {:>5} {:>15} {:>15} {:>15} {ratio:>11}  {}",
                 counted.held,
                 format!("{} of {}", counted.acquisitions, truth.acquisitions),
@@ -121,6 +125,7 @@ impl View {
                 format!("{counted_lost} of {lost}"),
                 causes.join(", "),
             );
+            let _ = writeln!(text, "{}", shortened(&row, width));
         }
         text.push_str("(counted by the exporter, of what the fleet really did)\n\n");
     }
@@ -155,19 +160,35 @@ fn places(stage: &Stage) -> String {
     text
 }
 
-fn alerts(stage: &Stage, text: &mut String) {
+/// The loudest first.
+fn alerts(stage: &Stage, width: usize, text: &mut String) {
     let slices = stage.latest.iter().flat_map(|look| &look.bad_slices);
     for (namespace, count) in slices.filter(|(_, count)| **count > 0 && **count < SLICES_OF_A_PAGE) {
         let _ = writeln!(text, "{namespace}: {count} bad slices of the {SLICES_OF_A_PAGE} that make a page");
     }
-    for alert in stage.alerts.0.iter().filter(|alert| alert.state != State::Gone && alert.name.severity != "info") {
+    let is_shown = |alert: &&Alert| alert.state != State::Gone && alert.name.severity != "info";
+    let mut shown: Vec<&Alert> = stage.alerts.0.iter().filter(is_shown).collect();
+    shown.sort_by_key(|alert| (alert.state != State::Firing, alert.name.severity != "critical"));
+    for alert in shown.iter().take(ALERTS) {
         let (color, word) = match alert.state {
             State::Firing => (RED, "FIRING "),
             _ => (BOLD, "pending"),
         };
-        let _ = writeln!(text, "{color}{word}{PLAIN} {}: {}", alert.name, shortened(&alert.description));
+        let line = shortened(&format!("{word} {}: {}", alert.name, essence(&alert.description)), width);
+        let _ = writeln!(text, "{color}{}{PLAIN}{}", &line[..word.len()], &line[word.len()..]);
+    }
+    if shown.len() > ALERTS {
+        let _ = writeln!(text, "and {} more", shown.len() - ALERTS);
     }
     text.push('\n');
+}
+
+/// The likely cause, where the alert names one.
+fn essence(description: &str) -> &str {
+    match description.find("Likely cause: ") {
+        Some(start) => description[start..].split_inclusive('.').next().unwrap_or_default(),
+        None => description,
+    }
 }
 
 fn describe(incident: &Incident) -> &'static str {
@@ -179,7 +200,28 @@ fn describe(incident: &Incident) -> &'static str {
 }
 
 /// Lines that wrap would make the picture jump.
-fn shortened(text: &str) -> String {
-    const WIDTH: usize = 140;
-    if text.chars().count() <= WIDTH { text.to_owned() } else { text.chars().take(WIDTH - 1).chain(['…']).collect() }
+fn shortened(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+fn terminal_width() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col)).max(NARROWEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_is_what_counts() {
+        assert_eq!(
+            essence("In x, 8.12% are lost. Likely cause: taken_over. First: look."),
+            "Likely cause: taken_over."
+        );
+        assert_eq!(essence("No cause here."), "No cause here.");
+        assert_eq!((shortened("short", 5), shortened("longer", 5)), ("short".to_owned(), "long…".to_owned()));
+    }
 }
