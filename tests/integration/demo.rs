@@ -94,9 +94,8 @@ fn everybody_sees_the_incident() {
     let flags = ["--speed", "20", "--incident-after", "5s", "--duration", "42s", "--output", "json"];
     let mut demo = Demo::start(&flags, |_, _| {});
     // While it runs there is something to see.
-    let programs = eventually("all programs", || Some(demo.programs()).filter(|programs| programs.len() >= 4));
     for name in ["redis-server", "redis_lock_expo", "prometheus", "prometheus-aler"] {
-        assert!(programs.iter().any(|program| program == name), "{name} is not among {programs:?}");
+        eventually(name, || demo.programs().iter().any(|program| program == name).then_some(()));
     }
     let status = demo.wait();
     let summary: Value = eventually("the summary", || serde_json::from_str(&demo.output()).ok());
