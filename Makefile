@@ -8,7 +8,7 @@ help: ## List the targets
 test: ## Everything CI checks; installs what is missing first
 	@bash scripts/test.sh
 
-demo: ## Generated Cordum logs with rotations, and the exporter counting them (DEMO_SECONDS=20, KEEP=1)
+demo: ## See it at work: services that lock, the exporter, Prometheus, and an incident (DEMO_FLAGS='--speed 20')
 	@bash scripts/demo.sh
 
 bench: ## Speed beside mtail, ripgrep and prometheus-redis-exporter, as ratios; wants the machine for itself

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the commands that `make test` (or, with `bench`, `make bench`) needs and that are missing.
+# Installs the commands that `make test` (or, with `bench` or `demo`, `make bench` or `make demo`) needs and that are missing.
 #
 # Does nothing, and needs no network, when all of them are there. On Debian and Ubuntu they come from apt-get, as root or
 # with sudo; elsewhere this says what to install and stops. Rust itself is never installed here: people have opinions
@@ -23,7 +23,10 @@ case ${1:-test} in
     wanted=(mtail:mtail rg:ripgrep /usr/bin/time:time cc:gcc curl:curl)
     wanted+=(redis-server:redis-server prometheus-redis-exporter:prometheus-redis-exporter)
     ;;
-  *) die "usage: scripts/install.sh [test|bench]" ;;
+  demo)
+    wanted=(redis-server:redis-server)
+    ;;
+  *) die "usage: scripts/install.sh [test|bench|demo]" ;;
 esac
 
 have cargo || die "cargo is missing: install Rust from https://rustup.rs (or your distribution), 1.90 or newer"
@@ -42,6 +45,12 @@ wants_valkey=false
 if [[ ${1:-test} == test ]] && ! have valkey-server; then
   wants_valkey=true
 fi
+# Nice to have: the demo shows alerts with them, and says so where they are not there.
+optional=()
+if [[ ${1:-test} == demo ]]; then
+  have prometheus || optional+=(prometheus)
+  have prometheus-alertmanager || have alertmanager || optional+=(prometheus-alertmanager)
+fi
 # Newer promtools for the rule tests, unpacked beside the build and never installed; without them the tests say so.
 if [[ ${1:-test} == test ]]; then
   scripts/install_promtools.sh
@@ -49,11 +58,21 @@ if [[ ${1:-test} == test ]]; then
   ! have npm || scripts/install_browser_packages.sh
   ! have npm || scripts/install_grafana_types.sh
 fi
-((${#missing[@]})) || $wants_valkey || exit 0
+((${#missing[@]} + ${#optional[@]})) || $wants_valkey || exit 0
+
+# What is left out, and why.
+without() {
+  if $wants_valkey; then
+    say "valkey-server is not installed$1: the test against it will be skipped"
+  fi
+  if ((${#optional[@]})); then
+    say "not installed$1, so the demo goes without (names as in Debian): ${optional[*]}"
+  fi
+}
 
 if ! have apt-get; then
-  ((${#missing[@]})) && die "please install these and try again (names as in Debian): ${missing[*]}"
-  say "valkey-server is not installed: the test against it will be skipped"
+  ((${#missing[@]})) && die "please install these and try again (names as in Debian): ${missing[*]} ${optional[*]}"
+  without ""
   exit 0
 fi
 if ((EUID == 0)); then
@@ -61,9 +80,9 @@ if ((EUID == 0)); then
 elif have sudo; then
   as_root=(sudo)
 elif ((${#missing[@]})); then
-  die "please install these as root and try again: apt-get install ${missing[*]}"
+  die "please install these as root and try again: apt-get install ${missing[*]} ${optional[*]}"
 else
-  say "valkey-server is not installed, which takes root: the test against it will be skipped"
+  without ", which takes root"
   exit 0
 fi
 
@@ -78,12 +97,13 @@ if [[ ! -e $policy ]]; then
 fi
 install=("${as_root[@]}" apt-get install --yes --quiet --no-install-recommends)
 
-install_missing() {
-  say "installing ${missing[*]}"
+# install_packages NAME...
+install_packages() {
+  say "installing $*"
   # A fresh container has no package lists; a used one may have outdated ones. Only then is an update needed.
-  "${install[@]}" "${missing[@]}" </dev/null >&2 || {
+  "${install[@]}" "$@" </dev/null >&2 || {
     "${as_root[@]}" apt-get update --quiet </dev/null >&2
-    "${install[@]}" "${missing[@]}" </dev/null >&2
+    "${install[@]}" "$@" </dev/null >&2
   }
 }
 
@@ -108,7 +128,8 @@ install_valkey() {
   return "$status"
 }
 
-((${#missing[@]} == 0)) || install_missing
+((${#missing[@]} == 0)) || install_packages "${missing[@]}"
+((${#optional[@]} == 0)) || install_packages "${optional[@]}" || without " because it cannot be had here"
 [[ ${1:-test} != test ]] || scripts/install_grafana_types.sh
 if $wants_valkey; then
   say "installing valkey-server"

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
 
 use crate::config::{Overrides, units};
 
@@ -43,6 +44,8 @@ Examples:
     redis_lock_exporter advise --exporter http://127.0.0.1:9877
   Rehearse everything that can happen to locks, on a Redis of its own:
     redis_lock_exporter drill
+  See it all at work on this machine, with an incident:
+    redis_lock_exporter demo
 
 Exit codes: 0 fine, 1 findings (check, advise, drill) or not well (healthcheck), 2 failed, 64 bad usage or configuration.";
 
@@ -79,6 +82,8 @@ pub enum Command {
     Completions(CompletionsArgs),
     /// Print the manual page, or write that of every command to a directory
     Man(ManArgs),
+    /// Show everything on this machine: a Redis, services that lock, the exporter, Prometheus, and an incident
+    Demo(DemoArgs),
 }
 
 #[derive(Clone, Args)]
@@ -356,6 +361,51 @@ pub struct ManArgs {
     /// Where to write redis_lock_exporter.1 and one page for each command; without it the main page is printed
     #[arg(value_name = "DIR")]
     pub directory: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Needs redis-server on PATH; prometheus and alertmanager are used where they are there too. \
+                        Everything listens on 127.0.0.1 only.\n\n\
+                        Exit codes: 0 fine, 1 not everybody saw the incident (with --duration), 2 failed, 64 bad usage.")]
+pub struct DemoArgs {
+    /// When the incident begins by itself, counted from the start
+    #[arg(long = "incident-after", value_name = "DURATION", default_value = "1m", value_parser = duration)]
+    pub incident_after: Duration,
+    /// Which incident begins by itself
+    #[arg(long = "incident", value_name = "INCIDENT", default_value = "pauses")]
+    pub incident: Incident,
+    /// End after this time, with a summary; without it the demo runs until q or Ctrl-C
+    #[arg(long = "duration", value_name = "DURATION", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// By what TTLs and the durations of the alert rules are divided, from 1 to 30
+    #[arg(long = "speed", value_name = "NUMBER", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=30))]
+    pub speed: u32,
+    /// Text for people or, at the end, JSON for programs
+    #[arg(long = "output", value_name = "FORMAT", default_value = "text")]
+    pub output: DemoOutput,
+    /// Do not start Prometheus and Alertmanager
+    #[arg(long = "without-prometheus")]
+    pub without_prometheus: bool,
+    /// Leave the directory with logs, configuration and state behind
+    #[arg(long = "keep")]
+    pub keep: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Incident {
+    /// One node freezes for longer than its locks live, again and again
+    Pauses,
+    /// Answers of Redis take longer than services wait for them
+    SlowNetwork,
+    /// Redis fails over and its locks are gone
+    Failover,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DemoOutput {
+    Text,
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -34,6 +34,7 @@
 //! * [`pack`]: rules, dashboards, runbooks and examples that are part of the program
 //! * `systemd`: what the service manager is told
 //! * [`cli`], [`commands`]: flags, and one file for each command
+//! * [`rule_scaling`]: alert rules that run faster, for demonstrations and tests
 //! * [`fleet`]: simulated workers that really lock, and a record of what they did
 //! * [`http_client`]: one GET of one URL, for the commands that ask an exporter or Prometheus
 //! * [`clock`]: the wall clock and one that never steps
@@ -58,6 +59,7 @@ pub mod namespace;
 pub mod observation;
 pub mod pack;
 pub mod pipeline;
+pub mod rule_scaling;
 pub mod server;
 pub mod snapshot;
 pub mod sources;

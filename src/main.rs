@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Command::Pack(args) => commands::pack::run(&args),
         Command::Completions(args) => commands::manual::completions(&args),
         Command::Man(args) => commands::manual::pages(&args),
+        Command::Demo(args) => commands::demo::run(&args),
     }
 }
 

@@ -6,11 +6,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use redis_lock_exporter::fleet::Random;
+use redis_lock_exporter::fleet::cordum::{Form, LineWriter, Nanos, SECOND, Service, chatter};
 
-use crate::chatter;
-use crate::incidents::{Due, Incidents, MEAN_LINES, Service};
-use crate::line::{Form, LineWriter, Nanos, SECOND};
-use crate::random::Random;
+use crate::incidents::{Due, Incidents, MEAN_LINES};
 use crate::truth::Truth;
 
 #[derive(clap::Args)]
@@ -62,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             first.remove().write(&mut out, &mut truth);
         }
         if random.chance(incident_share) {
-            let service = [Service::Scheduler, Service::Gateway, Service::WorkflowEngine][random.below(3) as usize];
+            let service = [Service::Scheduler, Service::Gateway, Service::WorkflowEngine][random.below(3)];
             for line in incidents.start(service, &mut random, time, &mut truth) {
                 due.insert((line.time, n_due), line);
                 n_due += 1;

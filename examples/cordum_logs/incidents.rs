@@ -3,26 +3,22 @@
 //! A lost job lock prints four lines at release and four lines over 40 seconds at renewal; other losses print two (the
 //! store's and the caller's). The truth counts the failure, not the lines.
 
-use crate::line::{LineWriter, MILLISECOND, Nanos, SECOND};
-use crate::random::{Random, Uuid};
+use std::time::Duration;
+
+use redis_lock_exporter::fleet::cordum::{LineWriter, MILLISECOND, NOT_OWNED, Nanos, SECOND, Said, Service};
+use redis_lock_exporter::fleet::{Random, Uuid};
+
 use crate::truth::Truth;
 
-const NOT_OWNED: &str = "lock not owned";
 const JOB_KEY: &str = "cordum:scheduler:job:";
 const RUN_KEY: &str = "cordum:wf:run:lock:";
 const RECONCILER_KEY: &str = "cordum:reconciler:default";
 const REFUSED: &str = "dial tcp 10.0.3.7:6379: connect: connection refused";
-/// The job lock lives 60 s and is renewed every third of that.
+const JOB_TTL: Duration = Duration::from_secs(60);
+/// A third of the TTL.
 const JOB_RENEWAL: Nanos = 20 * SECOND;
 /// A reconciler line names no lock instance, so two within the joining window are one failure by definition.
 const RECONCILER_SPACING: Nanos = 30 * SECOND;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Service {
-    Scheduler,
-    Gateway,
-    WorkflowEngine,
-}
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -72,29 +68,29 @@ impl Incidents {
                 vec![line(0, 0), line(1, MILLISECOND), line(2, 3 * MILLISECOND), line(3, 4 * MILLISECOND)]
             }
             Kind::JobRenewalLost => {
-                truth.add("not_owned", "scheduler", r#"operation="renew""#);
+                truth.failures.add("not_owned", "scheduler", r#"operation="renew""#);
                 for _attempt in 0..3 {
-                    truth.add("renewal_failures", "scheduler", r#"reason="not_owned""#);
+                    truth.failures.add("renewal_failures", "scheduler", r#"reason="not_owned""#);
                 }
-                truth.add("abandonments", "scheduler", "");
+                truth.failures.add("abandonments", "scheduler", "");
                 let end = 2 * JOB_RENEWAL;
                 vec![line(0, 0), line(1, JOB_RENEWAL), line(2, end), line(3, end + 5 * MILLISECOND)]
             }
             Kind::JobRenewalRedisDown => {
-                truth.add("renewal_failures", "scheduler", r#"reason="redis_unavailable""#);
+                truth.failures.add("renewal_failures", "scheduler", r#"reason="redis_unavailable""#);
                 vec![line(0, 0)]
             }
             Kind::ReconcilerRenewalLost => {
-                truth.add("not_owned", "reconciler", r#"operation="renew""#);
-                truth.add("renewal_failures", "reconciler", r#"reason="not_owned""#);
+                truth.failures.add("not_owned", "reconciler", r#"operation="renew""#);
+                truth.failures.add("renewal_failures", "reconciler", r#"reason="not_owned""#);
                 vec![line(0, 0)]
             }
             Kind::ReconcilerAcquireFailed => {
-                truth.add("acquire_failures", "reconciler", r#"reason="redis_unavailable""#);
+                truth.failures.add("acquire_failures", "reconciler", r#"reason="redis_unavailable""#);
                 vec![line(0, 0)]
             }
             Kind::DuplicateTerminalState => {
-                truth.add("conflicting_writes", "scheduler", r#"kind="duplicate_terminal_state""#);
+                truth.failures.add("conflicting_writes", "scheduler", r#"kind="duplicate_terminal_state""#);
                 vec![line(0, 0), line(1, 5 * SECOND)]
             }
             Kind::ApprovalReleaseLost => {
@@ -102,7 +98,7 @@ impl Incidents {
                 vec![line(0, 0), line(1, MILLISECOND)]
             }
             Kind::ApprovalBusy => {
-                truth.add("acquire_failures", "approval", r#"reason="busy""#);
+                truth.failures.add("acquire_failures", "approval", r#"reason="busy""#);
                 vec![line(0, 0)]
             }
             Kind::GatewayRunReleaseLost | Kind::EngineRunReleaseLost => {
@@ -110,13 +106,13 @@ impl Incidents {
                 vec![line(0, 0), line(1, MILLISECOND)]
             }
             Kind::EngineRunRenewalLost => {
-                truth.add("not_owned", "workflow", r#"operation="renew""#);
-                truth.add("renewal_failures", "workflow", r#"reason="not_owned""#);
+                truth.failures.add("not_owned", "workflow", r#"operation="renew""#);
+                truth.failures.add("renewal_failures", "workflow", r#"reason="not_owned""#);
                 vec![line(0, 0)]
             }
             Kind::EngineLocalOnly => {
-                truth.add("acquire_failures", "workflow", r#"reason="redis_unavailable""#);
-                truth.add("unlocked_work", "workflow", "");
+                truth.failures.add("acquire_failures", "workflow", r#"reason="redis_unavailable""#);
+                truth.failures.add("unlocked_work", "workflow", "");
                 vec![line(0, 0)]
             }
         }
@@ -150,100 +146,48 @@ impl Incidents {
 
 /// A release that found the lock lost is both a lost lock and a failed release.
 fn release_lost(truth: &mut Truth, namespace: &str) {
-    truth.add("not_owned", namespace, r#"operation="release""#);
-    truth.add("release_failures", namespace, r#"reason="not_owned""#);
+    truth.failures.add("not_owned", namespace, r#"operation="release""#);
+    truth.failures.add("release_failures", namespace, r#"reason="not_owned""#);
 }
 
 impl Due {
     pub(crate) fn write(&self, out: &mut LineWriter, truth: &mut Truth) {
-        let id = self.id;
-        let mut begin = |component: &str, level: &str, message: &str| {
-            truth.add_message(message);
-            out.begin(self.time, component, level, message);
-        };
-        const TOKEN_MISMATCH: &str = "lock release skipped: token mismatch";
-        match (self.kind, self.step) {
-            (Kind::JobReleaseLost, 0 | 2) => {
-                begin("scheduler", "WARN", TOKEN_MISMATCH);
-                out.uuid("key", JOB_KEY, id);
-            }
-            (Kind::JobReleaseLost, 1) => {
-                begin("scheduler", "WARN", "job lock release failed, retrying");
-                out.uuid("job_id", "", id).text("error", NOT_OWNED);
-            }
-            (Kind::JobReleaseLost, _) => {
-                begin("scheduler", "ERROR", "job lock release retry failed, lock will expire via TTL");
-                out.uuid("job_id", "", id).duration("ttl", 60_000_000_000, "1m0s").text("error", NOT_OWNED);
-            }
+        let id = self.id.to_string();
+        let (job_key, run_key) = (format!("{JOB_KEY}{id}"), format!("{RUN_KEY}{id}"));
+        let timed_out = format!("job store renew lock {job_key}: context deadline exceeded");
+        let no_leader = format!("job store try acquire lock {RECONCILER_KEY}: {REFUSED}");
+        let no_run = format!("job store try acquire lock {run_key}: {REFUSED}");
+        let (job, run, error) = (id.as_str(), id.as_str(), NOT_OWNED);
+        use Service::{Gateway, Scheduler, WorkflowEngine};
+        let (service, said) = match (self.kind, self.step) {
+            (Kind::JobReleaseLost, 0 | 2) => (Scheduler, Said::TokenMismatch { key: &job_key }),
+            (Kind::JobReleaseLost, 1) => (Scheduler, Said::JobReleaseFailed { job, error }),
+            (Kind::JobReleaseLost, _) => (Scheduler, Said::JobReleaseRetryFailed { job, ttl: JOB_TTL, error }),
             (Kind::JobRenewalLost, step @ (0 | 1)) => {
-                begin("scheduler", "WARN", "job lock renewal failed");
-                out.uuid("job_id", "", id).number("attempt", u64::from(step) + 1).text("error", NOT_OWNED);
+                (Scheduler, Said::JobRenewalFailed { job, attempt: usize::from(step) + 1, error })
             }
-            (Kind::JobRenewalLost, 2) => {
-                begin("scheduler", "ERROR", "lock renewal abandoned, fencing critical section");
-                out.uuid("job_id", "", id).number("failures", 3).text("error", NOT_OWNED);
-            }
-            (Kind::JobRenewalLost, _) => {
-                begin("scheduler", "WARN", "skipping lock release after abandonment");
-                out.uuid("job_id", "", id);
-            }
+            (Kind::JobRenewalLost, 2) => (Scheduler, Said::JobAbandoned { job, failures: 3, error }),
+            (Kind::JobRenewalLost, _) => (Scheduler, Said::JobReleaseSkipped { job }),
             (Kind::JobRenewalRedisDown, _) => {
-                begin("scheduler", "WARN", "job lock renewal failed");
-                let error = format!("job store renew lock {JOB_KEY}{id}: context deadline exceeded");
-                out.uuid("job_id", "", id).number("attempt", 1).text("error", &error);
+                (Scheduler, Said::JobRenewalFailed { job, attempt: 1, error: &timed_out })
             }
-            (Kind::ReconcilerRenewalLost, _) => {
-                begin("scheduler", "WARN", "lock renewal failed");
-                out.text("error", NOT_OWNED);
-            }
-            (Kind::ReconcilerAcquireFailed, _) => {
-                begin("scheduler", "ERROR", "lock acquisition failed");
-                out.text("error", &format!("job store try acquire lock {RECONCILER_KEY}: {REFUSED}"));
-            }
+            (Kind::ReconcilerRenewalLost, _) => (Scheduler, Said::ReconcilerRenewalFailed { error }),
+            (Kind::ReconcilerAcquireFailed, _) => (Scheduler, Said::LeaderAcquisitionFailed { error: &no_leader }),
             (Kind::DuplicateTerminalState, step) => {
-                begin("scheduler", "INFO", "job state changed");
-                out.uuid("job_id", "", id).text("new_state", if step == 0 { "TIMEOUT" } else { "SUCCEEDED" });
+                let state = if step == 0 { "TIMEOUT" } else { "SUCCEEDED" };
+                (Scheduler, Said::JobStateChanged { job, state })
             }
-            (Kind::ApprovalReleaseLost, 0) => {
-                begin("gateway", "WARN", TOKEN_MISMATCH);
-                out.uuid("key", JOB_KEY, id);
-            }
-            (Kind::ApprovalReleaseLost, _) => {
-                begin("gateway", "WARN", "approval lock release failed");
-                out.uuid("job_id", "", id).text("error", NOT_OWNED);
-            }
-            (Kind::ApprovalBusy, _) => {
-                begin("gateway", "WARN", "approval lock busy");
-                out.uuid("job_id", "", id).number("waited_ms", 2003);
-            }
-            (Kind::GatewayRunReleaseLost, 0) => {
-                begin("gateway", "WARN", TOKEN_MISMATCH);
-                out.uuid("key", RUN_KEY, id);
-            }
-            (Kind::GatewayRunReleaseLost, _) => {
-                begin("gateway", "WARN", "workflow result: lock release failed, will expire via TTL");
-                out.uuid("run_id", "", id).uuid("lock_key", RUN_KEY, id).text("error", NOT_OWNED);
-            }
-            (Kind::EngineRunReleaseLost, 0) => {
-                begin("workflow-engine", "WARN", TOKEN_MISMATCH);
-                out.uuid("key", RUN_KEY, id);
-            }
-            (Kind::EngineRunReleaseLost, _) => {
-                begin("workflow-engine", "WARN", "distributed run lock release failed");
-                out.uuid("run_id", "", id).text("error", NOT_OWNED);
-            }
-            (Kind::EngineRunRenewalLost, _) => {
-                begin("workflow-engine", "WARN", "run lock renewal failed");
-                out.uuid("run_id", "", id).text("error", NOT_OWNED);
-            }
-            (Kind::EngineLocalOnly, _) => {
-                let message = "distributed lock failed — using local-only lock, cross-replica race possible";
-                begin("workflow-engine", "ERROR", message);
-                // Cordum prints its own `component` attribute a second time on this line.
-                let error = format!("job store try acquire lock {RUN_KEY}{id}: {REFUSED}");
-                out.text("component", "workflow").uuid("run_id", "", id).text("error", &error);
-            }
-        }
-        out.end();
+            (Kind::ApprovalReleaseLost, 0) => (Gateway, Said::TokenMismatch { key: &job_key }),
+            (Kind::ApprovalReleaseLost, _) => (Gateway, Said::ApprovalReleaseFailed { job, error }),
+            (Kind::ApprovalBusy, _) => (Gateway, Said::ApprovalBusy { job, waited: Duration::from_millis(2003) }),
+            (Kind::GatewayRunReleaseLost, 0) => (Gateway, Said::TokenMismatch { key: &run_key }),
+            (Kind::GatewayRunReleaseLost, _) => (Gateway, Said::ResultReleaseFailed { run, key: &run_key, error }),
+            (Kind::EngineRunReleaseLost, 0) => (WorkflowEngine, Said::TokenMismatch { key: &run_key }),
+            (Kind::EngineRunReleaseLost, _) => (WorkflowEngine, Said::RunReleaseFailed { run, error }),
+            (Kind::EngineRunRenewalLost, _) => (WorkflowEngine, Said::RunRenewalFailed { run, error }),
+            (Kind::EngineLocalOnly, _) => (WorkflowEngine, Said::RunLocalOnly { run, error: &no_run }),
+        };
+        truth.add_message(said.message());
+        said.write(out, self.time, service);
     }
 }

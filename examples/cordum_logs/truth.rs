@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
+use redis_lock_exporter::fleet::Failures;
 use serde::{Deserialize, Serialize};
 
 #[derive(Default, Serialize, Deserialize)]
@@ -14,18 +15,11 @@ pub(crate) struct Truth {
     pub(crate) event_lines: u64,
     /// How often each of those messages was printed: what a counter without joining has to find.
     pub(crate) messages: BTreeMap<String, u64>,
-    /// Failures by series, each failure once: `redis_lock_not_owned_total{lock_namespace="scheduler",operation="release"}`.
-    pub(crate) series: BTreeMap<String, u64>,
+    #[serde(rename = "series")]
+    pub(crate) failures: Failures,
 }
 
 impl Truth {
-    /// Counts a failure; `label` is a pair such as `reason="busy"`, or empty.
-    pub(crate) fn add(&mut self, metric: &str, namespace: &str, label: &str) {
-        let comma = if label.is_empty() { "" } else { "," };
-        let series = format!("redis_lock_{metric}_total{{lock_namespace=\"{namespace}\"{comma}{label}}}");
-        *self.series.entry(series).or_default() += 1;
-    }
-
     pub(crate) fn add_message(&mut self, message: &str) {
         self.event_lines += 1;
         match self.messages.get_mut(message) {

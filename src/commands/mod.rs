@@ -8,6 +8,7 @@ mod check_logs;
 mod check_report;
 pub mod drill;
 pub mod healthcheck;
+pub mod demo;
 mod input;
 pub mod manual;
 pub mod pack;

@@ -3,14 +3,21 @@
 //! The only part of the program that writes to Redis, and only in keys that it was given; a [`Territory`] sees to that where
 //! the Redis is not ours. The record is the truth that what the exporter says is compared with.
 
+pub mod cordum;
+mod failures;
 mod locker;
+mod proxy;
 mod random;
 mod record;
+mod server;
 mod territory;
 mod worker;
 
+pub use failures::{Comparison, Failures};
 pub use locker::{Locker, Token, resource};
-pub use random::Random;
+pub use proxy::Proxy;
+pub use random::{Random, Uuid};
 pub use record::{Deed, End, Record, Truth};
+pub use server::Server;
 pub use territory::{Cleared, Territory};
 pub use worker::{Behavior, run};

@@ -1,5 +1,6 @@
 //! A small generator of pseudo-random numbers: the same seed gives the same run.
 
+use std::fmt;
 use std::time::Duration;
 
 /// SplitMix64.
@@ -31,5 +32,49 @@ impl Random {
 
     pub fn between(&mut self, shortest: Duration, longest: Duration) -> Duration {
         shortest + longest.saturating_sub(shortest).mul_f64(self.unit())
+    }
+
+    pub fn chance(&mut self, probability: f64) -> bool {
+        self.unit() < probability
+    }
+
+    /// One of the choices, of which there must be some.
+    pub fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+        choices[self.below(choices.len())]
+    }
+
+    pub fn uuid(&mut self) -> Uuid {
+        Uuid(self.number(), self.number())
+    }
+}
+
+/// A version 4 UUID; jobs and runs are named by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Uuid(u64, u64);
+
+impl Uuid {
+    pub fn write(self, out: &mut Vec<u8>) {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let high = (self.0 & !0xF000) | 0x4000;
+        let low = (self.1 & (u64::MAX >> 2)) | (1 << 63);
+        let value = (u128::from(high) << 64) | u128::from(low);
+        let mut text = [b'-'; 36];
+        let mut position = 0;
+        for nibble in 0..32 {
+            if matches!(position, 8 | 13 | 18 | 23) {
+                position += 1;
+            }
+            text[position] = HEX[((value >> (124 - 4 * nibble)) & 15) as usize];
+            position += 1;
+        }
+        out.extend_from_slice(&text);
+    }
+}
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = Vec::with_capacity(36);
+        self.write(&mut text);
+        formatter.write_str(&String::from_utf8_lossy(&text))
     }
 }

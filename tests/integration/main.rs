@@ -11,6 +11,7 @@ mod cordum;
 mod daemon;
 mod dashboards;
 mod drill;
+mod demo;
 mod exposition;
 mod http;
 mod keyspace;

@@ -3,8 +3,8 @@
 //! About one line in eight has the letters "lock" in it all the same (`blocked`, `clock_skew_ms`, URLs): a search that
 //! takes them for lock failures is wrong, and one that stumbles over them is slow.
 
-use crate::line::{LineWriter, Nanos};
-use crate::random::Random;
+use super::{LineWriter, Nanos};
+use crate::fleet::Random;
 
 const TOPICS: &[&str] = &[
     "job.billing.invoice",
@@ -25,7 +25,7 @@ const URLS: &[&str] = &[
     "https://mirror.example.org/packs/blockchain-audit/1.4.2/pack.tgz",
 ];
 
-pub(crate) fn write_scheduler(out: &mut LineWriter, random: &mut Random, time: Nanos) {
+pub fn write_scheduler(out: &mut LineWriter, random: &mut Random, time: Nanos) {
     let (job, worker, kind) = (random.uuid(), random.below(400), random.below(8));
     match kind {
         0 => out.begin(time, "scheduler", "INFO", "job submitted").uuid("job_id", "", job),
@@ -71,7 +71,7 @@ pub(crate) fn write_scheduler(out: &mut LineWriter, random: &mut Random, time: N
         .end();
 }
 
-pub(crate) fn write_gateway(out: &mut LineWriter, random: &mut Random, time: Nanos) {
+pub fn write_gateway(out: &mut LineWriter, random: &mut Random, time: Nanos) {
     let request = random.uuid();
     match random.below(16) {
         0 => out
@@ -102,7 +102,7 @@ pub(crate) fn write_gateway(out: &mut LineWriter, random: &mut Random, time: Nan
         .end();
 }
 
-pub(crate) fn write_workflow_engine(out: &mut LineWriter, random: &mut Random, time: Nanos) {
+pub fn write_workflow_engine(out: &mut LineWriter, random: &mut Random, time: Nanos) {
     let run = random.uuid();
     match random.below(4) {
         0 => out
@@ -131,7 +131,7 @@ pub(crate) fn write_workflow_engine(out: &mut LineWriter, random: &mut Random, t
 }
 
 /// Lines that speak of locks or renewals and still are no lock failure.
-pub(crate) fn write_near_miss(out: &mut LineWriter, random: &mut Random, time: Nanos) {
+pub fn write_near_miss(out: &mut LineWriter, random: &mut Random, time: Nanos) {
     let id = random.uuid();
     match random.below(4) {
         0 => out

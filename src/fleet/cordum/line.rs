@@ -4,37 +4,39 @@
 //! escaping; Docker is that text inside a json-file line, whose time is then the only one. Values must not need JSON
 //! escaping: all text here comes from constants and generated ids, and checking each byte would halve the speed.
 
-use crate::random::Uuid;
+use std::time::Duration;
+
+use crate::fleet::Uuid;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     Json,
     Text,
     Docker,
 }
 
 /// Nanoseconds since the Unix epoch.
-pub(crate) type Nanos = i64;
+pub type Nanos = i64;
 
-pub(crate) const SECOND: Nanos = 1_000_000_000;
-pub(crate) const MILLISECOND: Nanos = 1_000_000;
+pub const SECOND: Nanos = 1_000_000_000;
+pub const MILLISECOND: Nanos = 1_000_000;
 
 /// Appends lines to a buffer: `begin`, any number of attributes, `end`.
-pub(crate) struct LineWriter {
-    pub(crate) out: Vec<u8>,
+pub struct LineWriter {
+    pub out: Vec<u8>,
     form: Form,
-    /// The text of `second`, because formatting a date for each line would be half of the cost.
+    /// A second and its text, because formatting a date for each line would be half of the cost.
     clock: (i64, String),
     time: Nanos,
-    pub(crate) n_lines: u64,
+    pub n_lines: u64,
 }
 
 impl LineWriter {
-    pub(crate) fn new(form: Form) -> Self {
+    pub fn new(form: Form) -> Self {
         Self { out: Vec::with_capacity(1 << 20), form, clock: (i64::MIN, String::new()), time: 0, n_lines: 0 }
     }
 
-    pub(crate) fn begin(&mut self, time: Nanos, component: &str, level: &str, message: &str) -> &mut Self {
+    pub fn begin(&mut self, time: Nanos, component: &str, level: &str, message: &str) -> &mut Self {
         self.time = time;
         match self.form {
             Form::Json => {
@@ -60,7 +62,7 @@ impl LineWriter {
         self
     }
 
-    pub(crate) fn text(&mut self, name: &str, value: &str) -> &mut Self {
+    pub fn text(&mut self, name: &str, value: &str) -> &mut Self {
         match self.form {
             Form::Json => self.extend(&[",\"", name, "\":\"", value, "\""]),
             Form::Text | Form::Docker => self.extend(&[" ", name, "=", value]),
@@ -68,29 +70,29 @@ impl LineWriter {
         self
     }
 
-    pub(crate) fn number(&mut self, name: &str, value: u64) -> &mut Self {
+    pub fn number(&mut self, name: &str, value: usize) -> &mut Self {
         match self.form {
             Form::Json => self.extend(&[",\"", name, "\":"]),
             Form::Text | Form::Docker => self.extend(&[" ", name, "="]),
         }
-        write_digits(&mut self.out, value, 1);
+        write_digits(&mut self.out, value as u64, 1);
         self
     }
 
     /// A text made of a constant head and a number, such as `worker-17`.
-    pub(crate) fn numbered(&mut self, name: &str, head: &str, value: u64) -> &mut Self {
+    pub fn numbered(&mut self, name: &str, head: &str, value: usize) -> &mut Self {
         self.text(name, head);
         if self.form == Form::Json {
             self.out.pop();
         }
-        write_digits(&mut self.out, value, 1);
+        write_digits(&mut self.out, value as u64, 1);
         if self.form == Form::Json {
             self.out.push(b'"');
         }
         self
     }
 
-    pub(crate) fn uuid(&mut self, name: &str, head: &str, uuid: Uuid) -> &mut Self {
+    pub fn uuid(&mut self, name: &str, head: &str, uuid: Uuid) -> &mut Self {
         self.text(name, head);
         if self.form == Form::Json {
             self.out.pop();
@@ -103,14 +105,14 @@ impl LineWriter {
     }
 
     /// `slog` prints durations as nanoseconds in JSON and as `1m0s` in text.
-    pub(crate) fn duration(&mut self, name: &str, nanos: u64, go_text: &str) -> &mut Self {
+    pub fn duration(&mut self, name: &str, duration: Duration) -> &mut Self {
         match self.form {
-            Form::Json => self.number(name, nanos),
-            Form::Text | Form::Docker => self.text(name, go_text),
+            Form::Json => self.number(name, duration.as_nanos() as usize),
+            Form::Text | Form::Docker => self.text(name, &go_duration(duration)),
         }
     }
 
-    pub(crate) fn end(&mut self) {
+    pub fn end(&mut self) {
         match self.form {
             Form::Json => self.out.extend_from_slice(b"}\n"),
             Form::Text => self.out.push(b'\n'),
@@ -142,6 +144,21 @@ impl LineWriter {
     }
 }
 
+/// As Go prints it, to the millisecond.
+fn go_duration(duration: Duration) -> String {
+    let (minutes, seconds) = (duration.as_secs() / 60, duration.as_secs() % 60);
+    let thousandths = match duration.subsec_millis() {
+        0 => String::new(),
+        milliseconds => format!(".{milliseconds:03}").trim_end_matches('0').to_owned(),
+    };
+    match (minutes, seconds) {
+        (0, 0) => format!("{}ms", duration.as_millis()),
+        (0, seconds) => format!("{seconds}{thousandths}s"),
+        (minutes @ 1..60, seconds) => format!("{minutes}m{seconds}{thousandths}s"),
+        (minutes, seconds) => format!("{}h{}m{seconds}{thousandths}s", minutes / 60, minutes % 60),
+    }
+}
+
 fn write_digits(out: &mut Vec<u8>, mut value: u64, at_least: usize) {
     let mut digits = [b'0'; 20];
     let mut start = digits.len();
@@ -151,4 +168,41 @@ fn write_digits(out: &mut Vec<u8>, mut value: u64, at_least: usize) {
         value /= 10;
     }
     out.extend_from_slice(&digits[start..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(form: Form, expected: &str) {
+        let mut out = LineWriter::new(form);
+        out.begin(1_782_394_624 * SECOND + 5, "scheduler", "WARN", "a message")
+            .text("error", "lock not owned")
+            .numbered("worker_id", "worker-", 17)
+            .duration("ttl", Duration::from_millis(61_500))
+            .end();
+        assert_eq!(String::from_utf8(out.out).unwrap(), expected);
+    }
+
+    #[test]
+    fn forms() {
+        check(
+            Form::Json,
+            "{\"time\":\"2026-06-25T13:37:04.000000005Z\",\"level\":\"WARN\",\"msg\":\"a message\",\"component\":\"scheduler\",\
+             \"error\":\"lock not owned\",\"worker_id\":\"worker-17\",\"ttl\":61500000000}\n",
+        );
+        let text = "[SCHEDULER] WARN a message error=lock not owned worker_id=worker-17 ttl=1m1.5s";
+        check(Form::Text, &format!("{text}\n"));
+        let time = "2026-06-25T13:37:04.000000005Z";
+        check(Form::Docker, &format!("{{\"log\":\"{text}\\n\",\"stream\":\"stderr\",\"time\":\"{time}\"}}\n"));
+    }
+
+    #[test]
+    fn durations() {
+        for (milliseconds, expected) in
+            [(0, "0ms"), (250, "250ms"), (2000, "2s"), (60_000, "1m0s"), (3_600_000, "1h0m0s")]
+        {
+            assert_eq!(go_duration(Duration::from_millis(milliseconds)), expected);
+        }
+    }
 }

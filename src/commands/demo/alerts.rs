@@ -1,0 +1,126 @@
+//! The life of each alert that Prometheus told of: pending, firing, gone.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What tells one alert from another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct AlertName {
+    #[serde(rename(deserialize = "alertname"))]
+    pub(super) alert: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) lock_namespace: Option<String>,
+    pub(super) severity: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum State {
+    Pending,
+    Firing,
+    Gone,
+}
+
+/// As Prometheus tells it.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Told {
+    pub(super) labels: AlertName,
+    pub(super) state: State,
+    #[serde(default)]
+    pub(super) annotations: Annotations,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Annotations {
+    #[serde(default)]
+    pub(super) description: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Alert {
+    #[serde(flatten)]
+    pub(super) name: AlertName,
+    pub(super) state: State,
+    /// Since the start of the demo.
+    #[serde(rename = "pending_after_seconds", serialize_with = "seconds")]
+    pub(super) pending: Option<Duration>,
+    #[serde(rename = "firing_after_seconds", serialize_with = "seconds")]
+    pub(super) firing: Option<Duration>,
+    pub(super) description: String,
+}
+
+#[derive(Default)]
+pub(super) struct Alerts(pub(super) Vec<Alert>);
+
+impl Alerts {
+    /// Takes what Prometheus tells now; gives a line for each change.
+    pub(super) fn update(&mut self, told: Vec<Told>, now: Duration) -> Vec<String> {
+        let mut changes = Vec::new();
+        for known in &mut self.0 {
+            if known.state != State::Gone && !told.iter().any(|told| told.labels == known.name) {
+                known.state = State::Gone;
+                changes.push(format!("{} is over", known.name));
+            }
+        }
+        for told in told {
+            let index = self.0.iter().position(|known| known.name == told.labels).unwrap_or_else(|| {
+                let (name, description) = (told.labels.clone(), String::new());
+                self.0.push(Alert { name, state: State::Gone, pending: None, firing: None, description });
+                self.0.len() - 1
+            });
+            let known = &mut self.0[index];
+            if known.state != told.state {
+                known.state = told.state;
+                let (first, word) = match told.state {
+                    State::Firing => (&mut known.firing, "FIRES"),
+                    _ => (&mut known.pending, "is pending"),
+                };
+                first.get_or_insert(now);
+                changes.push(format!("{} {word}", known.name));
+            }
+            known.description = told.annotations.description;
+        }
+        changes
+    }
+}
+
+impl std::fmt::Display for AlertName {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} ({}", self.alert, self.severity)?;
+        if let Some(namespace) = &self.lock_namespace {
+            write!(formatter, ", {namespace}")?;
+        }
+        write!(formatter, ")")
+    }
+}
+
+fn seconds<S: serde::Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(|time| (time.as_secs_f64() * 10.0).round() / 10.0).serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(state: &str) -> Vec<Told> {
+        let json = format!(
+            r#"[{{"labels":{{"alertname":"A","severity":"critical","lock_namespace":"n","x":"y"}},"state":"{state}","annotations":{{}}}}]"#
+        );
+        serde_json::from_str(&json).unwrap()
+    }
+
+    #[test]
+    fn each_change_is_told_once() {
+        let mut alerts = Alerts::default();
+        let mut update = |told, second| alerts.update(told, Duration::from_secs(second));
+        assert_eq!(update(told("pending"), 1), ["A (critical, n) is pending"]);
+        assert_eq!(update(told("pending"), 2), [""; 0]);
+        assert_eq!(update(told("firing"), 3), ["A (critical, n) FIRES"]);
+        assert_eq!(update(Vec::new(), 4), ["A (critical, n) is over"]);
+        assert_eq!(update(Vec::new(), 5), [""; 0]);
+        assert_eq!(update(told("firing"), 6), ["A (critical, n) FIRES"]);
+        let alert = &alerts.0[0];
+        assert_eq!((alert.pending, alert.firing), (Some(Duration::from_secs(1)), Some(Duration::from_secs(3))));
+    }
+}

@@ -1,0 +1,271 @@
+//! What the fleet did, what each of the others saw of it, and whether they agree.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::alerts::Alert;
+use super::receiver::Notification;
+use super::stage::Stage;
+use crate::cli::Incident;
+use crate::fleet::cordum::Totals;
+use crate::fleet::{Comparison, Failures, Truth};
+
+/// Locks of a tenth of a second are seen by their pushes: on a busy machine two changes may look like one, and a release at the last
+/// moment like an expiry (docs/architecture.md, "How exact").
+const INEXACT_SHARE: f64 = 0.03;
+const INEXACT_AT_LEAST: u64 = 3;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    speed: u32,
+    seconds: f64,
+    /// The fleet had stopped, so that all counts could arrive.
+    is_final: bool,
+    incident: Option<Incident>,
+    fleet: FleetSummary,
+    /// What logs tell, series by series.
+    logs: Vec<Comparison>,
+    /// What Redis shows, by namespace.
+    locks: Vec<LockComparison>,
+    /// Why locks were not owned, as the exporter found out.
+    causes: BTreeMap<String, u64>,
+    alerts: Vec<Alert>,
+    notifications: Vec<Notification>,
+    saw_the_incident: Saw,
+    agreement: Agreement,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct FleetSummary {
+    acquisitions: u64,
+    renewals: u64,
+    releases: u64,
+    expirations: u64,
+    refused: u64,
+    /// Requests of which nobody knows whether Redis did them.
+    unanswered: u64,
+    lost_in_failover: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct LockComparison {
+    lock_namespace: &'static str,
+    what: &'static str,
+    truth: u64,
+    counted: u64,
+}
+
+/// Nothing for what was not there to see it.
+#[derive(Debug, Serialize)]
+struct Saw {
+    fleet: bool,
+    exporter: bool,
+    prometheus: Option<bool>,
+    alertmanager: Option<bool>,
+}
+
+#[derive(Debug, Serialize)]
+struct Agreement {
+    logs: bool,
+    /// Nothing where the fleet itself does not know: after a failover, or when many answers did not come.
+    locks: Option<bool>,
+}
+
+/// What an incident should lead to.
+struct Expectation {
+    /// Of which the logs should tell.
+    metric: &'static str,
+    alerts: &'static [&'static str],
+    severity: &'static str,
+}
+
+fn expectation(incident: Incident) -> Expectation {
+    match incident {
+        Incident::Pauses => {
+            Expectation { metric: "not_owned", alerts: &["RedisLockNotOwnedRatioHigh"], severity: "critical" }
+        }
+        Incident::SlowNetwork => Expectation {
+            metric: "unlocked_work",
+            alerts: &["RedisLockRenewalFailureRatioHigh", "RedisLockUnlockedWork"],
+            severity: "critical",
+        },
+        // One failover is no reason to wake somebody.
+        Incident::Failover => {
+            Expectation { metric: "not_owned", alerts: &["RedisLockFailoverObserved"], severity: "info" }
+        }
+    }
+}
+
+impl Summary {
+    pub(super) fn of(stage: &Stage) -> Self {
+        let totals = stage.fleet.totals();
+        let samples = stage.latest.as_ref().and_then(|look| look.samples.as_ref());
+        let counted = samples.map(|samples| samples.failures()).unwrap_or_default();
+        let mut causes = BTreeMap::new();
+        let mut locks = Vec::new();
+        for (namespace, truth) in &totals.locks {
+            let seen = samples.map(|samples| samples.locks(namespace)).unwrap_or_default();
+            locks.extend(compare(namespace, truth, &seen));
+            for (cause, count) in samples.map(|samples| samples.causes(namespace)).unwrap_or_default() {
+                *causes.entry(cause).or_default() += count;
+            }
+        }
+        let logs = totals.failures.compare(&counted);
+        let agreement = Agreement {
+            logs: logs.iter().all(|line| line.truth == line.counted),
+            locks: is_known(&totals).then(|| locks.iter().all(|line| line.agrees(totals.unanswered))),
+        };
+        Self {
+            speed: stage.pace.speed(),
+            seconds: stage.elapsed().as_secs_f64().round(),
+            is_final: stage.is_over,
+            incident: stage.incidents.first().map(|(_, incident)| *incident),
+            saw_the_incident: saw(stage, &totals, &counted, &causes),
+            fleet: FleetSummary::of(&totals),
+            logs,
+            locks,
+            causes,
+            alerts: stage.alerts.0.clone(),
+            notifications: stage.notifications.iter().map(|(_, notification)| notification.clone()).collect(),
+            agreement,
+        }
+    }
+
+    /// Counts have arrived.
+    pub(super) fn is_settled(&self) -> bool {
+        self.agreement.logs && self.agreement.locks != Some(false)
+    }
+
+    /// Everybody who was there saw the incident, and the exporter counted what happened.
+    pub(super) fn is_complete(&self) -> bool {
+        let Saw { fleet, exporter, prometheus, alertmanager } = self.saw_the_incident;
+        fleet && exporter && prometheus != Some(false) && alertmanager != Some(false) && self.is_settled()
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let FleetSummary { acquisitions, renewals, releases, expirations, refused, unanswered, .. } = self.fleet;
+        let mut text = format!(
+            "The fleet took {acquisitions} locks, renewed them {renewals} times, released {releases} and let {expirations} expire; \
+             {refused} releases and renewals were refused, {unanswered} requests got no answer.\n"
+        );
+        let Some(incident) = self.incident else {
+            text.push_str("There was no incident yet.\n");
+            return text;
+        };
+        let n_failures: u64 = self.logs.iter().map(|line| line.truth).sum();
+        let n_counted: u64 = self.logs.iter().map(|line| line.counted).sum();
+        let _ = match (self.is_final, self.agreement.logs) {
+            (_, true) => {
+                writeln!(text, "Logs told of {n_failures} failures, and the exporter counted each of them once.")
+            }
+            (false, false) => {
+                writeln!(
+                    text,
+                    "Logs told of {n_failures} failures, of which the exporter had counted {n_counted} when it ended."
+                )
+            }
+            (true, false) => writeln!(text, "Logs told of {n_failures} failures, and they were not counted right:"),
+        };
+        if self.is_final {
+            self.write_differences(&mut text);
+        }
+        let causes: Vec<String> = self.causes.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+        let _ = writeln!(text, "Why locks were not owned: {}.", causes.join(", "));
+        for alert in self.alerts.iter().filter(|alert| alert.firing.is_some() && alert.name.severity != "info") {
+            let _ = writeln!(text, "{} fired. {}", alert.name, alert.description);
+        }
+        let answer = |seen: Option<bool>| match seen {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "was not there",
+        };
+        let Saw { fleet, exporter, prometheus, alertmanager } = self.saw_the_incident;
+        let _ = writeln!(
+            text,
+            "Saw the incident ({incident:?}): fleet {}, exporter {}, Prometheus {}, Alertmanager {}.",
+            answer(Some(fleet)),
+            answer(Some(exporter)),
+            answer(prometheus),
+            answer(alertmanager),
+        );
+        text
+    }
+
+    fn write_differences(&self, text: &mut String) {
+        for line in self.logs.iter().filter(|line| line.truth != line.counted) {
+            let _ = writeln!(text, "  {} instead of {}: {}", line.counted, line.truth, line.series);
+        }
+        for line in self.locks.iter().filter(|line| line.truth != line.counted) {
+            let LockComparison { lock_namespace, what, truth, counted } = line;
+            let _ = writeln!(text, "  {lock_namespace}: the exporter saw {counted} {what}, the fleet knows of {truth}");
+        }
+    }
+}
+
+impl LockComparison {
+    fn agrees(&self, unanswered: u64) -> bool {
+        let inexact = (self.truth as f64 * INEXACT_SHARE) as u64;
+        self.truth.abs_diff(self.counted) <= unanswered + inexact.max(INEXACT_AT_LEAST)
+    }
+}
+
+impl FleetSummary {
+    fn of(totals: &Totals) -> Self {
+        let mut summary =
+            Self { unanswered: totals.unanswered, lost_in_failover: totals.lost_in_failover, ..Self::default() };
+        for truth in totals.locks.values() {
+            summary.acquisitions += truth.acquisitions;
+            summary.renewals += truth.renewals;
+            summary.releases += truth.releases;
+            summary.expirations += truth.expirations;
+            summary.refused += truth.refused;
+        }
+        summary
+    }
+}
+
+/// Whether what happened in Redis is what the fleet was told. After a failover the exporter was blind for a moment, too.
+fn is_known(totals: &Totals) -> bool {
+    let acquisitions: u64 = totals.locks.values().map(|truth| truth.acquisitions).sum();
+    totals.lost_in_failover == 0 && totals.unanswered * 100 <= acquisitions
+}
+
+fn compare(namespace: &'static str, truth: &Truth, seen: &Truth) -> [LockComparison; 4] {
+    [
+        ("acquisitions", truth.acquisitions, seen.acquisitions),
+        ("renewals", truth.renewals, seen.renewals),
+        ("releases", truth.releases, seen.releases),
+        ("expirations", truth.expirations, seen.expirations),
+    ]
+    .map(|(what, truth, counted)| LockComparison { lock_namespace: namespace, what, truth, counted })
+}
+
+fn saw(stage: &Stage, totals: &Totals, counted: &Failures, causes: &BTreeMap<String, u64>) -> Saw {
+    let Some((_, incident)) = stage.incidents.first() else {
+        let is_there = |is_there: bool| is_there.then_some(false);
+        let (prometheus, alertmanager) = (is_there(stage.prometheus.is_some()), is_there(stage.alertmanager.is_some()));
+        return Saw { fleet: false, exporter: false, prometheus, alertmanager };
+    };
+    let Expectation { metric, alerts, severity } = expectation(*incident);
+    let is_cause = |cause: &String| match incident {
+        Incident::Failover => cause == "lost_in_failover",
+        Incident::Pauses | Incident::SlowNetwork => cause != "unknown",
+    };
+    // A slow network is known by its errors; who waits for Redis does not lose locks to others.
+    let is_explained = *incident == Incident::SlowNetwork || causes.keys().any(is_cause);
+    let fired = stage.alerts.0.iter().any(|alert| {
+        alert.firing.is_some() && alert.name.severity == severity && alerts.contains(&alert.name.alert.as_str())
+    });
+    let was_told = stage.notifications.iter().any(|(_, notification)| {
+        notification.status == "firing" && alerts.contains(&notification.alert.alert.as_str())
+    });
+    Saw {
+        fleet: totals.failures.total(metric, None) > 0,
+        exporter: counted.total(metric, None) > 0 && is_explained,
+        prometheus: stage.prometheus.as_ref().map(|_| fired),
+        // What is only context is sent to nobody.
+        alertmanager: stage.alertmanager.as_ref().filter(|_| severity != "info").map(|_| was_told),
+    }
+}

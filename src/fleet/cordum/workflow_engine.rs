@@ -1,0 +1,34 @@
+//! The workflow engine: one lock for each run, renewed, never fenced; without Redis it works unlocked.
+
+use super::Said;
+use super::account::Failure;
+use super::worker::{Lock, Worker};
+
+pub(super) async fn run(mut worker: Worker) -> anyhow::Result<()> {
+    while !worker.is_stopping() {
+        let run = worker.world.runs.next(&mut worker.random);
+        let lock = Lock::new("workflow", &run);
+        let length = worker.between(4.0, 26.0);
+        match worker.acquire(&lock).await {
+            Ok(Some(mut held)) => {
+                worker.work(&lock, &mut held, length).await?;
+                if let Some(trouble) = worker.release_or_tell(&lock, &held).await? {
+                    let at = worker.process.say(Said::RunReleaseFailed { run: &run, error: &trouble.text })?;
+                    worker.world.account.release_failed(Failure { lock: &lock, at, reason: trouble.reason });
+                }
+            }
+            // Skipped without a word, and acknowledged all the same.
+            Ok(None) => {}
+            Err(trouble) => {
+                let at = worker.process.say(Said::RunLocalOnly { run: &run, error: &trouble.text })?;
+                worker.world.account.unlocked_work(Failure { lock: &lock, at, reason: trouble.reason });
+                worker.rest(length).await;
+            }
+        }
+        worker.world.runs.acknowledge(&run);
+        worker.process.chat(&mut worker.random)?;
+        let pause = worker.between(1.0, 5.0);
+        worker.rest(pause).await;
+    }
+    Ok(())
+}

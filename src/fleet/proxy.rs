@@ -1,0 +1,188 @@
+//! A network between workers and Redis that can be made worse: delayed, blocked, or led to another server.
+//!
+//! Loopback only. Bytes wait in memory while they are delayed, a few kilobytes at a time: a worker that gets no answers
+//! sends little.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+/// Chunks that may wait in one direction of one connection; then the sender waits.
+const WAITING: usize = 256;
+const CHUNK: usize = 4096;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Way {
+    /// Where new connections lead.
+    server: String,
+    /// Added to each direction.
+    delay: Duration,
+    /// Nothing comes through, nothing is closed.
+    blocked: bool,
+    /// Counts up when all connections end.
+    generation: u64,
+}
+
+/// Ends with its connections when it is dropped.
+pub struct Proxy {
+    address: SocketAddr,
+    way: watch::Sender<Way>,
+    _tasks: JoinSet<()>,
+}
+
+impl Proxy {
+    /// `server` is HOST:PORT.
+    pub async fn start(server: &str) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot start a proxy")?;
+        let address = listener.local_addr()?;
+        let way = Way { server: server.to_owned(), delay: Duration::ZERO, blocked: false, generation: 0 };
+        let way = watch::Sender::new(way);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(accept(listener, way.clone()));
+        Ok(Self { address, way, _tasks: tasks })
+    }
+
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    pub fn delay(&self, delay: Duration) {
+        self.way.send_modify(|way| way.delay = delay);
+    }
+
+    pub fn block(&self) {
+        self.way.send_modify(|way| way.blocked = true);
+    }
+
+    /// What has waited goes on.
+    pub fn unblock(&self) {
+        self.way.send_modify(|way| way.blocked = false);
+    }
+
+    /// All connections end; new ones lead to another server.
+    pub fn redirect(&self, server: &str) {
+        self.way.send_modify(|way| {
+            way.server = server.to_owned();
+            way.generation += 1;
+        });
+    }
+}
+
+async fn accept(listener: TcpListener, way: watch::Sender<Way>) {
+    // Dropped with this task, and the connections with it.
+    let mut connections = JoinSet::new();
+    let way = Arc::new(way);
+    loop {
+        tokio::select! {
+            Ok((near, _)) = listener.accept() => {
+                connections.spawn(connect(near, way.subscribe()));
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// Ends when one side closes or the way leads elsewhere.
+async fn connect(near: TcpStream, mut way: watch::Receiver<Way>) {
+    let Way { server, generation, .. } = way.borrow_and_update().clone();
+    let Ok(far) = TcpStream::connect(&server).await else { return };
+    let _ = (near.set_nodelay(true), far.set_nodelay(true));
+    let (near_reader, near_writer) = near.into_split();
+    let (far_reader, far_writer) = far.into_split();
+    tokio::select! {
+        () = carry(near_reader, far_writer, way.clone()) => {}
+        () = carry(far_reader, near_writer, way.clone()) => {}
+        _ = way.wait_for(|way| way.generation != generation) => {}
+    }
+}
+
+async fn carry(reader: OwnedReadHalf, writer: OwnedWriteHalf, way: watch::Receiver<Way>) {
+    let (out, waiting) = mpsc::channel(WAITING);
+    tokio::select! {
+        () = read(reader, out, way.clone()) => {}
+        () = write(writer, waiting, way) => {}
+    }
+}
+
+async fn read(mut reader: OwnedReadHalf, out: mpsc::Sender<(Instant, Vec<u8>)>, way: watch::Receiver<Way>) {
+    let mut bytes = [0; CHUNK];
+    while let Ok(length @ 1..) = reader.read(&mut bytes).await {
+        // What was sent while it was slow stays slow.
+        let due = Instant::now() + way.borrow().delay;
+        if out.send((due, bytes[..length].to_vec())).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn write(
+    mut writer: OwnedWriteHalf,
+    mut waiting: mpsc::Receiver<(Instant, Vec<u8>)>,
+    mut way: watch::Receiver<Way>,
+) {
+    while let Some((due, bytes)) = waiting.recv().await {
+        sleep_until(due).await;
+        if way.wait_for(|way| !way.blocked).await.is_err() || writer.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers everything with itself, with a first byte of its own.
+    async fn echo(name: u8) -> String {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut byte = [0];
+                    while stream.read_exact(&mut byte).await.is_ok() {
+                        stream.write_all(&[name, byte[0]]).await.unwrap();
+                    }
+                });
+            }
+        });
+        address.to_string()
+    }
+
+    async fn ask(stream: &mut TcpStream) -> std::io::Result<[u8; 2]> {
+        stream.write_all(b"x").await?;
+        let mut answer = [0; 2];
+        stream.read_exact(&mut answer).await?;
+        Ok(answer)
+    }
+
+    #[tokio::test]
+    async fn delays_blocks_and_leads_elsewhere() {
+        let (first, second) = (echo(b'1').await, echo(b'2').await);
+        let proxy = Proxy::start(&first).await.unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
+        assert_eq!(&ask(&mut stream).await.unwrap(), b"1x");
+        proxy.delay(Duration::from_millis(100));
+        let start = Instant::now();
+        assert_eq!(&ask(&mut stream).await.unwrap(), b"1x");
+        assert!(start.elapsed() >= Duration::from_millis(200), "both ways");
+        proxy.delay(Duration::ZERO);
+        proxy.block();
+        let mut asked = Box::pin(ask(&mut stream));
+        assert!(tokio::time::timeout(Duration::from_millis(100), &mut asked).await.is_err());
+        proxy.unblock();
+        assert_eq!(&asked.await.unwrap(), b"1x", "what waited goes on");
+        proxy.redirect(&second);
+        assert!(ask(&mut stream).await.is_err(), "connections end");
+        let mut stream = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
+        assert_eq!(&ask(&mut stream).await.unwrap(), b"2x");
+    }
+}
