@@ -17,14 +17,13 @@ use super::progress::Progress;
 use super::report::Cleanup;
 use super::samples::Selector;
 use super::scenarios::Servers;
-use super::server::Server;
 use super::stage::Ground;
 use super::table::{Kind, SCENARIOS};
 use super::timing::{KEEP, Timing};
 use crate::cli::{Cli, Command, DrillArgs, ListenAddress, RunArgs};
 use crate::commands::run::Exporter;
 use crate::config::Config;
-use crate::fleet::{Locker, Territory, Token};
+use crate::fleet::{Locker, Server, Territory, Token};
 use crate::http_client;
 
 /// For an answer of Redis while setting up and cleaning up.
@@ -82,7 +81,9 @@ impl Base {
             Some(url) => (client_of(url, args)?, None),
             None => {
                 progress.say("starting a Redis of our own");
-                let server = Server::start().await?;
+                let server = Server::start()
+                    .await
+                    .context("no Redis for the drill: --redis.url takes one of a staging environment")?;
                 (Client::open(server.url())?, Some(server))
             }
         };

@@ -3,10 +3,10 @@
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::super::proxy::Proxy;
 use super::super::stage::{Stage, seconds};
 use super::super::worker::{Renewal, Road, Worker};
 use super::{CAUSES, NOT_OWNED, judge_kept};
+use crate::fleet::Proxy;
 
 pub(super) async fn delay(stage: &Stage, round: u32) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;

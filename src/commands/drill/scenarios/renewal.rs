@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::super::proxy::Proxy;
 use super::super::samples::Selector;
 use super::super::stage::{Lock, Stage, seconds};
 use super::super::timing::RENEWAL_BUDGET;
 use super::super::worker::{Hold, Renewal, Road, Worker};
 use super::{CAUSES, NOT_OWNED, judge_kept};
+use crate::fleet::Proxy;
 
 const FENCE: usize = 0;
 const CONTINUE: usize = 1;
