@@ -93,11 +93,11 @@ export function figure(label, value, level) {
 export function spark(one, overview, tall) {
   const { not_owned: lost } = one.line;
   const step = overview.line_step_seconds;
-  const operations = one.style === "loop" ? terms(one, step) : one.line.operations;
-  const count = operations.length;
+  const count = lost.length;
   const age = (overview.now - overview.exporter.started_at) / step;
   // The step that the exporter started in is not whole, and neither is the last one.
   const first = Math.max(0, Math.ceil(count - 1 - age));
+  const operations = one.style === "loop" ? terms(one, step, first) : one.line.operations;
   const [width, height] = [count * 4, tall ? 120 : 44];
   const most = Math.max(1, ...operations);
   const x = (index) => index * 4 + 2;
@@ -124,9 +124,9 @@ export function spark(one, overview, tall) {
 }
 
 // A term that is longer than a step ends in every second or third of them: the mean over some terms is what goes on.
-function terms(one, step) {
+function terms(one, step, first) {
   const ended = one.line.operations.map((value, index) => value + one.line.expirations[index]);
   const width = Math.ceil((one.ttl_seconds ?? step) / step) * 4;
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-  return ended.map((_, index) => mean(ended.slice(Math.max(0, index - width + 1), index + 1)));
+  return ended.map((_, index) => (index < first ? 0 : mean(ended.slice(Math.max(first, index - width + 1), index + 1))));
 }
