@@ -113,7 +113,7 @@ impl Stage {
 
     /// A lock of its own for each round. The fence and the storage behind it are at [`Stage::beside`].
     pub(super) fn lock_of(&self, namespace: usize, round: u32) -> Lock {
-        let key = self.ground.territory.key(&format!("r{round}:{}", self.namespace(namespace)));
+        let key = self.ground.territory.key(&format!("{}-r{round}:{}", self.scenario.name, self.namespace(namespace)));
         self.lock_at(namespace, key)
     }
 
@@ -126,9 +126,9 @@ impl Stage {
         Lock { key, record: Arc::clone(&self.records[namespace]) }
     }
 
-    /// What belongs to the locks of a round.
+    /// What belongs to the locks of a round: no other scenario's fence may have counted before.
     pub(super) fn beside(&self, round: u32, what: &str) -> String {
-        self.ground.territory.key(&format!("r{round}:{what}"))
+        self.ground.territory.key(&format!("{}-r{round}:{what}", self.scenario.name))
     }
 
     pub(super) fn namespace(&self, index: usize) -> &'static str {
