@@ -25,6 +25,9 @@ struct Entries {
     /// When what was last noted of this kind and lock.
     open: BTreeMap<(&'static str, String), Nanos>,
     unanswered: u64,
+    /// When the lock could not be had the last time.
+    last_refusals: BTreeMap<String, Nanos>,
+    ambiguous: u64,
 }
 
 /// One failure: which lock, when, and what the exporter should call the reason.
@@ -87,10 +90,10 @@ impl Account {
         self.lock().unanswered += 1;
     }
 
-    /// Failures, and how many requests were never answered.
-    pub(super) fn totals(&self) -> (Failures, u64) {
+    /// Failures, how many requests were never answered, and how many failures may count as one or as two.
+    pub(super) fn totals(&self) -> (Failures, u64, u64) {
         let entries = self.lock();
-        (entries.failures.clone(), entries.unanswered)
+        (entries.failures.clone(), entries.unanswered, entries.ambiguous)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Entries> {
@@ -101,6 +104,10 @@ impl Account {
 impl Entries {
     /// Adds a failure with its reason.
     fn once(&mut self, metric: &'static str, failure: Failure, window: Nanos) {
+        if metric == "acquire_failures" {
+            let last = self.last_refusals.insert(failure.lock.key.clone(), failure.at);
+            self.ambiguous += u64::from(last.is_some_and(|last| failure.at - last <= 2 * window));
+        }
         if self.is_new(metric, failure, window) {
             let label = format!("reason=\"{}\"", failure.reason);
             self.failures.add(metric, failure.lock.namespace, &label);

@@ -71,6 +71,8 @@ pub struct Totals {
     pub locks: BTreeMap<&'static str, Truth>,
     /// Requests whose answer never came: Redis may have done them or not.
     pub unanswered: u64,
+    /// Times that two replicas could not have one lock, close together: one failure or two, depending on whose log is read first.
+    pub ambiguous: u64,
     /// Locks that were held when Redis was replaced.
     pub lost_in_failover: u64,
 }
@@ -170,9 +172,9 @@ impl Fleet {
     }
 
     pub fn totals(&self) -> Totals {
-        let (failures, unanswered) = self.world.account.totals();
+        let (failures, unanswered, ambiguous) = self.world.account.totals();
         let locks = self.world.records.iter().map(|(namespace, record)| (*namespace, record.truth())).collect();
-        Totals { failures, locks, unanswered, lost_in_failover: self.lost_in_failover }
+        Totals { failures, locks, unanswered, ambiguous, lost_in_failover: self.lost_in_failover }
     }
 
     /// Waits until a worker fails, which none should.
