@@ -2,7 +2,8 @@
 
 With nothing else said a namespace has 20 acquisitions and releases and 20 renewals every 30 s, so 40 operations that can find a lock lost."""
 
-from rule_world import Case, World, clock, counter, gauge
+from rule_texts import TEXTS
+from rule_world import Case, World, clock, counter, gauge, parse_alert
 
 CASES = []
 
@@ -1177,22 +1178,102 @@ def arithmetic():
 
 
 # --------------------------------------------------------------------------------------------------------------------- text
+RUNBOOKS = "https://github.com/redis-lock-exporter/redis_lock_exporter/blob/main/docs/runbooks/"
+
+
+def say(name, world, minute):
+    """A case for the texts of rule_texts.TEXTS[name]: these alerts fire, no others, and this is what they say."""
+    entries = []
+    for alert, summary, description, dashboard, page in TEXTS[name]:
+        labels = {k: v for k, v in parse_alert(alert).items() if k != "alertstate"}
+        alertname = labels.pop("alertname")
+        links = {"runbook_url": f"{RUNBOOKS}{alertname}.md", "dashboard_url": dashboard, "exporter_url": page}
+        entries.append((minute, alertname, labels, {"summary": summary, "description": description, **links}))
+    case("text", name, world, {minute: [entry[0] for entry in TEXTS[name]]}, text=entries)
+
+
 def text():
-    runbooks = "https://github.com/redis-lock-exporter/redis_lock_exporter/blob/main/docs/runbooks/"
-    w = World(30).exporter(cluster="east").namespace(cluster="east")
-    lost(w, (10, 30, 17), cluster="east")
-    w.put("redis_lock_not_owned_causes_total", counter(30, (10, 30, 15)), cause="renewals_stopped", cluster="east", **JOBS)
-    w.put("redis_lock_not_owned_causes_total", counter(30, (10, 30, 40)), cause="unknown", cluster="east", **JOBS)
-    w.put("redis_lock_not_owned_causes_total", counter(30, (10, 30, 90)), cause="taken_over", cluster="west", **JOBS)
-    case("text", "what a page says", w, {30: ["NotOwnedRatioHigh/critical lock_namespace=jobs cluster=east"]}, text=[(
-        30, "RedisLockNotOwnedRatioHigh", {"severity": "critical", "component": "redis_lock", "lock_namespace": "jobs", "cluster": "east"}, {
-            "summary": "Locks are lost while their holders still work.",
-            "description": "In namespace jobs, 29.82% of releases and renewals of the last 10 minutes found the lock lost. Two workers may have done the same work. "
-                           "Likely cause: renewals_stopped. First: open the incidents of this namespace (exporter_url) and look whether one program or all of them lose locks.",
-            "runbook_url": runbooks + "RedisLockNotOwnedRatioHigh.md",
-            "dashboard_url": "/d/redis-lock-overview?var-lock_namespace=jobs",
-            "exporter_url": "http://a:9190/api/v1/incidents?lock_namespace=jobs",
-        })])
+    """Every alert once, with the words that people read."""
+    east = {"cluster": "east"}
+    one = {"instance": "a:9190", "job": "locks", **east}
+
+    def put(world, name, metric, values, redis=None, **labels):
+        world.put(f"redis_lock_{metric}", values, lock_namespace=name, redis=redis, **labels, **one)
+
+    w = World(40).exporter(cluster="east").exporter("b:9190", cluster="east", logs=False)
+    for name, more in (
+        ("lost", {}), ("renew", {"policy": "continue"}), ("stop", {"severity": "ticket"}), ("bare", {}), ("quit", {}), ("fence", {}), ("twice", {}),
+        ("leader", {"style": "loop", "config": {"leader_absent_seconds": 180}}), ("late", {}), ("eternal", {}),
+        ("slow", {"config": {"max_hold_seconds": 600}}), ("churn", {}), ("expire", {}), ("short", {"config": {"ttl_seconds": 30}}),
+        ("early", {"style": "loop"}), ("takeover", {}),
+    ):
+        w.namespace(name, cluster="east", **more)
+    w.namespace("far", cluster="east", instance="b:9190", redis="second", logs=False)
+    steady = counter(40, (10, 40, 1))
+    put(w, "lost", "not_owned_total", counter(40, (10, 40, 17)), operation="release")
+    put(w, "lost", "not_owned_causes_total", counter(40, (10, 40, 15)), cause="renewals_stopped")
+    put(w, "lost", "not_owned_causes_total", counter(40, (10, 40, 3)), cause="taken_over")
+    put(w, "lost", "not_owned_causes_total", counter(40, (10, 40, 40)), cause="unknown")
+    # Of another cluster, so no cause of this one.
+    w.put("redis_lock_not_owned_causes_total", counter(40, (10, 40, 90)), cause="lost_in_failover", lock_namespace="lost", instance="w:9190", job="locks", cluster="west")
+    put(w, "renew", "renewal_failures_total", counter(40, (10, 40, 8)), reason="redis_unavailable")
+    put(w, "stop", "renewal_failures_total", counter(40, (10, 40, 8)), reason="failover")
+    put(w, "bare", "unlocked_work_total", counter(40, (10, 40, 10)))
+    put(w, "bare", "acquire_failures_total", counter(40, (10, 40, 10)), reason="redis_unavailable")
+    put(w, "quit", "abandonments_total", steady)
+    put(w, "fence", "fence_regressions_total", counter(40, (28, 28.5, 1)), redis="main")
+    put(w, "twice", "conflicting_writes_total", steady, kind="duplicate_terminal_state")
+    put(w, "leader", "last_held_timestamp_seconds", clock(40, (0, None), (10, 10)), redis="main", lock="app:leader")
+    put(w, "late", "renewal_overdue", gauge(40, (0, 0), (10, 6)), redis="main")
+    put(w, "eternal", "without_ttl", gauge(40, (0, 0), (5, 2)), redis="main")
+    put(w, "slow", "oldest_acquired_timestamp_seconds", clock(40, (0, None), (10, 10)), redis="main")
+    put(w, "churn", "owner_changes_total", counter(40, (5, 40, 4)), redis="main", after="expiry")
+    put(w, "expire", "expirations_total", counter(40, (5, 40, 20)), redis="main")
+    put(w, "short", "not_owned_causes_total", counter(40, (10, 40, 0.5)), cause="expired_never_renewed")
+    put(w, "short", "recommended_ttl_seconds", gauge(40, (0, 90)), redis="main")
+    put(w, "short", "recommended_renew_interval_seconds", gauge(40, (0, 30)), redis="main")
+    put(w, "short", "takeover_bound_seconds", gauge(40, (0, 30)), redis="main")
+    put(w, "early", "early_releases_total", counter(40, (10, 40, 0.5)), redis="main")
+    put(w, "takeover", "takeovers_total", counter(40, (10, 40, 0.5)), redis="main", within_slo="false")
+    put(w, "takeover", "takeovers_total", counter(40, (10, 40, 1.5)), redis="main", within_slo="true")
+    w.put("redis_lock_exporter_redis_failovers_total", counter(40, (5, 5.5, 1), (12, 12.5, 1), (20, 20.5, 1), (28, 28.5, 1)), **one)
+    w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0)), **{**one, "instance": "b:9190"})
+    say("what alerts about namespaces and Redis say", w, 30)
+
+    # What takes an hour of past, with the links of links.rules.yml.
+    w = World(90).exporter(cluster="east").namespace("busy", cluster="east").namespace("rate", cluster="east", redis=None).namespace("margin", cluster="east").namespace("burn", cluster="east")
+    w.put("redis_lock:links", gauge(90, (0, 1)), grafana_url="https://grafana.example", exporter_url="https://locks.example")
+    put(w, "busy", "acquire_failures_total", counter(90, (5, 90, 40)), reason="busy")
+    put(w, "rate", "not_owned_total", counter(90, (70, 90, 2)), operation="release")
+    for bound in ("0.3", "0.4", "0.6", "0.7", "+Inf"):
+        put(w, "margin", "renewal_margin_ratio_bucket", counter(90, (0, 60, 20 if float(bound) >= 0.7 else 0), (60, 90, 20 if float(bound) >= 0.4 else 0)), redis="main", le=bound)
+    put(w, "burn", "not_owned_total", counter(90, (5, 90, 1.5)), operation="release")
+    say("what alerts that know the past say, with links", w, 84)
+
+    w = World(40).exporter(cluster="east").namespace(cluster="east")
+    w.exporter("c:9190", cluster="east", redis=False).exporter("d:9190", cluster="east", logs=False).exporter("e:9190", cluster="east", job="logs", redis=False)
+    w.namespace("third", cluster="east", instance="d:9190", redis="third", logs=False)
+    w.gone(5, text="c:9190")
+    w.gone(5, text="d:9190")
+    w.gone(5, text="e:9190")
+    w.put("up", gauge(40, (0, 1), (5, 0)), **{**one, "instance": "c:9190"})
+    w.put("redis_lock_exporter_tracking_up", gauge(40, (0, 1), (5, 0)), **one)
+    w.put("redis_lock_exporter_scan_last_success_timestamp_seconds", clock(40, (0, None), (5, 5)), **one)
+    w.put("redis_lock_exporter_log_lag_bytes", gauge(40, (0, 0), (5, 500)), source="/var/log/app.log", **one)
+    w.put("redis_lock_exporter_log_bytes_total", counter(40, (0, 5, 3000)), source="/var/log/app.log", **one)
+    w.put("redis_lock_exporter_log_open_files", gauge(40, (0, 0)), source="/var/log/none.log", **one)
+    w.put("redis_lock_exporter_state_enabled", gauge(40, (0, 1)), **one)
+    w.put("redis_lock_exporter_state_durable", gauge(40, (0, 0)), **one)
+    put(w, "jobs", "untracked_locks_total", counter(40, (5, 40, 5)), redis="main")
+    w.put("redis_lock_exporter_table_evictions_total", counter(40, (5, 40, 2)), table="joined_lines", **one)
+    w.put("redis_lock_exporter_redis_permission_denied", gauge(40, (0, 1)), command="CLIENT", **one)
+    put(w, "jobs", "release_failures_total", counter(40, (5, 40, 1)), reason="denied")
+    w.put("redis_lock_exporter_config_last_reload_successful", gauge(40, (0, 0)), **one)
+    say("what alerts about exporters say", w, 30)
+
+    w = World(30).exporter().namespace()
+    w.gone(5)
+    say("what is said when nothing watches", w, 20)
 
 
 # ------------------------------------------------------------------------------------------------------------------- cordum

@@ -203,14 +203,15 @@ def as_yaml(cases, rule_file, groups, only=None, metrics=None):
                 lines.append("        exp_samples:" if wanted else "        exp_samples: []")
                 for alert in wanted:
                     lines.append(f"          - {{labels: '{with_cluster(rulelib.selector('ALERTS', alert), cluster)}', value: 1}}")
-        text = [(entry, cluster) for case, cluster in members for entry in case.text] if only is None else []
+        text = [entry for case, _ in members for entry in case.text] if only is None else []
         if text:
             lines.append("    alert_rule_test:")
-            for (minute, alertname, labels, annotations), cluster in text:
+            for minute, alertname in dict.fromkeys(entry[:2] for entry in text):
                 lines += [f"      - alertname: {alertname}", f"        eval_time: {duration(minute)}", "        exp_alerts:"]
-                lines.append(f"          - exp_labels: {json_text(labels)}")
-                lines.append("            exp_annotations:")
-                lines += [f"              {k}: {json_text(v)}" for k, v in annotations.items()]
+                for labels, annotations in (entry[2:] for entry in text if entry[:2] == (minute, alertname)):
+                    lines.append(f"          - exp_labels: {json_text(labels)}")
+                    lines.append("            exp_annotations:")
+                    lines += [f"              {k}: {json_text(v)}" for k, v in annotations.items()]
     return "\n".join(lines) + "\n"
 
 
