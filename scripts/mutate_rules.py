@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Do the rule tests bind? Changes one thing of one rule at a time and looks whether a test fails.
 
-usage: mutate_rules.py [--sample N] [--seed S] [--rules FILE] [--only TEXT] [--promtool PATH] [--processes N] [--remember] [--list]
+usage: mutate_rules.py [--sample N] [--seed S] [--rules FILE] [--only TEXT] [--promtool PATH] [--processes N] [--least SHARE] [--list]
 
 Changed are: each number and duration (twice, half; 0 and 1 into each other), each comparison (turned round), + - * /, and/or/unless, sum, min
 and max, each label value in a selector, `for` and `keep_firing_for` (twice, half or none), each alert's labels.
 
-A mutant is tried on cases that have to do with alerts downstream of its rule, with the rules cut down to what these alerts need and
-expectations to these alerts. Nothing else can change, so this finds what the whole tests would, in a fraction of the time. Cases that
-killed other mutants of the rule come first (alerts/mutation/killers.json, which --remember writes; it decides the order only).
+All mutants of a rule are tried at once. Each gets a copy of the rule and of what is downstream of it: records under names of their own, alerts
+with a label `mutant`. What is upstream is there once. The cases are those that concern the alerts downstream, likely killers first; who
+survives goes on to the next ones. Nothing else can change, so this finds what the whole tests would, in a fraction of the time.
 
 alerts/mutation/equivalent.json names the mutants that no test can kill because they behave the same, each with its reason. The
 score is killed / (all - equivalent). Exit code 1 if it is below --least (95 % unless told otherwise), if a mutant named equivalent is
@@ -24,7 +24,6 @@ import random
 import re
 import sys
 import tempfile
-import threading
 import time
 
 import rulelib
@@ -32,7 +31,8 @@ from rule_cases import CASES
 from rule_graph import RuleGraph, words
 from rule_world import as_yaml
 
-MUTATION = rulelib.ALERTS / "mutation"
+EQUIVALENT = rulelib.ALERTS / "mutation" / "equivalent.json"
+AT_ONCE = 24  # mutants in one promtool
 FLIP = {">": "<=", "<": ">=", ">=": "<", "<=": ">", "==": "!=", "!=": "=="}
 SET = {"and": "unless", "unless": "and", "or": "and"}
 AGGREGATE = {"max": "min", "min": "max", "sum": "max"}
@@ -92,102 +92,91 @@ def full_name(rule):
     return "/".join([rule["alert"], rule["labels"]["severity"]] + [v for k, v in rule["labels"].items() if k == "missing"])
 
 
+def renamed(rule, names, number):
+    """The copy of a rule for a mutant: of `names` it uses the mutant's own, and so is it called itself."""
+    copy = dict(rule, expr=re.sub(r"[a-zA-Z_:][\w:]*", lambda match: f"{match[0]}__{number}" if match[0] in names else match[0], rule["expr"]))
+    if "record" in rule:
+        copy["record"] = f"{rule['record']}__{number}" if rule["record"] in names else rule["record"]
+    else:
+        copy["labels"] = {**rule["labels"], "mutant": str(number)}
+    return copy
+
+
 class Mutants:
     def __init__(self, rule_file, promtool):
         self.groups, self.promtool = rulelib.load_groups(rulelib.ALERTS / rule_file), promtool
         self.graph = RuleGraph(self.groups)
         self.cases = [case for case in CASES if case.rules == rule_file]
         self.all = [
-            (f"{full_name(rule)}: {what}", g, r, changed)
+            (f"{full_name(rule)}: {what}", (g, r), changed)
             for g, group in enumerate(self.groups) for r, rule in enumerate(group["rules"]) for what, changed in mutations(rule)
         ]
         assert len({mutant[0] for mutant in self.all}) == len(self.all), "two mutants of one name"
-        self.lock, self.killers = threading.Lock(), collections.defaultdict(collections.Counter)
 
-    def read_killers(self):
-        path = MUTATION / "killers.json"
-        for rule, names in (json.loads(path.read_text()) if path.exists() else {}).items():
-            self.killers[rule].update({name: 1 + len(names) - i for i, name in enumerate(names)})
+    def survivors(self, mutants):
+        """Of mutants of one rule, the names of those that no case kills."""
+        place = mutants[0][1]
+        alerts = self.graph.downstream[rulelib.name_of(self.groups[place[0]]["rules"][place[1]])]
+        cases = [case for case in self.cases if any(self.graph.concerns(case, alert) for alert in alerts)]
+        # Coarse ones cost little. Quiet cases kill less often than those in which the alert fires.
+        cases.sort(key=lambda case: (case.last / case.every > 120, not case.alerts & alerts, case.last / case.every))
+        size = 10
+        while cases and mutants:
+            for every in sorted({case.every for case in cases[:size]}, reverse=True):
+                part = [case for case in cases[:size] if case.every == every]
+                if mutants:
+                    killed = self.killed(mutants, part)
+                    mutants = [mutant for i, mutant in enumerate(mutants) if i not in killed]
+            cases, size = cases[size:], size * 3
+        return [mutant[0] for mutant in mutants]
 
-    def write_killers(self):
-        known = {case_name(case) for case in self.cases}
-        path = MUTATION / "killers.json"
-        rest = json.loads(path.read_text()) if path.exists() else {}
-        mine = {full_name(rule) for group in self.groups for rule in group["rules"]}
-        found = {rule: [name for name, _ in counts.most_common(8) if name in known] for rule, counts in self.killers.items() if rule in mine}
-        path.write_text(json.dumps({**{k: v for k, v in rest.items() if k not in mine}, **found}, indent=1, sort_keys=True) + "\n")
+    def killed(self, mutants, cases):
+        """The numbers of those that one of these cases kills. One that makes promtool give up is looked for by halves, and counts."""
+        passed, output = self.test(mutants, cases)
+        if passed:
+            return set()
+        found = {int(n) for n in re.findall(r'expr: "ALERTS[^\n]*?mutant=\\"(\d+)', output)}
+        if found and "err:" not in output:
+            return found
+        if len(mutants) == 1:
+            return {0}
+        half = len(mutants) // 2
+        return self.killed(mutants[:half], cases) | {half + n for n in self.killed(mutants[half:], cases)}
 
-    def stages(self, rule_name, alerts):
-        """Cases in the order in which they are tried, as lists that are run at once: likely killers, then the short ones."""
-        about = [case for case in self.cases if any(self.graph.concerns(case, alert) for alert in alerts)]
-        with self.lock:
-            likely = [name for name, _ in self.killers[rule_name].most_common(6)]
-        first = [case for case in about if case_name(case) in likely]
-        rest = [case for case in about if case_name(case) not in likely]
-        # Quiet cases kill less often than those in which the alert fires.
-        rest.sort(key=lambda case: (case.every != first_every(rest), case.last > 60, not case.alerts & alerts, case.last))
-        yield from by_every(first)
-        size = 8
-        while rest:
-            yield from by_every(rest[:size])
-            rest, size = rest[size:], size * 2
-
-    def run(self, mutant):
-        """True if killed"""
-        _, g, r, changed = mutant
-        name = full_name(self.groups[g]["rules"][r])
-        downstream = self.graph.downstream[rulelib.name_of(changed)]
-        for cases in self.stages(name, downstream):
-            alerts = {alert for alert in downstream if any(self.graph.concerns(case, alert) for case in cases)}
-            passed, output = self.test(cases, alerts, {(g, r): changed})
-            if not passed:
-                with self.lock:
-                    self.killers[name].update(case_name(case) for case in failed_cases(cases, output))
-                return True
-        return False
-
-    def control(self, alert):
-        """None, or what fails although nothing was changed: then kills would mean nothing."""
-        for cases in by_every([case for case in self.cases if self.graph.concerns(case, alert)]):
-            passed, output = self.test(cases, {alert}, {})
-            if not passed:
-                return output
-        return None
-
-    def test(self, cases, alerts, changes):
-        """(passed, output) of these cases and alerts with these rules changed: {(group, rule): changed}."""
-        needed = set().union(*(self.graph.upstream[alert] for alert in alerts))
-        groups = [
-            dict(group, rules=[changes.get((g, r), rule) for r, rule in enumerate(group["rules"]) if rulelib.name_of(rule) in needed])
-            for g, group in enumerate(self.groups)
-        ]
-        groups = [group for group in groups if group["rules"]]
+    def test(self, mutants, cases):
+        """(passed, output) of promtool; mutants are numbered as they come. Without a mutant nothing is changed: the control."""
+        place = mutants[0][1]
+        name = rulelib.name_of(self.groups[place[0]]["rules"][place[1]])
+        alerts = {alert for alert in self.graph.downstream[name] if any(self.graph.concerns(case, alert) for case in cases)}
+        upstream = set().union(*(self.graph.upstream[alert] for alert in alerts))
+        own = {n for n in upstream if n not in self.graph.alerts and name in self.graph.upstream[n]}
+        groups = []
+        for g, group in enumerate(self.groups):
+            rules = []
+            for r, rule in enumerate(group["rules"]):
+                if "record" in rule and rule["record"] in upstream - own:
+                    rules.append(rule)
+                elif rulelib.name_of(rule) in own | alerts:
+                    for number, (_, _, changed) in enumerate(mutants):
+                        rules.append(renamed(changed if (g, r) == place else rule, own, number))
+            if rules:
+                groups.append(dict(group, rules=rules))
         metrics = set().union(*(words(rule) for group in groups for rule in group["rules"]))
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             (folder / "rules.yml").write_text(rulelib.rules_as_yaml(groups))
-            (folder / "test.yml").write_text(as_yaml(cases, "rules.yml", [group["name"] for group in groups], only=alerts, metrics=metrics))
+            order = [group["name"] for group in groups]
+            (folder / "test.yml").write_text(as_yaml(cases, "rules.yml", order, only=alerts, metrics=metrics, mutants=len(mutants)))
             return rulelib.run_promtool(self.promtool, "test.yml", cwd=folder)
 
-
-def case_name(case):
-    return f"{case.file}: {case.name}"
-
-
-def first_every(cases):
-    return min((case.every for case in cases), default=None)
-
-
-def by_every(cases):
-    for every in sorted({case.every for case in cases}):
-        yield [case for case in cases if case.every == every]
-
-
-def failed_cases(cases, output):
-    """By the number that each case has as a cluster, or by its name if it is alone. At most three: the first are enough to find it again."""
-    numbers = list(dict.fromkeys(int(n) for n in re.findall(r'expr: "ALERTS[^\n]*?cluster=~\\"(\d+)', output)))
-    named = [case for case in cases if f"name: {case.name}," in output]
-    return ([cases[n] for n in numbers if n < len(cases)] + named)[:3]
+    def control(self, alert):
+        """Its cases must pass with the rules as they are, or kills would mean nothing."""
+        place, rule = next(((g, r), rule) for g, group in enumerate(self.groups) for r, rule in enumerate(group["rules"]) if rulelib.name_of(rule) == alert)
+        cases = [case for case in self.cases if self.graph.concerns(case, alert)]
+        for every in {case.every for case in cases}:
+            passed, output = self.test([("nothing", place, rule)], [case for case in cases if case.every == every])
+            if not passed:
+                sys.exit(f"{alert}: its cases fail although nothing is changed\n{output}")
 
 
 def main():
@@ -198,51 +187,42 @@ def main():
     parser.add_argument("--only", help="mutants whose name contains this")
     parser.add_argument("--promtool", default="promtool")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--remember", action="store_true", help="write killers.json")
-    parser.add_argument("--list", action="store_true", help="only list the mutants")
     parser.add_argument("--least", type=float, default=0.95)
+    parser.add_argument("--list", action="store_true", help="only list the mutants")
     options = parser.parse_args()
     mutants = Mutants(options.rules, options.promtool)
-    mutants.read_killers()
-    names = {mutant[0] for mutant in mutants.all}
-    equivalent = json.loads((MUTATION / "equivalent.json").read_text())[options.rules]
-    unknown = [name for name in equivalent if name not in names]
+    equivalent = json.loads(EQUIVALENT.read_text())[options.rules]
     chosen = [mutant for mutant in mutants.all if not options.only or options.only in mutant[0]]
-    whole = len(chosen) == len(mutants.all) and not options.sample
     if options.sample:
-        random.Random(options.seed).shuffle(chosen)
-        chosen = chosen[:options.sample]
+        chosen = random.Random(options.seed).sample(chosen, min(options.sample, len(chosen)))
+    whole = len(chosen) == len(mutants.all)
     if options.list:
         print(*(mutant[0] for mutant in chosen), sep="\n")
         return
 
-    begun, killed_count, explained, unexplained, wrong = time.monotonic(), 0, [], [], []
+    begun, survivors = time.monotonic(), []
     with concurrent.futures.ThreadPoolExecutor(options.processes) as pool:
         if whole:
-            for alert, output in zip(mutants.graph.alerts, pool.map(mutants.control, mutants.graph.alerts)):
-                if output:
-                    sys.exit(f"{alert}: its cases fail without any change\n{output}")
-        for (name, *_), killed in zip(chosen, pool.map(mutants.run, chosen)):
-            if killed:
-                killed_count += 1
-                if name in equivalent:
-                    wrong.append(name)
-            elif name in equivalent:
-                explained.append(name)
-            else:
-                unexplained.append(name)
-                print("survived:", name, flush=True)
-    counted = len(chosen) - len(explained)
-    score = killed_count / max(counted, 1)
-    print(f"{options.rules}: {len(chosen)} of {len(mutants.all)} mutants tried: {killed_count} killed, {len(unexplained)} survived, "
+            list(pool.map(mutants.control, mutants.graph.alerts))
+        by_rule = collections.defaultdict(list)
+        for mutant in chosen:
+            by_rule[mutant[1]].append(mutant)
+        batches = [of_rule[i:i + AT_ONCE] for of_rule in by_rule.values() for i in range(0, len(of_rule), AT_ONCE)]
+        for names in pool.map(mutants.survivors, batches):
+            survivors += names
+            for name in names:
+                print("equivalent:" if name in equivalent else "survived:", name, flush=True)
+    explained = [name for name in survivors if name in equivalent]
+    counted, killed = len(chosen) - len(explained), len(chosen) - len(survivors)
+    score = killed / max(counted, 1)
+    print(f"{options.rules}: {len(chosen)} of {len(mutants.all)} mutants tried: {killed} killed, {len(survivors) - len(explained)} survived, "
           f"{len(explained)} equivalent: {score:.1%} of {counted}, {time.monotonic() - begun:.0f} s")
-    if options.remember:
-        mutants.write_killers()
-    problems = [f"equivalent.json names a mutant that does not exist: {name}" for name in unknown]
-    problems += [f"equivalent.json names a mutant that was killed: {name}" for name in wrong]
+    names = {mutant[0] for mutant in mutants.all}
+    problems = [f"equivalent.json names a mutant that does not exist: {name}" for name in equivalent if name not in names]
+    problems += [f"equivalent.json names a mutant that was killed: {name}" for name, *_ in chosen if name in equivalent and name not in survivors]
     if score < options.least:
         problems.append(f"fewer than {options.least:.0%} were killed")
-    if whole and unexplained:
+    if whole and len(explained) < len(survivors):
         problems.append("survivors that equivalent.json does not explain, see above: add a case, simplify the rule, or give the reason")
     if problems:
         sys.exit("\n".join(problems))

@@ -179,9 +179,9 @@ def with_cluster(text, cluster):
     return text.replace("{", f'{{cluster="{cluster}",', 1)
 
 
-def as_yaml(cases, rule_file, groups, only=None, metrics=None):
-    """`only`: expect just the alerts of these names, `metrics`: give just these, for rule files that were cut down. All cases have the
-    same `every`."""
+def as_yaml(cases, rule_file, groups, only=None, metrics=None, mutants=None):
+    """`only`: expect just the alerts of these names, `metrics`: give just these, for rule files that were cut down. `mutants`: expect
+    each alert that many times, with the label `mutant`. All cases have the same `every`."""
     every = {case.every for case in cases}
     lines = [f"rule_files: [{rule_file}]", f"evaluation_interval: {duration(every.pop())}", f"group_eval_order: [{', '.join(groups)}]", "tests:"]
     assert not every
@@ -197,12 +197,14 @@ def as_yaml(cases, rule_file, groups, only=None, metrics=None):
         for case, cluster in members:
             lines.append(f"      # cluster {cluster}: {case.name}" if cluster else f"      # {case.name}")
             inner = 'alertstate="firing"' + (f',cluster=~"{cluster}.*"' if cluster else "")
-            for minute, alerts in sorted(case.firing.items()):
-                lines.append(f"      - expr: 'ALERTS{{{inner}}}'\n        eval_time: {duration(minute)}")
-                wanted = [a for a in alerts if only is None or a["alertname"] in only]
-                lines.append("        exp_samples:" if wanted else "        exp_samples: []")
-                for alert in wanted:
-                    lines.append(f"          - {{labels: '{with_cluster(rulelib.selector('ALERTS', alert), cluster)}', value: 1}}")
+            for extra in [{}] if mutants is None else [{"mutant": number} for number in range(mutants)]:
+                mutant = "".join(f',mutant="{number}"' for number in extra.values())
+                for minute, alerts in sorted(case.firing.items()):
+                    lines.append(f"      - expr: 'ALERTS{{{inner}{mutant}}}'\n        eval_time: {duration(minute)}")
+                    wanted = [{**a, **extra} for a in alerts if only is None or a["alertname"] in only]
+                    lines.append("        exp_samples:" if wanted else "        exp_samples: []")
+                    for alert in wanted:
+                        lines.append(f"          - {{labels: '{with_cluster(rulelib.selector('ALERTS', alert), cluster)}', value: 1}}")
         text = [entry for case, _ in members for entry in case.text] if only is None else []
         if text:
             lines.append("    alert_rule_test:")
