@@ -105,12 +105,6 @@ def not_owned():
     w = usual(50)
     lost(w, (10, 17, 12))
     case("not_owned", "23 percent fail for 7 minutes: 15 slices are one", w, {17: [], 18: [NOT_OWNED], 20: [NOT_OWNED]})
-    # 19 bad slices, but the mean of 10 minutes stays below the threshold: spikes of one failure too many.
-    w = usual(60)
-    for begin in range(10, 40, 2):
-        w.put("redis_lock_not_owned_total", counter(60, *[(b, b + 0.5, 7.2) for b in range(10, 40, 2)]), operation="renew", **JOBS)
-    case("not_owned", "4.3 % on the whole, each second minute a little over", w, {20: [], 30: [], 40: []})
-
     # Failovers: 60 s, 90 s and 120 s, with retries that make 20 failures of each lost lock.
     for length in (1, 1.5, 2):
         w = usual(60)
@@ -190,6 +184,108 @@ def not_owned():
     # keep_firing_for bridges the time until the absence itself is known: 10 minutes and one sample.
     case("not_owned", "the exporter dies in an incident", w,
          {24: [NOT_OWNED], 34: [NOT_OWNED], 35: ["ExporterAbsent/critical missing=all"], 60: ["ExporterAbsent/critical missing=all"]})
+
+
+# -------------------------------------------------------------------------------------------------------------------- tiers
+def tiers(file, page, fail, succeed, **more):
+    """The three ways to last, each number from both sides, for a ratio whose successes are 40 (lost locks) or 20 (renewals) every 30 s.
+
+    `fail` and `succeed` are functions that set the failures of a world, and all of its successes in equal parts."""
+    full = 40 if succeed is operations else 20
+
+    def pair(minutes, **config):
+        w = World(minutes).exporter().exporter("b:9190").namespace(**more, traffic=0, renewals=0, config=config)
+        return w.namespace(**more, instance="b:9190", traffic=0, renewals=0, config=config)
+
+    def bursts(begin, every, number, amount, length=1):
+        return [(begin + every * i, begin + every * i + length, amount) for i in range(number)]
+
+    # Failures are added up over exporters: each sees half, and half is too few. One way to last after the other.
+    w = pair(20, min_failures=8)
+    fail(w, *bursts(10, 1, 8, 1, 0.5))
+    fail(w, *bursts(10.5, 1, 8, 1, 0.5), instance="b:9190")
+    case(file, "two exporters see half of the failures each: everything fails", w, {14: [], 16: [page]})
+    w = pair(25, min_failures=8)
+    succeed(w, (0, 25, 1))
+    fail(w, *bursts(10, 2, 8, 1, 0.5))
+    fail(w, *bursts(11, 2, 8, 1, 0.5), instance="b:9190")
+    case(file, "two exporters see half of the failures each: a third fails", w, {17: [], 19: [page]})
+    w = pair(40, min_failures=8)
+    fail(w, *bursts(10, 10, 3, 1))
+    fail(w, *bursts(15, 10, 3, 1), instance="b:9190")
+    case(file, "two exporters see half of the failures each: bursts", w, {25: [], 34: [page]})
+
+    # Where next to nothing happens: less than one operation in the window is still a ratio.
+    w = usual(20, **more, traffic=0, renewals=0, config={"min_failures": 0.1})
+    fail(w, (10, 20, 1 / 32))
+    case(file, "hardly anything, and it fails", w, {14: [], 15.5: [page]})
+    w = usual(40, **more, traffic=0, renewals=0, config={"min_failures": 0.05})
+    fail(w, *bursts(10, 5, 6, 1 / 32))
+    case(file, "hardly anything, and it fails in bursts", w, {25: [], 34: [page]})
+
+    # The fast way looks at 5 minutes. Ten slices, but five failures only within 10 minutes.
+    w = usual(25, **more, traffic=0, renewals=0)
+    fail(w, (10, 10.5, 3), *bursts(15, 2, 3, 1.3, 0.5))
+    case(file, "five failures in 10 minutes, four in the last 5", w, {18: [], 19.5: [], 20: []})
+    # Successes of before are not counted: half of the former rate fails, nothing succeeds.
+    for part in [released, renewed] if succeed is operations else [renewed]:
+        w = usual(20, **more, traffic=0, renewals=0)
+        part(w, (0, 10, 20))
+        fail(w, (10, 20, 7.5))
+        case(file, f"nothing is {part.__name__} from now on", w, {14: [], 15: [page]})
+    # 9 of 29 for 2.5 minutes, then all: 47 % of 5 minutes.
+    w = usual(20, **more)
+    fail(w, (10, 20, full * 9 / 20))
+    succeed(w, (0, 13, full))
+    case(file, "47 % of 5 minutes fail", w, {15: [], 15.5: []})
+    w = usual(25, **more)
+    fail(w, (10, 11, 20 * full), (16, 18, 20 * full))
+    case(file, "two failovers within 6 minutes", w, {17: [], 18: [], 18.5: [], 19: [], 20: [], 22: []})
+
+    # The steady way looks at 10 minutes: not at twice as much, nor at half of it.
+    w = usual(30, **more)
+    fail(w, (10, 13, full * 0.3), (22, 25, full * 0.3))
+    case(file, "23 percent fail for 3 minutes, twice in 15", w, {15: [], 25.5: [], 26: [], 27: []})
+    w = usual(25, **more)
+    succeed(w, (0, 10, full), (10, 25, full * 0.3))
+    fail(w, (10, 25, full / 40))
+    case(file, "8 percent fail after traffic fell", w, {17: [], 21.5: [page]})
+    # A spike every 2.5 minutes: 5.3 % of most slices, 4.3 % on the whole.
+    w = usual(45, **more)
+    fail(w, *bursts(10, 2.5, 12, full * 9 / 40, 0.5))
+    case(file, "a little too much in most slices, not on the whole", w, {20: [], 25: [], 30: [], 40: []})
+
+    # The recurrent way looks at 30 minutes.
+    w = usual(75, **more)
+    fail(w, *bursts(40, 5, 7, full * 0.75))
+    case(file, "bursts of 13 % on the whole, after 40 quiet minutes", w, {58: [], 67: [page]})
+    w = usual(75, **more)
+    fail(w, *bursts(10, 5, 12, full * 0.45))
+    case(file, "bursts of 8 % on the whole for an hour", w, {30: [], 45: [], 60: [], 68: []})
+    w = usual(75, **more)
+    fail(w, *bursts(10, 10, 6, 20 * full))
+    case(file, "bursts of 60 s every 10 minutes", w, {35: [], 45: [], 62: [], 65: []})
+    # After the incident one more bad slice, and nothing beside it: the incident is not over yet.
+    w = usual(60, **more)
+    succeed(w, (0, 34, full), (36.5, 60, 20 * full))
+    fail(w, (10, 20, full), (36, 36.5, 1))
+    case(file, "a single bad slice after an incident", w, {32: [page], 46: [page], 58: []})
+
+
+def operations(world, *segments):
+    """Releases and renewals, in equal parts."""
+    half = [(begin, end, amount / 2) for begin, end, amount in segments]
+    released(world, *half)
+    renewed(world, *half)
+
+
+# -------------------------------------------------------------------------------------------------------------------- burn
+def not_owned_tiers():
+    tiers("not_owned", NOT_OWNED, lost, operations)
+
+
+def renewal_tiers():
+    tiers("renewal", "RenewalFailureRatioHigh/critical lock_namespace=jobs", failed_renewals, renewed, policy="continue")
 
 
 def burn():
@@ -328,9 +424,6 @@ def renewal():
     w = usual(50, policy="continue")
     failed_renewals(w, (10, 17, 6))
     case("renewal", "23 percent fail for 7 minutes: 15 slices are one", w, {17: [], 18: [page], 20: [page]})
-    w = usual(60, policy="continue")
-    failed_renewals(w, *[(b, b + 0.5, 3.6) for b in range(10, 40, 2)])
-    case("renewal", "4.3 % on the whole, each second minute a little over", w, {20: [], 30: [], 40: []})
     for length in (1, 2):
         w = usual(60, policy="continue")
         failed_renewals(w, (20, 20 + length, 400))
@@ -1302,5 +1395,5 @@ def cordum():
     add("a burst of replays", [("cordum_scheduler_scheduler_orphan_replayed_total", {"topic": "t"}, counter(250, (200, 201, 100)))], {m: [] for m in (205, 229, 232, 240, 249)})
 
 
-for make in (not_owned, burn, rate, renewal, unlocked, events, state, lifecycle, redis, exporter, twins, arithmetic, text, cordum):
+for make in (not_owned, not_owned_tiers, burn, rate, renewal, renewal_tiers, unlocked, events, state, lifecycle, redis, exporter, twins, arithmetic, text, cordum):
     make()
