@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do the rule tests bind? Changes one thing of one rule at a time and looks whether a test fails.
 
-usage: mutate_rules.py [--sample N] [--seed S] [--rules FILE] [--only TEXT] [--promtool PATH] [--processes N] [--least SHARE] [--list]
+usage: mutate_rules.py [--sample N] [--seed S] [--rules FILE] [--only REGEX] [--promtool PATH] [--processes N] [--least SHARE] [--list]
 
 Changed are: each number and duration (twice, half; 0 and 1 into each other), each comparison (turned round), + - * /, and/or/unless, sum, min
 and max, each label value in a selector, `for` and `keep_firing_for` (twice, half or none), each alert's labels.
@@ -184,7 +184,7 @@ def main():
     parser.add_argument("--sample", type=int, help="that many, drawn with --seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rules", default="redis_lock.rules.yml")
-    parser.add_argument("--only", help="mutants whose name contains this")
+    parser.add_argument("--only", help="mutants in whose name this regular expression is found")
     parser.add_argument("--promtool", default="promtool")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--least", type=float, default=0.95)
@@ -192,7 +192,7 @@ def main():
     options = parser.parse_args()
     mutants = Mutants(options.rules, options.promtool)
     equivalent = json.loads(EQUIVALENT.read_text())[options.rules]
-    chosen = [mutant for mutant in mutants.all if not options.only or options.only in mutant[0]]
+    chosen = [mutant for mutant in mutants.all if not options.only or re.search(options.only, mutant[0])]
     if options.sample:
         chosen = random.Random(options.seed).sample(chosen, min(options.sample, len(chosen)))
     whole = len(chosen) == len(mutants.all)

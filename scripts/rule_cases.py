@@ -609,6 +609,36 @@ def events():
     case("events", "an exporter with old counts that Prometheus sees for the first time", w,
          {20: ["ExporterAbsent/critical missing=all"], 30: ["ExporterAbsent/critical missing=all"], 40: [], 50: []})
 
+    # An exporter that came 20 minutes ago is not new any more.
+    w = usual(60)
+    w.drop("abandonments")
+    w.put("redis_lock_abandonments_total", gauge(60, (0, None), (20, 1)), **JOBS)
+    case("events", "the first abandonment, 20 minutes after the exporter came", w, {19.5: [], 22: [event], 34: [event], 36: []})
+    # What is extrapolated to less than one has happened all the same.
+    w = usual(20)
+    abandon(w, (10, 10.5, 0.5))
+    case("events", "a part of an abandonment", w, {10: [], 10.5: [event]})
+    for severity, more in (("page", [page]), ("ticket", [warn])):
+        w = World(25).exporter().exporter("b:9190").namespace(severity=severity).namespace(severity=severity, instance="b:9190")
+        abandon(w, *[(10 + 2 * i, 10.5 + 2 * i, 0.5) for i in range(7)])
+        abandon(w, *[(11 + 2 * i, 11.5 + 2 * i, 0.5) for i in range(7)], instance="b:9190")
+        case("events", f"{severity}: two exporters see 2.5 abandonments each", w, {18: [event], 20.5: [event, *more]})
+        w = usual(25, severity=severity)
+        abandon(w, *[(10 + 0.5 * i, 10.5 + 0.5 * i, 0.19) for i in range(24)])
+        case("events", f"{severity}: 18 slices with 4 abandonments", w, {17: [event], 23: [event, *more]})
+        w = usual(25, severity=severity)
+        abandon(w, *[(10 + 0.5 * i, 10.5 + 0.5 * i, 0.1) for i in range(24)])
+        case("events", f"{severity}: 18 slices with 2 abandonments", w, {20: [event], 23: [event]})
+        w = usual(40, severity=severity)
+        abandon(w, (10, 15, 2), (27, 32, 2))
+        case("events", f"{severity}: two bursts of 5 minutes within 25", w, {17: [event], 31: [event], 33: [event]})
+    w = usual(30, severity="ticket")
+    abandon(w, (10, 16, 50))
+    case("events", "ticket: six minutes are one burst still", w, {17: [event], 18: [event], 24: [event]})
+    w = World(25).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    abandon(w, (10, 25, 1))
+    case("events", "only one of two exporters sees abandonments", w, {18.5: [event], 19.5: [event, page]})
+
     # Finished twice.
     twice, twice_page = "DuplicateTerminalState/warning lock_namespace=jobs", "DuplicateTerminalState/critical lock_namespace=jobs"
 
@@ -648,7 +678,37 @@ def events():
         w.series[key] = [None if v == "stale" else v for v in w.series[key]]
     case("events", "old double finishes of a new exporter", w, {40: [], 61: []})
 
+    w = usual(60)
+    w.drop("conflicting_writes")
+    w.put("redis_lock_conflicting_writes_total", gauge(60, (0, None), (40, 1)), kind="duplicate_terminal_state", **JOBS)
+    case("events", "the first double finish, 40 minutes after the exporter came", w, {39.5: [], 42: [twice]})
+    w = usual(20)
+    duplicate(w, (10, 10.5, 0.5))
+    case("events", "a part of a double finish", w, {10: [], 10.5: [twice]})
+    w = World(25).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    duplicate(w, *[(10 + 2 * i, 10.5 + 2 * i, 0.5) for i in range(7)])
+    duplicate(w, *[(11 + 2 * i, 11.5 + 2 * i, 0.5) for i in range(7)], instance="b:9190")
+    case("events", "two exporters see 2.5 double finishes each", w, {17: [twice], 20.5: [twice_page]})
+    w = usual(25)
+    duplicate(w, *[(10 + 0.5 * i, 10.5 + 0.5 * i, 0.19) for i in range(24)])
+    case("events", "15 slices with 4 double finishes", w, {16: [twice], 23: [twice_page]})
+    w = usual(70)
+    duplicate(w, (10, 13, 2), (48, 51, 2))
+    case("events", "two bursts of 3 minutes within 40", w, {15: [twice], 50: [twice], 53: [twice]})
+    w = usual(40)
+    duplicate(w, (10, 13, 2), (30, 33, 2))
+    case("events", "two bursts of 3 minutes within 25", w, {15: [twice], 35: [twice_page]})
+    w = World(25).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    duplicate(w, (10, 25, 1))
+    case("events", "only one of two exporters sees double finishes", w, {17: [twice], 18: [twice_page]})
+
     # Fences.
+    for severity in ("page", "ticket"):
+        w = World(20).exporter().exporter("b:9190").namespace(severity=severity).namespace(severity=severity, instance="b:9190", logs=False)
+        w.put("redis_lock_fence_regressions_total", counter(20, (10, 10.5, 0.5)), **SEEN)
+        w.put("redis_lock_fence_regressions_total", counter(20), **{**SEEN, "instance": "b:9190"})
+        alert = f"FenceRegression/{'critical' if severity == 'page' else 'warning'} lock_namespace=jobs"
+        case("events", f"{severity}: one of two exporters sees a part of a fence that goes backwards", w, {10: [], 10.5: [alert]})
     w = usual(40)
     w.put("redis_lock_fence_regressions_total", counter(40, (10, 10.5, 1)), **SEEN)
     case("events", "a fence goes backwards: at once", w, {10: [], 10.5: ["FenceRegression/critical lock_namespace=jobs"], 34: ["FenceRegression/critical lock_namespace=jobs"], 36: []})
@@ -1253,6 +1313,15 @@ def twins():
     w.put("redis_lock_last_held_timestamp_seconds", clock(110, (0, None), (10, 10), (35, None)), lock="app:leader", **SEEN)
     w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(110, (0, None), (10, 10), (45, None)), **SEEN)
     case("twins", "two configurations: the larger thresholds count", w, {20: [], 30: [], 40: [], 60: [], 90: [], 110: []})
+    w = World(25).exporter().exporter("b:9190").namespace(traffic=0, renewals=0, config={"min_failures": 10}).namespace(instance="b:9190", traffic=0, renewals=0, config={"min_failures": 1})
+    lost(w, (10, 13, 1), (15, 17.5, 0.2))
+    case("twins", "two configurations: the larger min_failures counts", w, {15: [], 18: [], 20: []})
+    w = World(25).exporter().exporter("b:9190").namespace(style="loop", config={"ttl_seconds": 60}).namespace(instance="b:9190", style="loop", logs=False, config={"ttl_seconds": 10})
+    w.put("redis_lock_last_held_timestamp_seconds", clock(25, (0, None), (10, 10)), lock="app:leader", **SEEN)
+    case("twins", "two configurations: nobody leads for twice the longer TTL and 2 minutes", w, {16: [], 16.5: ["LeaderAbsent/critical lock_namespace=jobs redis=main lock=app:leader"]})
+    w = World(30).exporter().exporter("b:9190").namespace(config={"ttl_seconds": 30}).namespace(instance="b:9190", logs=False, config={"ttl_seconds": 10})
+    w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(30, (0, None), (10, 10)), **SEEN)
+    case("twins", "two configurations: held for 20 times the longer TTL", w, {25: [], 25.5: ["HeldTooLong/warning lock_namespace=jobs redis=main"]})
     w = World(60).exporter().exporter("b:9190").namespace(severity="ticket", policy="fence", strict=0).namespace(instance="b:9190", severity="page", policy="continue", strict=1)
     failed_renewals(w, (10, 60, 8))
     w.put("redis_lock_abandonments_total", counter(60, (10, 10.5, 1)), **JOBS)
