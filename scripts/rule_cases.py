@@ -418,6 +418,34 @@ def rate():
     case("not_owned_rate", "only logs: 20 minutes of trouble in the past is not the usual", w, {115: [], 132: [alert]})
 
 
+def rate_limits():
+    """What is usual, and the floor, from both sides."""
+    alert = "NotOwnedRateHigh/critical lock_namespace=jobs"
+
+    def logs_only(name, minutes, *segments, firing):
+        w = World(minutes).exporter(redis=False).namespace(redis=None)
+        lost(w, *segments)
+        case("not_owned_rate", f"only logs: {name}", w, firing)
+
+    # In steps of 1/64 every 30 s. Three times 4.1 are 12.2 and count, three times 2.8 are less than the floor of 10.
+    logs_only("from 4 to 11 in 10 minutes", 100, (0, 70, 13 / 64), (70, 100, 35 / 64), firing={85: [], 98: []})
+    logs_only("from 2.8 to 9 in 10 minutes", 100, (0, 70, 9 / 64), (70, 100, 29 / 64), firing={85: [], 98: []})
+    logs_only("the past of two hours was mostly bad", 145, (0, 45, 2), (120, 145, 2), firing={132: [], 142: []})
+    logs_only("a past of half an hour is none", 58, (35, 58, 2), firing={50: [], 57: []})
+    logs_only("20 at once, then 6 in 10 minutes", 85, (70, 71, 10), (71, 85, 0.3), firing={78: [], 79.5: []})
+    logs_only("3 minutes, twice in 15", 90, (70, 73, 10), (82, 85, 10), firing={75: [], 85.5: [], 87: []})
+    logs_only("bursts of 60 s every 10 minutes", 125, *[(70 + 10 * i, 71 + 10 * i, 30) for i in range(6)], firing={95: [], 105: [], 122: []})
+    logs_only("bursts that are enough for an hour, not for half of it", 135, *[(70 + 5 * i, 71 + 5 * i, 2) for i in range(13)], firing={110: [], 132: []})
+    # The past is that of a day: 6.75 hours of 13, and 12 of 24, of which the half is not quite reached.
+    logs_only("more than half of the last 13 hours was bad", 842, (0, 405, 2), (832, 842, 2), firing={840: [], 841.5: []})
+    logs_only("more than half of the last 25 hours was bad, less than half of a day", 1572, (0, 765, 2), (1561, 1572, 2), firing={1565: [], 1571: [alert]})
+    # Failures are added up over exporters, where none sees enough.
+    w = World(90).exporter(redis=False).exporter("b:9190", redis=False).namespace(redis=None).namespace(instance="b:9190", redis=None)
+    for instance in ("a:9190", "b:9190"):
+        lost(w, (70, 90, 0.4), instance=instance)
+    case("not_owned_rate", "only logs: two exporters see 8 in 10 minutes each", w, {77: [], 85: [alert]})
+
+
 # ------------------------------------------------------------------------------------------------------------------ renewal
 def renewal():
     page, ticket = "RenewalFailureRatioHigh/critical lock_namespace=jobs", "RenewalFailureRatioHigh/warning lock_namespace=jobs"
@@ -548,10 +576,26 @@ def unlocked():
     w = World(60).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", redis="second", logs=False)
     unlock(w, (10, 60, 0.26))
     case("unlocked_work", "two Redis: acquisitions are added up", w, {20: [], 60: []})
-    # 1.1 % of a slice now and then, below 1 % on the whole.
-    w = usual(60)
-    unlock(w, *[(b, b + 0.5, 1.1) for b in (10, 12.5, 15, 17.5, 20, 22.5, 25, 27.5)])
-    case("unlocked_work", "passes: successes a lower bound, so any counts", w, {60: []})
+    for where, times, other in (("one Redis", 1, None), ("two Redis", 2, {"redis": "second"}), ("a twin that sees a fifth", 1, {"traffic": 4})):
+        w = usual(40, config={"min_failures": 1})
+        if other:
+            w.exporter("b:9190", logs=False).namespace(instance="b:9190", logs=False, **other)
+        unlock(w, *[(10 + 2.5 * i, 10.5 + 2.5 * i, 0.9 * times) for i in range(12)])
+        case("unlocked_work", f"{where}: 1.1 % of most slices, 0.9 % on the whole", w, {20: [], 25: [], 38: []})
+    w = usual(30, config={"min_failures": 1})
+    w.put("redis_lock_acquisitions_total", counter(30, (0, 10, 20), (10, 30, 6)), **SEEN)
+    unlock(w, (10, 30, 0.125))
+    # From 12 on the window of 2 minutes has only the new traffic: 15 slices at 19.
+    case("unlocked_work", "2 % of the work after traffic fell", w, {17: [], 20: [page]})
+    w = usual(30)
+    unlock(w, (10, 13, 2), (13, 30, 0.16))
+    case("unlocked_work", "9 % of the work for 3 minutes, then 0.8 %", w, {18: [], 20: [], 22: []})
+    w = usual(30)
+    unlock(w, (10, 13, 4), (22, 25, 4))
+    case("unlocked_work", "17 % of the work for 3 minutes, twice in 15", w, {15: [], 25.5: [], 27: []})
+    w = World(25).exporter(redis=False).namespace(redis=None, config={"min_failures": 0.1})
+    unlock(w, (10, 25, 1 / 32))
+    case("unlocked_work", "only logs: hardly any, and it goes on", w, {17: [], 19: [page]})
 
 
 # ------------------------------------------------------------------------------------------------------------------- events
@@ -1511,5 +1555,5 @@ def cordum():
     add("a burst of replays", [("cordum_scheduler_scheduler_orphan_replayed_total", {"topic": "t"}, counter(250, (200, 201, 100)))], {m: [] for m in (205, 229, 232, 240, 249)})
 
 
-for make in (not_owned, not_owned_tiers, burn, long_burn, rate, renewal, renewal_tiers, unlocked, events, state, lifecycle, redis, exporter, twins, arithmetic, text, cordum):
+for make in (not_owned, not_owned_tiers, burn, long_burn, rate, rate_limits, renewal, renewal_tiers, unlocked, events, state, lifecycle, redis, exporter, twins, arithmetic, text, cordum):
     make()
