@@ -664,9 +664,9 @@ def events():
     case("events", "a part of an abandonment", w, {10: [], 10.5: [event]})
     for severity, more in (("page", [page]), ("ticket", [warn])):
         w = World(25).exporter().exporter("b:9190").namespace(severity=severity).namespace(severity=severity, instance="b:9190")
-        abandon(w, *[(10 + 2 * i, 10.5 + 2 * i, 0.5) for i in range(7)])
-        abandon(w, *[(11 + 2 * i, 11.5 + 2 * i, 0.5) for i in range(7)], instance="b:9190")
-        case("events", f"{severity}: two exporters see 2.5 abandonments each", w, {18: [event], 20.5: [event, *more]})
+        abandon(w, *[(10 + 2 * i, 10.5 + 2 * i, 0.4) for i in range(7)])
+        abandon(w, *[(11 + 2 * i, 11.5 + 2 * i, 0.4) for i in range(7)], instance="b:9190")
+        case("events", f"{severity}: two exporters see 2 abandonments each", w, {18: [event], 20.5: [event, *more]})
         w = usual(25, severity=severity)
         abandon(w, *[(10 + 0.5 * i, 10.5 + 0.5 * i, 0.19) for i in range(24)])
         case("events", f"{severity}: 18 slices with 4 abandonments", w, {17: [event], 23: [event, *more]})
@@ -676,6 +676,9 @@ def events():
         w = usual(40, severity=severity)
         abandon(w, (10, 15, 2), (27, 32, 2))
         case("events", f"{severity}: two bursts of 5 minutes within 25", w, {17: [event], 31: [event], 33: [event]})
+    w = usual(30)
+    abandon(w, *[(10 + 2 * i, 10.5 + 2 * i, 1) for i in range(9)])
+    case("events", "an abandonment every 2 minutes", w, {17: [event], 26: [event, page]})
     w = usual(30, severity="ticket")
     abandon(w, (10, 16, 50))
     case("events", "ticket: six minutes are one burst still", w, {17: [event], 18: [event], 24: [event]})
@@ -720,7 +723,7 @@ def events():
     w.put("redis_lock_conflicting_writes_total", gauge(100, (0, None), (30, 7)), kind="duplicate_terminal_state", **JOBS)
     for key in w.series:
         w.series[key] = [None if v == "stale" else v for v in w.series[key]]
-    case("events", "old double finishes of a new exporter", w, {40: [], 61: []})
+    case("events", "old double finishes of a new exporter", w, {40: [], 50: [], 61: []})
 
     w = usual(60)
     w.drop("conflicting_writes")
@@ -730,9 +733,9 @@ def events():
     duplicate(w, (10, 10.5, 0.5))
     case("events", "a part of a double finish", w, {10: [], 10.5: [twice]})
     w = World(25).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
-    duplicate(w, *[(10 + 2 * i, 10.5 + 2 * i, 0.5) for i in range(7)])
-    duplicate(w, *[(11 + 2 * i, 11.5 + 2 * i, 0.5) for i in range(7)], instance="b:9190")
-    case("events", "two exporters see 2.5 double finishes each", w, {17: [twice], 20.5: [twice_page]})
+    duplicate(w, *[(10 + 2 * i, 10.5 + 2 * i, 0.4) for i in range(7)])
+    duplicate(w, *[(11 + 2 * i, 11.5 + 2 * i, 0.4) for i in range(7)], instance="b:9190")
+    case("events", "two exporters see 2 double finishes each", w, {17: [twice], 20.5: [twice_page]})
     w = usual(25)
     duplicate(w, *[(10 + 0.5 * i, 10.5 + 0.5 * i, 0.19) for i in range(24)])
     case("events", "15 slices with 4 double finishes", w, {16: [twice], 23: [twice_page]})
@@ -791,6 +794,10 @@ def state():
     leader(w, (0, None), (10, 10))
     leader(w, (0, None), instance="b:9190")
     case("state", "one of two exporters sees the leader", w, {15: [], 40: []})
+    w = World(20).exporter().exporter("b:9190").namespace(style="loop", severity="ticket", config={"leader_absent_seconds": 45}).namespace(style="loop", severity="ticket", instance="b:9190", logs=False)
+    leader(w, (0, None), (10, 10))
+    leader(w, (0, None), instance="b:9190")
+    case("state", "one of two exporters sees the leader, for tickets", w, {15: [], 18: []})
 
     def overdue(world, held, *changes, **labels):
         world.put("redis_lock_held", gauge(world.minutes, (0, held)), **{**SEEN, **labels})
@@ -826,6 +833,10 @@ def state():
     overdue(w, 10, (0, 0), (10, 6))
     overdue(w, 10, (0, 0), instance="b:9190", redis="second")
     case("state", "two Redis: 6 of 20 are overdue", w, {17.5: [], 30: [some]})
+    w = World(60).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", redis="second", logs=False)
+    overdue(w, 10, (0, 0), (10, 6))
+    overdue(w, 10, (0, 0), (10, 6), instance="b:9190", redis="second")
+    case("state", "two Redis: 12 of 20 are overdue", w, {17: [], 17.5: [mass]})
     w = usual(60)
     overdue(w, 0, (0, 0))
     case("state", "nothing is held", w, {30: [], 60: []})
@@ -1120,6 +1131,9 @@ def redis():
     for instance in ("a:9190", "b:9190"):
         w.put("redis_lock_exporter_redis_failovers_total", counter(100, (10, 10.5, 1), (30, 30.5, 1)), instance=instance, job="locks")
     case("redis", "two exporters count the same two failovers", w, {10.5: [observed], 40: [observed], 46: []})
+    w = World(30).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    w.put("redis_lock_exporter_redis_failovers_total", counter(30, (4, 4.5, 1), (10, 10.5, 1), (16, 16.5, 1)), **OWN)
+    case("redis", "one of two exporters counts three failovers", w, {4.5: [observed], 23: [observed, flapping]})
 
 
 # ----------------------------------------------------------------------------------------------------------------- exporter
@@ -1140,6 +1154,11 @@ def exporter():
     w.gone(10, text="b:9190")
     gone = "ExporterAbsent/critical missing=logs job=logs"
     case("exporter", "the log side is gone, for 6 hours", w, {15: [], 20: [gone], 365: [gone], 380: []}, every=5)
+    for name, text, gone in (("keyspace", "a:9190", "redis redis=main"), ("log", "b:9190", "logs job=logs")):
+        w = two(40)
+        w.gone(10, 30, text=text)
+        gone = f"ExporterAbsent/critical missing={gone}"
+        case("exporter", f"the {name} side is gone and comes back", w, {19: [], 20: [gone], 30: [gone], 34: [gone], 36.5: []})
     w = two(60).exporter("c:9190", job="logs", redis=False)
     w.gone(10, text="c:9190")
     w.put("up", gauge(60, (0, 1), (10, 0), (40, 1)), instance="c:9190", job="logs")
