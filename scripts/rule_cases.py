@@ -1141,7 +1141,7 @@ def lifecycle_limits():
     w = usual(58)
     margins(w, (0, 35, 0.7, 20), (35, 58, 0.4, 20))
     case("lifecycle", "renewals come late, with a past of half an hour", w, {57: []})
-    for name, better, change, end, expected in (("half of 13 hours", 405, 832, 870, [margin]), ("half of 25 hours and less of a day", 780, 1555, 1590, [])):
+    for name, better, change, end, expected in (("half of 13 hours", 405, 832, 870, [margin]), ("half of 25 hours and less of a day", 760, 1555, 1590, [])):
         w = usual(end)
         margins(w, (0, better, 0.6, 20), (better, change, 0.5, 20), (change, end, 0.4, 20))
         case("lifecycle", f"renewals were better for more than {name}", w, {change - 5: [], end: expected}, every=5)
