@@ -9,7 +9,7 @@ import sys
 
 import rulelib
 from rule_cases import CASES
-from rule_world import as_yaml
+from rule_world import STEP, as_yaml, duration
 
 HEAD = "# Made from scripts/rule_cases.py by scripts/make_rule_tests.py: change that, not this. Run: promtool test rules FILE\n"
 
@@ -17,7 +17,8 @@ HEAD = "# Made from scripts/rule_cases.py by scripts/make_rule_tests.py: change 
 def files():
     names = {}
     for case in CASES:
-        names.setdefault((case.file, case.rules), []).append(case)
+        file = case.file if case.every == STEP else f"{case.file}_every_{duration(case.every)}"
+        names.setdefault((file, case.rules), []).append(case)
     for (file, rules), cases in names.items():
         groups = [group["name"] for group in rulelib.load_groups(rulelib.ALERTS / rules)]
         yield rulelib.ALERTS / "tests" / f"{file}.yml", HEAD + as_yaml(cases, f"../{rules}", groups)

@@ -2,7 +2,8 @@
 
 With nothing else said a namespace has 20 acquisitions and releases and 20 renewals every 30 s, so 40 operations that can find a lock lost."""
 
-from rule_world import Case, World, clock, counter, gauge
+from rule_texts import TEXTS
+from rule_world import Case, World, clock, counter, gauge, parse_alert
 
 CASES = []
 
@@ -104,12 +105,6 @@ def not_owned():
     w = usual(50)
     lost(w, (10, 17, 12))
     case("not_owned", "23 percent fail for 7 minutes: 15 slices are one", w, {17: [], 18: [NOT_OWNED], 20: [NOT_OWNED]})
-    # 19 bad slices, but the mean of 10 minutes stays below the threshold: spikes of one failure too many.
-    w = usual(60)
-    for begin in range(10, 40, 2):
-        w.put("redis_lock_not_owned_total", counter(60, *[(b, b + 0.5, 7.2) for b in range(10, 40, 2)]), operation="renew", **JOBS)
-    case("not_owned", "4.3 % on the whole, each second minute a little over", w, {20: [], 30: [], 40: []})
-
     # Failovers: 60 s, 90 s and 120 s, with retries that make 20 failures of each lost lock.
     for length in (1, 1.5, 2):
         w = usual(60)
@@ -191,6 +186,118 @@ def not_owned():
          {24: [NOT_OWNED], 34: [NOT_OWNED], 35: ["ExporterAbsent/critical missing=all"], 60: ["ExporterAbsent/critical missing=all"]})
 
 
+# -------------------------------------------------------------------------------------------------------------------- tiers
+def tiers(file, page, fail, succeed, **more):
+    """The three ways to last, each number from both sides, for a ratio whose successes are 40 (lost locks) or 20 (renewals) every 30 s.
+
+    `fail` and `succeed` are functions that set the failures of a world, and all of its successes in equal parts."""
+    full = 40 if succeed is operations else 20
+
+    def pair(minutes, **config):
+        w = World(minutes).exporter().exporter("b:9190").namespace(**more, traffic=0, renewals=0, config=config)
+        return w.namespace(**more, instance="b:9190", traffic=0, renewals=0, config=config)
+
+    def bursts(begin, every, number, amount, length=1):
+        return [(begin + every * i, begin + every * i + length, amount) for i in range(number)]
+
+    # Failures are added up over exporters: each sees half, and half is too few. One way to last after the other.
+    w = pair(20, min_failures=8)
+    fail(w, *bursts(10, 1, 8, 1, 0.5))
+    fail(w, *bursts(10.5, 1, 8, 1, 0.5), instance="b:9190")
+    case(file, "two exporters see half of the failures each: everything fails", w, {14: [], 16: [page]})
+    w = pair(25, min_failures=8)
+    succeed(w, (0, 25, 1))
+    fail(w, *bursts(10, 2, 8, 1, 0.5))
+    fail(w, *bursts(11, 2, 8, 1, 0.5), instance="b:9190")
+    case(file, "two exporters see half of the failures each: a third fails", w, {17: [], 19: [page]})
+    w = pair(40, min_failures=8)
+    fail(w, *bursts(10, 10, 3, 1))
+    fail(w, *bursts(15, 10, 3, 1), instance="b:9190")
+    case(file, "two exporters see half of the failures each: bursts", w, {25: [], 34: [page]})
+
+    # Where next to nothing happens: less than one operation in the window is still a ratio.
+    w = usual(20, **more, traffic=0, renewals=0, config={"min_failures": 0.1})
+    fail(w, (10, 20, 1 / 32))
+    case(file, "hardly anything, and it fails", w, {14: [], 15.5: [page]})
+    w = usual(40, **more, traffic=0, renewals=0, config={"min_failures": 0.05})
+    fail(w, *bursts(10, 5, 6, 1 / 32))
+    case(file, "hardly anything, and it fails in bursts", w, {25: [], 34: [page]})
+
+    # The fast way looks at 5 minutes. Ten slices, but five failures only within 10 minutes.
+    w = usual(25, **more, traffic=0, renewals=0)
+    fail(w, (10, 10.5, 3), *bursts(15, 2, 3, 1.3, 0.5))
+    case(file, "five failures in 10 minutes, four in the last 5", w, {18: [], 19.5: [], 20: []})
+    # Successes of before are not counted: half of the former rate fails, nothing succeeds.
+    for part in [released, renewed] if succeed is operations else [renewed]:
+        w = usual(20, **more, traffic=0, renewals=0)
+        part(w, (0, 10, 20))
+        fail(w, (10, 20, 7.5))
+        case(file, f"nothing is {part.__name__} from now on", w, {14: [], 15: [page]})
+    # 9 of 29 for 2.5 minutes, then all: 47 % of 5 minutes.
+    w = usual(20, **more)
+    fail(w, (10, 20, full * 9 / 20))
+    succeed(w, (0, 13, full))
+    case(file, "47 % of 5 minutes fail", w, {15: [], 15.5: []})
+    w = usual(25, **more)
+    fail(w, (10, 11, 20 * full), (16, 18, 20 * full))
+    case(file, "two failovers within 6 minutes", w, {17: [], 18: [], 18.5: [], 19: [], 20: [], 22: []})
+
+    # The steady way looks at 10 minutes: not at twice as much, nor at half of it.
+    w = usual(30, **more)
+    fail(w, (10, 13, full * 0.3), (22, 25, full * 0.3))
+    case(file, "23 percent fail for 3 minutes, twice in 15", w, {15: [], 25.5: [], 26: [], 27: []})
+    w = usual(25, **more)
+    succeed(w, (0, 10, full), (10, 25, full * 0.3))
+    fail(w, (10, 25, full / 40))
+    case(file, "8 percent fail after traffic fell", w, {17: [], 21.5: [page]})
+    # Who sees what: one Redis, two of them whose successes are added up, two exporters on one of which the larger counts.
+    second = {"instance": "b:9190", "logs": False, **more}
+    for where, times, other in (("one Redis", 1, None), ("two Redis", 2, {"redis": "second"}), ("a twin that sees a fifth", 1, {"traffic": 4, "renewals": 4})):
+        def watched(minutes):
+            w = usual(minutes, **more)
+            return w.exporter("b:9190", logs=False).namespace(**second, **other) if other else w
+
+        # A spike every 2.5 minutes: 5.3 % of most slices, 4.3 % on the whole.
+        w = watched(45)
+        fail(w, *bursts(10, 2.5, 12, times * full * 9 / 40, 0.5))
+        case(file, f"{where}: a little too much in most slices, not on the whole", w, {20: [], 25: [], 40: []})
+        w = watched(75)
+        fail(w, *bursts(10, 5, 12, times * full * 0.45))
+        case(file, f"{where}: bursts of 8 % on the whole for an hour", w, {45: [], 60: [], 68: []})
+        w = watched(20)
+        fail(w, (10, 15.5, times * full * 0.75))
+        case(file, f"{where}: 43 % fail for 5.5 minutes", w, {15.5: [], 17: []})
+
+    # The recurrent way looks at 30 minutes.
+    w = usual(75, **more)
+    fail(w, *bursts(40, 5, 7, full * 0.75))
+    case(file, "bursts of 13 % on the whole, after 40 quiet minutes", w, {58: [], 67: [page]})
+    w = usual(75, **more)
+    fail(w, *bursts(10, 10, 6, 20 * full))
+    case(file, "bursts of 60 s every 10 minutes", w, {35: [], 45: [], 62: [], 65: []})
+    # After the incident one more bad slice, and nothing beside it: the incident is not over yet.
+    w = usual(60, **more)
+    succeed(w, (0, 34, full), (36.5, 60, 20 * full))
+    fail(w, (10, 20, full), (36, 36.5, 1))
+    case(file, "a single bad slice after an incident", w, {32: [page], 46: [page], 58: []})
+
+
+def operations(world, *segments):
+    """Releases and renewals, in equal parts."""
+    half = [(begin, end, amount / 2) for begin, end, amount in segments]
+    released(world, *half)
+    renewed(world, *half)
+
+
+# -------------------------------------------------------------------------------------------------------------------- burn
+def not_owned_tiers():
+    tiers("not_owned", NOT_OWNED, lost, operations)
+
+
+def renewal_tiers():
+    tiers("renewal", "RenewalFailureRatioHigh/critical lock_namespace=jobs", failed_renewals, renewed, policy="continue")
+
+
 def burn():
     ticket = "FailureBudgetBurn/warning lock_namespace=jobs"
     for share, fires in ((0.9, False), (1.2, True)):
@@ -204,17 +311,54 @@ def burn():
     w = usual(240)
     lost(w, (10, 11, 4000), (100, 101, 4000), (190, 191, 4000))
     case("not_owned", "slow burn: three failovers in hours are none", w, {m: [] for m in (12, 30, 60, 110, 150, 200, 215, 240)})
-    # 18 failures within hours are fewer than 4 times min_failures, 22 are not.
+    # 18 failures within hours are fewer than 4 times min_failures, 25 are not.
     for every, fires in ((7, False), (5, True)):
-        w = usual(140, traffic=0.1, renewals=0.1, config={"not_owned_ratio": 0.5})
+        w = usual(140, traffic=0, renewals=0, config={"not_owned_ratio": 0.5})
         lost(w, *[(10 + every * i, 10.5 + every * i, 1) for i in range(int(126 / every))])
-        w.drop("redis_lock_releases_total")
-        released(w, (0, 140, 0.1))
         case("not_owned", f"slow burn: one failure every {every} minutes", w, {60: [], 135: [ticket] if fires else []})
     # It was bad for two hours and is over: the last 6 hours alone are no ticket.
     w = usual(200)
     lost(w, (10, 60, 1.8))
     case("not_owned", "slow burn: what is over for an hour is no ticket", w, {58: [ticket], 100: [ticket], 150: [], 200: []})
+
+
+def long_burn():
+    """Hours of it, looked at every 2.5 minutes: 6 hours have 144 slices then, and 60 of them are 2.5 hours."""
+    ticket = "FailureBudgetBurn/warning lock_namespace=jobs"
+
+    def hours(name, world, firing):
+        case("not_owned", f"slow burn for hours: {name}", world, firing, every=2.5)
+
+    def every_5_minutes(begin, end, amount):
+        """In two minutes of five, so that every second slice is bad: 0.4 times the amount on the whole."""
+        return [(minute, minute + 2, amount) for minute in range(begin, end, 5)]
+
+    w = usual(585)
+    lost(w, (10, 585, 1.25))
+    case("not_owned", "slow burn for hours: 3 %", w, {150: [], 170: [], 182.5: [ticket], 575: [ticket]}, every=2.5)
+    w = World(185).exporter().exporter("b:9190", redis=False).namespace().namespace(instance="b:9190", redis=None)
+    lost(w, (10, 185, 0.7))
+    lost(w, (10, 185, 0.7), instance="b:9190")
+    hours("3.4 % by the logs of two exporters", w, {182.5: [ticket]})
+    w = usual(460)
+    lost(w, *every_5_minutes(10, 330, 4), (330, 460, 0.73))
+    hours("3.8 % in every second slice, then 1.8 %", w, {250: [], 300: [], 328: [ticket], 372.5: [ticket], 390: [], 450: []})
+    # Half an hour above, and less than 2.5 % in 6 hours.
+    for where, times, other in (("one Redis", 1, None), ("two Redis", 2, {"redis": "second"}), ("a twin that sees a fifth", 1, {"traffic": 4, "renewals": 4})):
+        w = usual(450)
+        if other:
+            w.exporter("b:9190", logs=False).namespace(instance="b:9190", logs=False, **other)
+        lost(w, *every_5_minutes(10, 400, 2.25 * times), (400, 450, 1.45 * times))
+        hours(f"{where}: 2.2 % in every second slice, then 3.5 %", w, {425: [], 448: []})
+    w = usual(605)
+    lost(w, (1, 60, 10), (420, 605, 1.25))
+    hours("20 % ten hours ago, 3 % for 3 hours", w, {60: [], 600: []})
+    w = usual(545)
+    lost(w, (1, 60, 10), (420, 540, 4.5))
+    hours("20 % nine hours ago, 10 % for 2 hours", w, {60: [], 538: []})
+    w = usual(330, traffic=0, renewals=0, config={"min_failures": 0.01})
+    lost(w, *[(minute + 1.5, minute + 2, 1 / 64) for minute in range(10, 330, 5)])
+    hours("hardly anything, and it fails", w, {300: [], 327.5: [ticket]})
 
 
 def rate():
@@ -223,55 +367,83 @@ def rate():
     def logs_only(minutes, **more):
         return World(minutes).exporter(redis=False).namespace(redis=None, **more)
 
-    w = logs_only(180)
-    lost(w, (120, 180, 2))
+    w = logs_only(130)
+    lost(w, (70, 130, 2))
     # 20 a 10 minutes; the floor is 10. Bad slices from the second failure on.
-    case("not_owned_rate", "only logs: 4 a minute after two quiet hours", w, {127: [], 129.5: [alert], 180: [alert]})
-    w = logs_only(180)
-    lost(w, (120, 140, 2))
-    case("not_owned_rate", "only logs: resolves after the end", w, {140: [alert], 158: [alert], 165: []})
-    w = logs_only(180)
-    lost(w, *[(120 + i, 120.5 + i, 0.9) for i in range(60)])
-    case("not_owned_rate", "only logs: 9 in 10 minutes are below the floor", w, {130: [], 150: [], 180: []})
-    w = logs_only(180)
-    lost(w, (120, 180, 0.65))
-    case("not_owned_rate", "only logs: 13 in 10 minutes are above it", w, {127: [], 135: [alert]})
-    w = logs_only(180, config={"min_failures": 20})
-    lost(w, (120, 180, 1.6))
-    case("not_owned_rate", "only logs: 32 in 10 minutes where min_failures is 20", w, {130: [], 180: []})
-    w = logs_only(180, severity="ticket")
-    lost(w, (120, 180, 2))
-    case("not_owned_rate", "only logs: a namespace for tickets", w, {127: [], 129.5: ["NotOwnedRateHigh/warning lock_namespace=jobs"]})
+    case("not_owned_rate", "only logs: 4 a minute after a quiet hour", w, {77: [], 79.5: [alert], 130: [alert]})
+    w = logs_only(130)
+    lost(w, (70, 90, 2))
+    case("not_owned_rate", "only logs: resolves after the end", w, {90: [alert], 108: [alert], 115: []})
+    w = logs_only(130)
+    lost(w, *[(70 + i, 70.5 + i, 0.9) for i in range(60)])
+    case("not_owned_rate", "only logs: 9 in 10 minutes are below the floor", w, {80: [], 100: [], 130: []})
+    w = logs_only(130)
+    lost(w, (70, 130, 0.65))
+    case("not_owned_rate", "only logs: 13 in 10 minutes are above it", w, {77: [], 85: [alert]})
+    w = logs_only(130, config={"min_failures": 20})
+    lost(w, (70, 130, 1.6))
+    case("not_owned_rate", "only logs: 32 in 10 minutes where min_failures is 20", w, {80: [], 130: []})
+    w = logs_only(130, severity="ticket")
+    lost(w, (70, 130, 2))
+    case("not_owned_rate", "only logs: a namespace for tickets", w, {77: [], 79.5: ["NotOwnedRateHigh/warning lock_namespace=jobs"]})
     w = logs_only(60)
     lost(w, (0, 60, 20))
     case("not_owned_rate", "only logs: no past, no alert", w, {30: [], 60: []})
     # Three times its own past: 40 a 10 minutes is usual, 100 is not three times that, 150 is.
     for now, fires in ((5, False), (7.5, True)):
-        w = logs_only(240)
-        lost(w, (0, 200, 2), (200, 240, now))
-        case("not_owned_rate", f"only logs: from 40 to {now * 20:.0f} in 10 minutes", w, {199: [], 207: [], 212: [alert] if fires else [], 240: [alert] if fires else []})
+        w = logs_only(140)
+        lost(w, (0, 100, 2), (100, 140, now))
+        case("not_owned_rate", f"only logs: from 40 to {now * 20:.0f} in 10 minutes", w, {99: [], 107: [], 112: [alert] if fires else [], 140: [alert] if fires else []})
     for length in (1, 2):
-        w = logs_only(180)
-        lost(w, (120, 120 + length, 800))
-        case("not_owned_rate", f"only logs: a failover of {length * 60} s", w, {m: [] for m in (121, 123, 125, 130, 150)})
-    w = logs_only(200)
-    lost(w, *[(120 + 5 * i, 121 + 5 * i, 30) for i in range(8)])
-    case("not_owned_rate", "only logs: bursts of 60 s every 5 minutes", w, {132: [], 135: [], 147: [alert], 155: [alert], 185: []})
+        w = logs_only(130)
+        lost(w, (70, 70 + length, 800))
+        case("not_owned_rate", f"only logs: a failover of {length * 60} s", w, {m: [] for m in (71, 73, 75, 80, 100)})
+    w = logs_only(150)
+    lost(w, *[(70 + 5 * i, 71 + 5 * i, 30) for i in range(8)])
+    case("not_owned_rate", "only logs: bursts of 60 s every 5 minutes", w, {82: [], 85: [], 97: [alert], 105: [alert], 135: []})
     # The same slices with too few failures for three times the limit of 10 minutes: 8 every 5 minutes are 48 in 30.
     for size, fires in ((2.0, False), (3.4, True)):
-        w = logs_only(200)
-        lost(w, *[(120 + 5 * i, 121 + 5 * i, size) for i in range(12)])
-        case("not_owned_rate", f"only logs: bursts of {2 * size:.1f} every 5 minutes", w, {140: [], 152: [alert] if fires else [], 170: [alert] if fires else []})
-    w = usual(160)
-    lost(w, (120, 180, 1.8))
-    case("not_owned_rate", "with all changes seen the ratio decides, and 4.3 % is fine", w, {130: [], 140: []})
-    w = usual(160, source="scan")
-    lost(w, (120, 180, 2))
-    case("not_owned_rate", "passes only: the rate decides", w, {127: [], 129.5: [alert]})
+        w = logs_only(150)
+        lost(w, *[(70 + 5 * i, 71 + 5 * i, size) for i in range(12)])
+        case("not_owned_rate", f"only logs: bursts of {2 * size:.1f} every 5 minutes", w, {90: [], 102: [alert] if fires else [], 120: [alert] if fires else []})
+    w = usual(110)
+    lost(w, (70, 130, 1.8))
+    case("not_owned_rate", "with all changes seen the ratio decides, and 4.3 % is fine", w, {80: [], 90: []})
+    w = usual(110, source="scan")
+    lost(w, (70, 130, 2))
+    case("not_owned_rate", "passes only: the rate decides", w, {77: [], 79.5: [alert]})
     # The median: trouble for less than half of the past is not what is usual.
-    w = logs_only(240)
-    lost(w, (0, 60, 8), (200, 240, 2))
-    case("not_owned_rate", "only logs: an hour of trouble in the past is not the usual", w, {195: [], 212: [alert]})
+    w = logs_only(160)
+    lost(w, (0, 20, 8), (120, 160, 2))
+    case("not_owned_rate", "only logs: 20 minutes of trouble in the past is not the usual", w, {115: [], 132: [alert]})
+
+
+def rate_limits():
+    """What is usual, and the floor, from both sides."""
+    alert = "NotOwnedRateHigh/critical lock_namespace=jobs"
+
+    def logs_only(name, minutes, *segments, firing):
+        w = World(minutes).exporter(redis=False).namespace(redis=None)
+        lost(w, *segments)
+        case("not_owned_rate", f"only logs: {name}", w, firing)
+
+    # In steps of 1/64 every 30 s. Three times 4.1 are 12.2 and count, three times 2.8 are less than the floor of 10.
+    logs_only("from 4 to 11 in 10 minutes", 100, (0, 70, 13 / 64), (70, 100, 35 / 64), firing={85: [], 98: []})
+    logs_only("from 2.8 to 9 in 10 minutes", 100, (0, 70, 9 / 64), (70, 100, 29 / 64), firing={85: [], 98: []})
+    logs_only("the past of two hours was mostly bad", 145, (0, 45, 2), (120, 145, 2), firing={132: [], 142: []})
+    logs_only("a past of half an hour is none", 58, (35, 58, 2), firing={50: [], 57: []})
+    logs_only("20 at once, then 6 in 10 minutes", 85, (70, 71, 10), (71, 85, 0.3), firing={78: [], 79.5: []})
+    logs_only("3 minutes, twice in 15", 90, (70, 73, 10), (82, 85, 10), firing={75: [], 85.5: [], 87: []})
+    logs_only("bursts of 60 s every 10 minutes", 125, *[(70 + 10 * i, 71 + 10 * i, 30) for i in range(6)], firing={95: [], 105: [], 122: []})
+    logs_only("bursts that are enough for an hour, not for half of it", 135, *[(70 + 5 * i, 71 + 5 * i, 2) for i in range(13)], firing={110: [], 132: []})
+    # The past is that of a day: 6.75 hours of 13, and 12 of 24, of which the half is not quite reached.
+    logs_only("more than half of the last 13 hours was bad", 842, (0, 405, 2), (832, 842, 2), firing={840: [], 841.5: []})
+    logs_only("more than half of the last 25 hours was bad, less than half of a day", 1572, (0, 765, 2), (1561, 1572, 2), firing={1565: [], 1571: [alert]})
+    # Failures are added up over exporters, where none sees enough.
+    w = World(90).exporter(redis=False).exporter("b:9190", redis=False).namespace(redis=None).namespace(instance="b:9190", redis=None)
+    for instance in ("a:9190", "b:9190"):
+        lost(w, (70, 90, 0.4), instance=instance)
+    case("not_owned_rate", "only logs: two exporters see 8 in 10 minutes each", w, {77: [], 85: [alert]})
 
 
 # ------------------------------------------------------------------------------------------------------------------ renewal
@@ -327,9 +499,6 @@ def renewal():
     w = usual(50, policy="continue")
     failed_renewals(w, (10, 17, 6))
     case("renewal", "23 percent fail for 7 minutes: 15 slices are one", w, {17: [], 18: [page], 20: [page]})
-    w = usual(60, policy="continue")
-    failed_renewals(w, *[(b, b + 0.5, 3.6) for b in range(10, 40, 2)])
-    case("renewal", "4.3 % on the whole, each second minute a little over", w, {20: [], 30: [], 40: []})
     for length in (1, 2):
         w = usual(60, policy="continue")
         failed_renewals(w, (20, 20 + length, 400))
@@ -407,10 +576,26 @@ def unlocked():
     w = World(60).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", redis="second", logs=False)
     unlock(w, (10, 60, 0.26))
     case("unlocked_work", "two Redis: acquisitions are added up", w, {20: [], 60: []})
-    # 1.1 % of a slice now and then, below 1 % on the whole.
-    w = usual(60)
-    unlock(w, *[(b, b + 0.5, 1.1) for b in (10, 12.5, 15, 17.5, 20, 22.5, 25, 27.5)])
-    case("unlocked_work", "passes: successes a lower bound, so any counts", w, {60: []})
+    for where, times, other in (("one Redis", 1, None), ("two Redis", 2, {"redis": "second"}), ("a twin that sees a fifth", 1, {"traffic": 4})):
+        w = usual(40, config={"min_failures": 1})
+        if other:
+            w.exporter("b:9190", logs=False).namespace(instance="b:9190", logs=False, **other)
+        unlock(w, *[(10 + 2.5 * i, 10.5 + 2.5 * i, 0.9 * times) for i in range(12)])
+        case("unlocked_work", f"{where}: 1.1 % of most slices, 0.9 % on the whole", w, {20: [], 25: [], 38: []})
+    w = usual(30, config={"min_failures": 1})
+    w.put("redis_lock_acquisitions_total", counter(30, (0, 10, 20), (10, 30, 6)), **SEEN)
+    unlock(w, (10, 30, 0.125))
+    # From 12 on the window of 2 minutes has only the new traffic: 15 slices at 19.
+    case("unlocked_work", "2 % of the work after traffic fell", w, {17: [], 20: [page]})
+    w = usual(30)
+    unlock(w, (10, 13, 2), (13, 30, 0.16))
+    case("unlocked_work", "9 % of the work for 3 minutes, then 0.8 %", w, {18: [], 20: [], 22: []})
+    w = usual(30)
+    unlock(w, (10, 13, 4), (22, 25, 4))
+    case("unlocked_work", "17 % of the work for 3 minutes, twice in 15", w, {15: [], 25.5: [], 27: []})
+    w = World(25).exporter(redis=False).namespace(redis=None, config={"min_failures": 0.1})
+    unlock(w, (10, 25, 1 / 32))
+    case("unlocked_work", "only logs: hardly any, and it goes on", w, {17: [], 19: [page]})
 
 
 # ------------------------------------------------------------------------------------------------------------------- events
@@ -468,6 +653,39 @@ def events():
     case("events", "an exporter with old counts that Prometheus sees for the first time", w,
          {20: ["ExporterAbsent/critical missing=all"], 30: ["ExporterAbsent/critical missing=all"], 40: [], 50: []})
 
+    # An exporter that came 20 minutes ago is not new any more.
+    w = usual(60)
+    w.drop("abandonments")
+    w.put("redis_lock_abandonments_total", gauge(60, (0, None), (20, 1)), **JOBS)
+    case("events", "the first abandonment, 20 minutes after the exporter came", w, {19.5: [], 22: [event], 34: [event], 36: []})
+    # What is extrapolated to less than one has happened all the same.
+    w = usual(20)
+    abandon(w, (10, 10.5, 0.5))
+    case("events", "a part of an abandonment", w, {10: [], 10.5: [event]})
+    for severity, more in (("page", [page]), ("ticket", [warn])):
+        w = World(25).exporter().exporter("b:9190").namespace(severity=severity).namespace(severity=severity, instance="b:9190")
+        abandon(w, *[(10 + 2 * i, 10.5 + 2 * i, 0.4) for i in range(7)])
+        abandon(w, *[(11 + 2 * i, 11.5 + 2 * i, 0.4) for i in range(7)], instance="b:9190")
+        case("events", f"{severity}: two exporters see 2 abandonments each", w, {18: [event], 20.5: [event, *more]})
+        w = usual(25, severity=severity)
+        abandon(w, *[(10 + 0.5 * i, 10.5 + 0.5 * i, 0.19) for i in range(24)])
+        case("events", f"{severity}: 18 slices with 4 abandonments", w, {17: [event], 23: [event, *more]})
+        w = usual(25, severity=severity)
+        abandon(w, *[(10 + 0.5 * i, 10.5 + 0.5 * i, 0.1) for i in range(24)])
+        case("events", f"{severity}: 18 slices with 2 abandonments", w, {20: [event], 23: [event]})
+        w = usual(40, severity=severity)
+        abandon(w, (10, 15, 2), (27, 32, 2))
+        case("events", f"{severity}: two bursts of 5 minutes within 25", w, {17: [event], 31: [event], 33: [event]})
+    w = usual(30)
+    abandon(w, *[(10 + 2 * i, 10.5 + 2 * i, 1) for i in range(9)])
+    case("events", "an abandonment every 2 minutes", w, {17: [event], 26: [event, page]})
+    w = usual(30, severity="ticket")
+    abandon(w, (10, 16, 50))
+    case("events", "ticket: six minutes are one burst still", w, {17: [event], 18: [event], 24: [event]})
+    w = World(25).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    abandon(w, (10, 25, 1))
+    case("events", "only one of two exporters sees abandonments", w, {18.5: [event], 19.5: [event, page]})
+
     # Finished twice.
     twice, twice_page = "DuplicateTerminalState/warning lock_namespace=jobs", "DuplicateTerminalState/critical lock_namespace=jobs"
 
@@ -505,9 +723,39 @@ def events():
     w.put("redis_lock_conflicting_writes_total", gauge(100, (0, None), (30, 7)), kind="duplicate_terminal_state", **JOBS)
     for key in w.series:
         w.series[key] = [None if v == "stale" else v for v in w.series[key]]
-    case("events", "old double finishes of a new exporter", w, {40: [], 61: []})
+    case("events", "old double finishes of a new exporter", w, {40: [], 50: [], 61: []})
+
+    w = usual(60)
+    w.drop("conflicting_writes")
+    w.put("redis_lock_conflicting_writes_total", gauge(60, (0, None), (40, 1)), kind="duplicate_terminal_state", **JOBS)
+    case("events", "the first double finish, 40 minutes after the exporter came", w, {39.5: [], 42: [twice]})
+    w = usual(20)
+    duplicate(w, (10, 10.5, 0.5))
+    case("events", "a part of a double finish", w, {10: [], 10.5: [twice]})
+    w = World(25).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    duplicate(w, *[(10 + 2 * i, 10.5 + 2 * i, 0.4) for i in range(7)])
+    duplicate(w, *[(11 + 2 * i, 11.5 + 2 * i, 0.4) for i in range(7)], instance="b:9190")
+    case("events", "two exporters see 2 double finishes each", w, {17: [twice], 20.5: [twice_page]})
+    w = usual(25)
+    duplicate(w, *[(10 + 0.5 * i, 10.5 + 0.5 * i, 0.19) for i in range(24)])
+    case("events", "15 slices with 4 double finishes", w, {16: [twice], 23: [twice_page]})
+    w = usual(70)
+    duplicate(w, (10, 13, 2), (48, 51, 2))
+    case("events", "two bursts of 3 minutes within 40", w, {15: [twice], 50: [twice], 53: [twice]})
+    w = usual(40)
+    duplicate(w, (10, 13, 2), (30, 33, 2))
+    case("events", "two bursts of 3 minutes within 25", w, {15: [twice], 35: [twice_page]})
+    w = World(25).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    duplicate(w, (10, 25, 1))
+    case("events", "only one of two exporters sees double finishes", w, {17: [twice], 18: [twice_page]})
 
     # Fences.
+    for severity in ("page", "ticket"):
+        w = World(20).exporter().exporter("b:9190").namespace(severity=severity).namespace(severity=severity, instance="b:9190", logs=False)
+        w.put("redis_lock_fence_regressions_total", counter(20, (10, 10.5, 0.5)), **SEEN)
+        w.put("redis_lock_fence_regressions_total", counter(20), **{**SEEN, "instance": "b:9190"})
+        alert = f"FenceRegression/{'critical' if severity == 'page' else 'warning'} lock_namespace=jobs"
+        case("events", f"{severity}: one of two exporters sees a part of a fence that goes backwards", w, {10: [], 10.5: [alert]})
     w = usual(40)
     w.put("redis_lock_fence_regressions_total", counter(40, (10, 10.5, 1)), **SEEN)
     case("events", "a fence goes backwards: at once", w, {10: [], 10.5: ["FenceRegression/critical lock_namespace=jobs"], 34: ["FenceRegression/critical lock_namespace=jobs"], 36: []})
@@ -546,6 +794,10 @@ def state():
     leader(w, (0, None), (10, 10))
     leader(w, (0, None), instance="b:9190")
     case("state", "one of two exporters sees the leader", w, {15: [], 40: []})
+    w = World(20).exporter().exporter("b:9190").namespace(style="loop", severity="ticket", config={"leader_absent_seconds": 45}).namespace(style="loop", severity="ticket", instance="b:9190", logs=False)
+    leader(w, (0, None), (10, 10))
+    leader(w, (0, None), instance="b:9190")
+    case("state", "one of two exporters sees the leader, for tickets", w, {15: [], 18: []})
 
     def overdue(world, held, *changes, **labels):
         world.put("redis_lock_held", gauge(world.minutes, (0, held)), **{**SEEN, **labels})
@@ -581,6 +833,10 @@ def state():
     overdue(w, 10, (0, 0), (10, 6))
     overdue(w, 10, (0, 0), instance="b:9190", redis="second")
     case("state", "two Redis: 6 of 20 are overdue", w, {17.5: [], 30: [some]})
+    w = World(60).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", redis="second", logs=False)
+    overdue(w, 10, (0, 0), (10, 6))
+    overdue(w, 10, (0, 0), (10, 6), instance="b:9190", redis="second")
+    case("state", "two Redis: 12 of 20 are overdue", w, {17: [], 17.5: [mass]})
     w = usual(60)
     overdue(w, 0, (0, 0))
     case("state", "nothing is held", w, {30: [], 60: []})
@@ -637,31 +893,31 @@ def lifecycle():
             world.put("redis_lock_renewal_margin_ratio_bucket", counter(world.minutes, *segments), le=bound, **{**SEEN, **labels})
 
     # p10 of a bucket from 0.6 to 0.7 is 0.61; 0.45 to come below three quarters of it (0.4575) and below 0.5.
-    w = usual(250)
-    margins(w, (0, 200, 0.7), (200, 250, 0.4))
-    case("lifecycle", "renewals come with 31 % left instead of 61 %", w, {199: [], 214: [], 222: [margin], 248: [margin]})
-    w = usual(250)
-    margins(w, (0, 200, 0.7), (200, 250, 0.5))
-    case("lifecycle", "renewals come with 41 % left instead of 61 %", w, {214: [], 240: [margin]})
-    w = usual(250)
-    margins(w, (0, 200, 0.6), (200, 250, 0.5))
-    case("lifecycle", "renewals come with 41 % left instead of 51 %", w, {222: [], 248: []})
-    w = usual(250)
-    margins(w, (0, 200, 0.8), (200, 250, 0.6))
-    case("lifecycle", "renewals come with 51 % left instead of 71 %", w, {222: [], 248: []})
-    w = usual(250)
-    margins(w, (0, 250, 0.2))
-    case("lifecycle", "renewals always come late", w, {200: [], 250: []})
-    w = usual(250)
-    margins(w, (0, 200, 0.7), (200, 202, 0.1), (202, 250, 0.7))
-    case("lifecycle", "renewals come late for 2 minutes", w, {m: [] for m in (203, 216, 220, 240)})
+    w = usual(125)
+    margins(w, (0, 75, 0.7), (75, 125, 0.4))
+    case("lifecycle", "renewals come with 31 % left instead of 61 %", w, {74: [], 89: [], 97: [margin], 123: [margin]})
+    w = usual(125)
+    margins(w, (0, 75, 0.7), (75, 125, 0.5))
+    case("lifecycle", "renewals come with 41 % left instead of 61 %", w, {89: [], 115: [margin]})
+    w = usual(125)
+    margins(w, (0, 75, 0.6), (75, 125, 0.5))
+    case("lifecycle", "renewals come with 41 % left instead of 51 %", w, {97: [], 123: []})
+    w = usual(125)
+    margins(w, (0, 75, 0.8), (75, 125, 0.6))
+    case("lifecycle", "renewals come with 51 % left instead of 71 %", w, {97: [], 123: []})
+    w = usual(125)
+    margins(w, (0, 125, 0.2))
+    case("lifecycle", "renewals always come late", w, {75: [], 125: []})
+    w = usual(125)
+    margins(w, (0, 75, 0.7), (75, 77, 0.1), (77, 125, 0.7))
+    case("lifecycle", "renewals come late for 2 minutes", w, {m: [] for m in (78, 91, 95, 115)})
     for per_step, fires in ((0.3, False), (0.4, True)):
-        w = usual(250, renewals=per_step)
-        margins(w, (0, 200, 0.7), (200, 250, 0.2), renewals=per_step)
-        case("lifecycle", f"renewals come late, {per_step * 60:.0f} in half an hour", w, {199: [], 245: [margin] if fires else []})
-    w = usual(250)
-    margins(w, (0, 200, 0.7), (200, 230, 0.4), (230, 250, 0.7))
-    case("lifecycle", "renewals come late for half an hour: resolved when the window is over", w, {222: [margin], 248: [margin]})
+        w = usual(125, renewals=per_step)
+        margins(w, (0, 75, 0.7), (75, 125, 0.2), renewals=per_step)
+        case("lifecycle", f"renewals come late, {per_step * 60:.0f} in half an hour", w, {74: [], 120: [margin] if fires else []})
+    w = usual(125)
+    margins(w, (0, 75, 0.7), (75, 105, 0.4), (105, 125, 0.7))
+    case("lifecycle", "renewals come late for half an hour: resolved when the window is over", w, {97: [margin], 123: [margin]})
 
     churn = "OwnerChurnHigh/warning lock_namespace=jobs"
 
@@ -838,6 +1094,192 @@ def lifecycle():
     case("lifecycle", "two Redis: 43 % of the attempts find the lock taken", w, {100: []})
 
 
+def lifecycle_limits():
+    """Each number, window and time of the tickets about how locks live, from both sides; two Redis are added up, of two exporters the larger counts."""
+    two = {"instance": "b:9190", "logs": False}
+
+    def both(minutes, style="item", **more):
+        """Two Redis, each seen by an exporter of its own."""
+        return World(minutes).exporter().exporter("b:9190", logs=False).namespace(style=style, **more).namespace(style=style, redis="second", **two, **more)
+
+    SECOND = {**SEEN, "redis": "second", "instance": "b:9190"}
+    TWIN = {**SEEN, "instance": "b:9190"}
+    margin, churn, expiry = (f"{name}/warning lock_namespace=jobs" for name in ("RenewalMarginShrinking", "OwnerChurnHigh", "ExpiryRatioHigh"))
+    slow, early, short, busy = (f"{name}/warning lock_namespace=jobs" for name in ("TakeoverSlow", "ReleasedEarly", "TtlTooShort", "ContentionHigh"))
+
+    def margins(world, *periods, **labels):
+        """(begin, end, upper bound of the bucket, renewals every 30 s)"""
+        for bound in ("0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "+Inf"):
+            segments = [(begin, end, amount) for begin, end, le, amount in periods if float(bound) >= le]
+            world.put("redis_lock_renewal_margin_ratio_bucket", counter(world.minutes, *segments), le=bound, **{**SEEN, **labels})
+
+    w = usual(105)
+    margins(w, (0, 75, 0.7, 20), (75, 105, 0.7, 17), (75, 105, 0.4, 3))
+    case("lifecycle", "15 % of the renewals come late", w, {102: [margin]})
+    w = both(105)
+    margins(w, (0, 75, 0.7, 20), (75, 105, 0.7, 18.5), (75, 105, 0.4, 1.5))
+    margins(w, (75, 105, 0.7, 1.5), (75, 105, 0.4, 1.5), redis="second", instance="b:9190")
+    case("lifecycle", "two Redis: 13 % of the renewals come late", w, {103: [margin]})
+    w = both(105, renewals=0.2)
+    margins(w, (0, 75, 0.7, 0.2), (75, 105, 0.4, 0.2))
+    margins(w, (0, 75, 0.7, 0.2), (75, 105, 0.4, 0.2), redis="second", instance="b:9190")
+    case("lifecycle", "two Redis: 12 renewals each in half an hour come late", w, {102: [margin]})
+    w = World(105).exporter().exporter("b:9190", logs=False).namespace().namespace(**two, renewals=0)
+    margins(w, (0, 75, 0.7, 20), (75, 105, 0.4, 20))
+    margins(w, (0, 105, 0.7, 0), instance="b:9190")
+    # A tenth of 30 minutes are 3, and `for` adds 15.
+    case("lifecycle", "one of two exporters sees renewals come late", w, {92.5: [], 95: [margin]})
+    w = usual(135)
+    margins(w, (0, 75, 0.7, 20), (75, 85, 0.4, 20), (85, 135, 0.7, 20))
+    case("lifecycle", "renewals come late for 10 minutes: until the window and 15 minutes are over", w, {110: [margin], 124: [margin], 131: []})
+    w = usual(125)
+    margins(w, (0, 10, 0.8, 20), (10, 100, 0.5, 20), (100, 125, 0.4, 20))
+    case("lifecycle", "renewals were better for 10 minutes", w, {122: []})
+    w = usual(125)
+    margins(w, (0, 40, 0.8, 20), (40, 45, 0.4, 20), (45, 100, 0.8, 20), (100, 125, 0.4, 20))
+    case("lifecycle", "renewals were worse for 5 minutes", w, {90: [], 122: [margin]})
+    w = usual(58)
+    margins(w, (0, 35, 0.7, 20), (35, 58, 0.4, 20))
+    case("lifecycle", "renewals come late, with a past of half an hour", w, {57: []})
+    for name, better, change, end, expected in (("half of 13 hours", 405, 832, 870, [margin]), ("half of 25 hours and less of a day", 760, 1555, 1590, [])):
+        w = usual(end)
+        margins(w, (0, better, 0.6, 20), (better, change, 0.5, 20), (change, end, 0.4, 20))
+        case("lifecycle", f"renewals were better for more than {name}", w, {change - 5: [], end: expected}, every=5)
+
+    def changes(world, *segments, after="expiry", **labels):
+        world.put("redis_lock_owner_changes_total", counter(world.minutes, *segments), after=after, **{**SEEN, **labels})
+
+    w = both(35)
+    changes(w, (5, 35, 2.2))
+    changes(w, (5, 35, 2.2), **SECOND)
+    case("lifecycle", "two Redis: 11 % change hands in each", w, {16: [], 30: [churn]})
+    w = both(35)
+    changes(w, (5, 35, 3))
+    case("lifecycle", "two Redis: 15 % change hands in one, 7.5 % in both", w, {30: []})
+    w = usual(35, traffic=1 / 8, config={"min_failures": 0.1})
+    changes(w, (5, 35, 1 / 16))
+    case("lifecycle", "hardly any lock, and half change hands", w, {16: [], 30: [churn]})
+    w = both(45, traffic=0.5)
+    changes(w, (5, 45, 7 / 64))
+    changes(w, (5, 45, 7 / 64), **SECOND)
+    case("lifecycle", "two Redis: 6.6 locks change hands in each", w, {40: [churn]})
+    w = usual(45, traffic=0.5)
+    changes(w, (5, 45, 7 / 64))
+    changes(w, (5, 45, 7 / 64), after="unknown")
+    case("lifecycle", "6.6 locks change hands by expiry and as many unseen", w, {40: [churn]})
+
+    def expired(world, *segments, **labels):
+        world.put("redis_lock_expirations_total", counter(world.minutes, *segments), **{**SEEN, **labels})
+
+    w = both(40)
+    expired(w, (5, 40, 6))
+    expired(w, (5, 40, 6), **SECOND)
+    case("lifecycle", "two Redis: 23 % of the locks expire in each", w, {16: [], 35: [expiry]})
+    for where, times, other in (("one Redis", 1, None), ("two Redis", 2, {"redis": "second"}), ("a twin that sees a fifth", 1, {"traffic": 4})):
+        def watched(minutes):
+            w = usual(minutes)
+            return w.exporter("b:9190", logs=False).namespace(**two, **other) if other else w
+
+        w = watched(40)
+        expired(w, (5, 11, 20 * times), (11, 40, 4 * times))
+        case("lifecycle", f"{where}: half of the locks expire for 6 minutes, then 17 %", w, {30: [], 34: []})
+        w = watched(65)
+        expired(w, *[(10 + 4 * i, 12 + 4 * i, 9.5 * times) for i in range(13)])
+        case("lifecycle", f"{where}: 19 % of the locks expire in bursts", w, {45: [], 60: []})
+    w = usual(76)
+    expired(w, (5, 13, 125), (40, 76, 6))
+    case("lifecycle", "23 % of the locks expire, half an hour after a burst", w, {30: [], 75: [expiry]})
+    w = usual(60)
+    expired(w, (10, 17, 40), (47, 54, 40))
+    case("lifecycle", "two bursts of 7 minutes in 45", w, {25: [], 55: [], 57: []})
+    w = both(55, traffic=0, config={"min_failures": 10})
+    expired(w, *[(5 + 4 * i, 5.5 + 4 * i, 1) for i in range(12)])
+    expired(w, *[(7 + 4 * i, 7.5 + 4 * i, 1) for i in range(12)], **SECOND)
+    case("lifecycle", "two Redis: 7 locks expire in each, none is released", w, {15: [], 50: [expiry]})
+    w = usual(80, traffic=0, config={"min_failures": 20})
+    expired(w, *[(5 + 2 * i, 5.5 + 2 * i, 1) for i in range(37)])
+    case("lifecycle", "15 locks expire in half an hour where min_failures is 20", w, {50: [], 78: []})
+    w = usual(35, traffic=0, config={"min_failures": 0.1})
+    expired(w, (5, 35, 1 / 64))
+    case("lifecycle", "hardly any lock, and all expire", w, {15: [], 30: [expiry]})
+
+    def takeovers(world, late, fast, **labels):
+        for segments, within in ((late, "false"), (fast, "true")):
+            world.put("redis_lock_takeovers_total", counter(world.minutes, *segments), within_slo=within, **{**SEEN, **labels})
+
+    def events(begin, number, every=5, amount=1):
+        return [(begin + every * i, begin + every * i + 0.5, amount) for i in range(number)]
+
+    w = usual(110)
+    takeovers(w, events(10, 6), [])
+    w.put("redis_lock_early_releases_total", counter(110, *events(10, 6)), **SEEN)
+    # The third last, of minute 25, leaves the hour at 85.5; then 15 minutes.
+    case("lifecycle", "slow takeovers and early releases end", w, {80: [slow, early], 97: [slow, early], 106: []})
+    w = usual(100)
+    takeovers(w, [(5, 5.5, 2), (70, 90, 0.05)], [])
+    w.put("redis_lock_early_releases_total", counter(100, (5, 5.5, 2), (70, 90, 0.05)), **SEEN)
+    case("lifecycle", "two slow takeovers and early releases in an hour, four in two", w, {40: [], 92: []})
+    w = usual(85)
+    takeovers(w, [(5, 10, 0.05), (75, 76, 5)], [])
+    w.put("redis_lock_early_releases_total", counter(85, (5, 10, 0.05), (75, 76, 5)), **SEEN)
+    case("lifecycle", "slow takeovers and early releases at once, some before", w, {40: [], 78: [], 82: []})
+    w = usual(125)
+    takeovers(w, [(3, 4, 15), *events(66, 12)], [(62, 125, 2)])
+    case("lifecycle", "5 % of the takeovers are slow, 30 were an hour before", w, {40: [], 122: []})
+    w = usual(128)
+    takeovers(w, events(62, 13), [(0, 60, 10), (60, 128, 0.6)])
+    case("lifecycle", "14 % of the takeovers are slow, before there were many", w, {50: [], 125: [slow]})
+    w = usual(85)
+    takeovers(w, events(10, 15), [(10, 85, 1.3)])
+    case("lifecycle", "7 % of the takeovers are slow", w, {60: [], 82: []})
+    w = usual(85)
+    takeovers(w, events(10, 15), [(0, 85, 60 / 64)])
+    case("lifecycle", "9.6 % of the takeovers are slow", w, {60: [], 82: []})
+    w = both(80)
+    takeovers(w, events(10, 7, 10), [(10, 80, 0.34)])
+    takeovers(w, events(15, 7, 10), [(10, 80, 0.34)], **SECOND)
+    case("lifecycle", "two Redis: 13 % of the takeovers are slow", w, {75: [slow]})
+    w = both(85)
+    takeovers(w, events(10, 15), [(10, 85, 0.5)])
+    takeovers(w, [], [(10, 85, 0.83)], **SECOND)
+    case("lifecycle", "two Redis: 7 % of the takeovers are slow", w, {60: [], 82: []})
+    w = both(50)
+    takeovers(w, [(10, 30, 0.05)], [])
+    takeovers(w, [(10, 30, 0.05)], [], **SECOND)
+    for labels in (SEEN, SECOND):
+        w.put("redis_lock_early_releases_total", counter(50, (10, 30, 0.05)), **labels)
+    case("lifecycle", "two Redis: two slow takeovers and early releases in each", w, {40: [slow, early]})
+
+    def advised(minutes, *segments, recommended=60, ttl=30):
+        w = usual(minutes, config={"ttl_seconds": ttl})
+        w.put("redis_lock_recommended_ttl_seconds", gauge(minutes, (0, recommended)), **SEEN)
+        w.put("redis_lock_not_owned_causes_total", counter(minutes, *segments), cause="expired_never_renewed", **JOBS)
+        return w
+
+    case("lifecycle", "a TTL is too short: when it begins and ends", advised(130, *events(10, 8, 4)), {33: [], 37: [short], 109: [short], 118: []})
+    case("lifecycle", "a TTL is too short: four locks in an hour, eight in two", advised(105, (5, 5.5, 4), (70, 90, 0.1)), {30: [], 102: []})
+    case("lifecycle", "a TTL is too short: many locks at once, some before", advised(100, (5, 10, 0.1), (75, 76, 6)), {30: [], 97: []})
+    case("lifecycle", "a TTL is too short: many locks within 2.5 minutes", advised(45, (10, 12.5, 20)), {28: [], 42: []})
+    w = advised(50, *events(10, 8, 4)).exporter("b:9190", logs=False).namespace(**two, config={"ttl_seconds": 30})
+    w.put("redis_lock_recommended_ttl_seconds", gauge(50, (0, 20)), **TWIN)
+    case("lifecycle", "a TTL is too short: one of two exporters says so", w, {42: [short]})
+    w = advised(50, *events(10, 8, 4)).exporter("b:9190", logs=False).namespace(**two, config={"ttl_seconds": 90})
+    case("lifecycle", "a TTL is too short in one of two configurations", w, {42: []})
+
+    def contention(minutes, *segments, **more):
+        w = World(minutes).exporter().exporter("b:9190").namespace(**more).namespace(instance="b:9190", **more)
+        for instance in ("a:9190", "b:9190"):
+            w.put("redis_lock_acquire_failures_total", counter(minutes, *segments), reason="busy", **{**JOBS, "instance": instance})
+        return w
+
+    case("lifecycle", "two exporters: 44 % of the attempts find the lock taken", contention(90, (10, 90, 8)), {60: [], 88: []})
+    case("lifecycle", "two exporters: 20 busy attempts each in half an hour", contention(90, (10, 90, 0.33), traffic=0), {88: [busy]})
+    w = usual(135)
+    w.put("redis_lock_acquire_failures_total", counter(135, (10, 90, 40)), reason="busy", **JOBS)
+    # Below half of 30 minutes at 105, then 15 minutes.
+    case("lifecycle", "contention ends: 15 minutes after it is below", w, {104: [busy], 117: [busy], 128: []})
+
+
 # -------------------------------------------------------------------------------------------------------------------- redis
 def redis():
     down = "RedisDown/critical redis=main"
@@ -875,6 +1317,9 @@ def redis():
     for instance in ("a:9190", "b:9190"):
         w.put("redis_lock_exporter_redis_failovers_total", counter(100, (10, 10.5, 1), (30, 30.5, 1)), instance=instance, job="locks")
     case("redis", "two exporters count the same two failovers", w, {10.5: [observed], 40: [observed], 46: []})
+    w = World(30).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    w.put("redis_lock_exporter_redis_failovers_total", counter(30, (4, 4.5, 1), (10, 10.5, 1), (16, 16.5, 1)), **OWN)
+    case("redis", "one of two exporters counts three failovers", w, {4.5: [observed], 23: [observed, flapping]})
 
 
 # ----------------------------------------------------------------------------------------------------------------- exporter
@@ -890,11 +1335,16 @@ def exporter():
     w = two(460)
     w.gone(10, text="a:9190")
     gone = "ExporterAbsent/critical missing=redis redis=main"
-    case("exporter", "the keyspace side is gone, for 6 hours", w, {19.5: [], 20: [gone], 360: [gone], 380: []})
+    case("exporter", "the keyspace side is gone, for 6 hours", w, {15: [], 20: [gone], 365: [gone], 380: []}, every=5)
     w = two(460)
     w.gone(10, text="b:9190")
     gone = "ExporterAbsent/critical missing=logs job=logs"
-    case("exporter", "the log side is gone, for 6 hours", w, {19.5: [], 20: [gone], 360: [gone], 380: []})
+    case("exporter", "the log side is gone, for 6 hours", w, {15: [], 20: [gone], 365: [gone], 380: []}, every=5)
+    for name, text, gone in (("keyspace", "a:9190", "redis redis=main"), ("log", "b:9190", "logs job=logs")):
+        w = two(40)
+        w.gone(10, 30, text=text)
+        gone = f"ExporterAbsent/critical missing={gone}"
+        case("exporter", f"the {name} side is gone and comes back", w, {19: [], 20: [gone], 30: [gone], 34: [gone], 36.5: []})
     w = two(60).exporter("c:9190", job="logs", redis=False)
     w.gone(10, text="c:9190")
     w.put("up", gauge(60, (0, 1), (10, 0), (40, 1)), instance="c:9190", job="logs")
@@ -977,13 +1427,13 @@ def exporter():
     w = lines(150, [(0, 0)], (0, 150, 0)).exporter("b:9190")
     case("exporter", "a pattern that matches on another node", w, {150: []})
     w = lines(460, [(0, 1)], (0, 10, 30))
-    case("exporter", "no line for 6 hours while locks are taken", w, {384: [], 386: [silent]})
+    case("exporter", "no line for 6 hours while locks are taken", w, {380: [], 390: [silent]}, every=5)
     w = lines(460, [(0, 1)], (0, 10, 30), traffic=0)
-    case("exporter", "no line for 6 hours while no locks are taken", w, {386: [], 460: []})
+    case("exporter", "no line for 6 hours while no locks are taken", w, {390: [], 460: []}, every=5)
     w = lines(460, [(0, 1)], (0, 10, 30)).exporter("b:9190")
-    case("exporter", "lines on another node", w, {386: []})
+    case("exporter", "lines on another node", w, {390: []}, every=5)
     w = lines(460, [(0, None), (100, 1)], (0, 460, 0))
-    case("exporter", "a log source that was added 5 hours ago", w, {386: [], 440: []})
+    case("exporter", "a log source that was added 5 hours ago", w, {390: [], 440: []}, every=5)
 
     unsaved = "StateNotSaved/warning instance=a:9190 job=locks"
     for enabled, expected in ((1, [unsaved]), (0, [])):
@@ -1029,6 +1479,53 @@ def exporter():
     w = usual(60)
     w.put("redis_lock_exporter_config_last_reload_successful", gauge(60, (0, 1), (10, 0), (20, 1)), **OWN)
     case("exporter", "a configuration is refused and corrected", w, {m: [] for m in (15, 20, 25, 30)})
+
+
+def exporter_limits():
+    """A day of it, looked at every 5 minutes, and what is just enough."""
+    w = World(1490).exporter().exporter("c:9190").namespace()
+    w.gone(10, text="c:9190")
+    w.put("up", gauge(1490, (0, 1), (10, 0)), instance="c:9190", job="locks")
+    gone = "ExporterAbsent/warning missing=target instance=c:9190 job=locks"
+    case("exporter", "one exporter is down for more than a day", w, {20: [], 800: [gone], 1440: [gone], 1480: []}, every=5)
+    w = usual(1490)
+    w.put("redis_lock_exporter_tracking_up", gauge(1490, (0, 1), (10, 0)), **OWN)
+    lost_tracking = "TrackingLost/warning instance=a:9190 job=locks"
+    case("exporter", "changes are not told of for more than a day", w, {20: [], 800: [lost_tracking], 1440: [lost_tracking], 1480: []}, every=5)
+
+    stalled = "LogTailStalled/warning instance=a:9190 job=locks source=/var/log/app.log"
+
+    def log(lag, errors, firing, name):
+        w = usual(40)
+        w.put("redis_lock_exporter_log_lag_bytes", gauge(40, *lag), **SOURCE)
+        w.put("redis_lock_exporter_log_bytes_total", counter(40, (0, 4, 3000)), **SOURCE)
+        w.put("redis_lock_exporter_log_read_errors_total", counter(40, *errors), **SOURCE)
+        case("exporter", name, w, firing)
+
+    log([(0, 500)] + [(m + d, 500 * (d > 0)) for m in (10, 19, 28) for d in (0, 0.5)], [], {17: [], 18: [], 18.5: []}, "a log that is read every 9 minutes")
+    log([(0, 0), (10, 1)], [], {19: [], 20.5: [stalled]}, "one byte of a log is not read")
+    log([(0, 0)], [(10, 10.5, 1)], {15: [], 16: [], 18: []}, "a log that could not be read once")
+    log([(0, 0)], [(10 + 4 * i, 10.5 + 4 * i, 1) for i in range(7)], {15: [], 25: [stalled]}, "a log that cannot be read every 4 minutes")
+
+    silent = "LogSilent/warning source=/var/log/app.log"
+
+    def lines(name, firing, acquisitions):
+        w = usual(400, traffic=0).namespace("idle", traffic=0)
+        w.put("redis_lock_exporter_log_lines_total", counter(400, (0, 10, 30)), **SOURCE)
+        w.put("redis_lock_acquisitions_total", counter(400, *acquisitions), **SEEN)
+        case("exporter", name, w, firing, every=5)
+
+    lines("no line for 6 hours while a few locks are taken", {380: [], 390: [silent]}, [(100, 100.5, 0.5)])
+    lines("no line for 6 hours, and locks were taken before", {380: [], 390: []}, [(0, 15, 5)])
+
+    limit = "SeriesLimitHit/warning lock_namespace=jobs redis=main instance=a:9190 job=locks"
+    w = usual(30)
+    w.put("redis_lock_untracked_locks_total", counter(30, (5, 30, 1 / 64)), **SEEN)
+    case("exporter", "the table of locks is a little too small", w, {20: [], 22: [limit]})
+    limit = "SeriesLimitHit/warning table=joined_lines instance=a:9190 job=locks"
+    w = usual(35)
+    w.put("redis_lock_exporter_table_evictions_total", counter(35, *[(5 + 10 * i, 5.5 + 10 * i, 0.25) for i in range(3)]), table="joined_lines", **OWN)
+    case("exporter", "a table of the log side is full every 10 minutes", w, {20: [], 24: [limit]})
 
 
 # --------------------------------------------------------------------------------------------------------------- two exporters
@@ -1112,6 +1609,15 @@ def twins():
     w.put("redis_lock_last_held_timestamp_seconds", clock(110, (0, None), (10, 10), (35, None)), lock="app:leader", **SEEN)
     w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(110, (0, None), (10, 10), (45, None)), **SEEN)
     case("twins", "two configurations: the larger thresholds count", w, {20: [], 30: [], 40: [], 60: [], 90: [], 110: []})
+    w = World(25).exporter().exporter("b:9190").namespace(traffic=0, renewals=0, config={"min_failures": 10}).namespace(instance="b:9190", traffic=0, renewals=0, config={"min_failures": 1})
+    lost(w, (10, 13, 1), (15, 17.5, 0.2))
+    case("twins", "two configurations: the larger min_failures counts", w, {15: [], 18: [], 20: []})
+    w = World(25).exporter().exporter("b:9190").namespace(style="loop", config={"ttl_seconds": 60}).namespace(instance="b:9190", style="loop", logs=False, config={"ttl_seconds": 10})
+    w.put("redis_lock_last_held_timestamp_seconds", clock(25, (0, None), (10, 10)), lock="app:leader", **SEEN)
+    case("twins", "two configurations: nobody leads for twice the longer TTL and 2 minutes", w, {16: [], 16.5: ["LeaderAbsent/critical lock_namespace=jobs redis=main lock=app:leader"]})
+    w = World(30).exporter().exporter("b:9190").namespace(config={"ttl_seconds": 30}).namespace(instance="b:9190", logs=False, config={"ttl_seconds": 10})
+    w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(30, (0, None), (10, 10)), **SEEN)
+    case("twins", "two configurations: held for 20 times the longer TTL", w, {25: [], 25.5: ["HeldTooLong/warning lock_namespace=jobs redis=main"]})
     w = World(60).exporter().exporter("b:9190").namespace(severity="ticket", policy="fence", strict=0).namespace(instance="b:9190", severity="page", policy="continue", strict=1)
     failed_renewals(w, (10, 60, 8))
     w.put("redis_lock_abandonments_total", counter(60, (10, 10.5, 1)), **JOBS)
@@ -1137,10 +1643,10 @@ def twins():
     w.put("redis_lock_abandonments_total", counter(60, (10, 30, 1)), **JOBS)
     event, ticket = "AbandonedEvent/warning lock_namespace=jobs", "Abandoned/warning lock_namespace=jobs"
     case("twins", "a ticket about abandonments resolves", w, {18.5: [event], 19.5: [event, ticket], 44: [event, ticket], 52: []})
-    w = World(180).exporter(redis=False).namespace(redis=None, severity="ticket")
-    lost(w, (120, 140, 2))
+    w = World(130).exporter(redis=False).namespace(redis=None, severity="ticket")
+    lost(w, (70, 90, 2))
     ticket = "NotOwnedRateHigh/warning lock_namespace=jobs"
-    case("twins", "a ticket about the rate resolves", w, {140: [ticket], 158: [ticket], 165: []})
+    case("twins", "a ticket about the rate resolves", w, {90: [ticket], 108: [ticket], 115: []})
 
 
 # --------------------------------------------------------------------------------------------------------------- arithmetic
@@ -1177,22 +1683,102 @@ def arithmetic():
 
 
 # --------------------------------------------------------------------------------------------------------------------- text
+RUNBOOKS = "https://github.com/redis-lock-exporter/redis_lock_exporter/blob/main/docs/runbooks/"
+
+
+def say(name, world, minute):
+    """A case for the texts of rule_texts.TEXTS[name]: these alerts fire, no others, and this is what they say."""
+    entries = []
+    for alert, summary, description, dashboard, page in TEXTS[name]:
+        labels = {k: v for k, v in parse_alert(alert).items() if k != "alertstate"}
+        alertname = labels.pop("alertname")
+        links = {"runbook_url": f"{RUNBOOKS}{alertname}.md", "dashboard_url": dashboard, "exporter_url": page}
+        entries.append((minute, alertname, labels, {"summary": summary, "description": description, **links}))
+    case("text", name, world, {minute: [entry[0] for entry in TEXTS[name]]}, text=entries)
+
+
 def text():
-    runbooks = "https://github.com/redis-lock-exporter/redis_lock_exporter/blob/main/docs/runbooks/"
-    w = World(30).exporter(cluster="east").namespace(cluster="east")
-    lost(w, (10, 30, 17), cluster="east")
-    w.put("redis_lock_not_owned_causes_total", counter(30, (10, 30, 15)), cause="renewals_stopped", cluster="east", **JOBS)
-    w.put("redis_lock_not_owned_causes_total", counter(30, (10, 30, 40)), cause="unknown", cluster="east", **JOBS)
-    w.put("redis_lock_not_owned_causes_total", counter(30, (10, 30, 90)), cause="taken_over", cluster="west", **JOBS)
-    case("text", "what a page says", w, {30: ["NotOwnedRatioHigh/critical lock_namespace=jobs cluster=east"]}, text=[(
-        30, "RedisLockNotOwnedRatioHigh", {"severity": "critical", "component": "redis_lock", "lock_namespace": "jobs", "cluster": "east"}, {
-            "summary": "Locks are lost while their holders still work.",
-            "description": "In namespace jobs, 29.82% of releases and renewals of the last 10 minutes found the lock lost. Two workers may have done the same work. "
-                           "Likely cause: renewals_stopped. First: open the incidents of this namespace (exporter_url) and look whether one program or all of them lose locks.",
-            "runbook_url": runbooks + "RedisLockNotOwnedRatioHigh.md",
-            "dashboard_url": "/d/redis-lock-overview?var-lock_namespace=jobs",
-            "exporter_url": "http://a:9190/api/v1/incidents?lock_namespace=jobs",
-        })])
+    """Every alert once, with the words that people read."""
+    east = {"cluster": "east"}
+    one = {"instance": "a:9190", "job": "locks", **east}
+
+    def put(world, name, metric, values, redis=None, **labels):
+        world.put(f"redis_lock_{metric}", values, lock_namespace=name, redis=redis, **labels, **one)
+
+    w = World(40).exporter(cluster="east").exporter("b:9190", cluster="east", logs=False)
+    for name, more in (
+        ("lost", {}), ("renew", {"policy": "continue"}), ("stop", {"severity": "ticket"}), ("bare", {}), ("quit", {}), ("fence", {}), ("twice", {}),
+        ("leader", {"style": "loop", "config": {"leader_absent_seconds": 180}}), ("late", {}), ("eternal", {}),
+        ("slow", {"config": {"max_hold_seconds": 600}}), ("churn", {}), ("expire", {}), ("short", {"config": {"ttl_seconds": 30}}),
+        ("early", {"style": "loop"}), ("takeover", {}),
+    ):
+        w.namespace(name, cluster="east", **more)
+    w.namespace("far", cluster="east", instance="b:9190", redis="second", logs=False)
+    steady = counter(40, (10, 40, 1))
+    put(w, "lost", "not_owned_total", counter(40, (10, 40, 17)), operation="release")
+    put(w, "lost", "not_owned_causes_total", counter(40, (10, 40, 15)), cause="renewals_stopped")
+    put(w, "lost", "not_owned_causes_total", counter(40, (10, 40, 3)), cause="taken_over")
+    put(w, "lost", "not_owned_causes_total", counter(40, (10, 40, 40)), cause="unknown")
+    # Of another cluster, so no cause of this one.
+    w.put("redis_lock_not_owned_causes_total", counter(40, (10, 40, 90)), cause="lost_in_failover", lock_namespace="lost", instance="w:9190", job="locks", cluster="west")
+    put(w, "renew", "renewal_failures_total", counter(40, (10, 40, 8)), reason="redis_unavailable")
+    put(w, "stop", "renewal_failures_total", counter(40, (10, 40, 8)), reason="failover")
+    put(w, "bare", "unlocked_work_total", counter(40, (10, 40, 10)))
+    put(w, "bare", "acquire_failures_total", counter(40, (10, 40, 10)), reason="redis_unavailable")
+    put(w, "quit", "abandonments_total", steady)
+    put(w, "fence", "fence_regressions_total", counter(40, (28, 28.5, 1)), redis="main")
+    put(w, "twice", "conflicting_writes_total", steady, kind="duplicate_terminal_state")
+    put(w, "leader", "last_held_timestamp_seconds", clock(40, (0, None), (10, 10)), redis="main", lock="app:leader")
+    put(w, "late", "renewal_overdue", gauge(40, (0, 0), (10, 6)), redis="main")
+    put(w, "eternal", "without_ttl", gauge(40, (0, 0), (5, 2)), redis="main")
+    put(w, "slow", "oldest_acquired_timestamp_seconds", clock(40, (0, None), (10, 10)), redis="main")
+    put(w, "churn", "owner_changes_total", counter(40, (5, 40, 4)), redis="main", after="expiry")
+    put(w, "expire", "expirations_total", counter(40, (5, 40, 20)), redis="main")
+    put(w, "short", "not_owned_causes_total", counter(40, (10, 40, 0.5)), cause="expired_never_renewed")
+    put(w, "short", "recommended_ttl_seconds", gauge(40, (0, 90)), redis="main")
+    put(w, "short", "recommended_renew_interval_seconds", gauge(40, (0, 30)), redis="main")
+    put(w, "short", "takeover_bound_seconds", gauge(40, (0, 30)), redis="main")
+    put(w, "early", "early_releases_total", counter(40, (10, 40, 0.5)), redis="main")
+    put(w, "takeover", "takeovers_total", counter(40, (10, 40, 0.5)), redis="main", within_slo="false")
+    put(w, "takeover", "takeovers_total", counter(40, (10, 40, 1.5)), redis="main", within_slo="true")
+    w.put("redis_lock_exporter_redis_failovers_total", counter(40, (5, 5.5, 1), (12, 12.5, 1), (20, 20.5, 1), (28, 28.5, 1)), **one)
+    w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0)), **{**one, "instance": "b:9190"})
+    say("what alerts about namespaces and Redis say", w, 30)
+
+    # What takes an hour of past, with the links of links.rules.yml.
+    w = World(90).exporter(cluster="east").namespace("busy", cluster="east").namespace("rate", cluster="east", redis=None).namespace("margin", cluster="east").namespace("burn", cluster="east")
+    w.put("redis_lock:links", gauge(90, (0, 1)), grafana_url="https://grafana.example", exporter_url="https://locks.example")
+    put(w, "busy", "acquire_failures_total", counter(90, (5, 90, 40)), reason="busy")
+    put(w, "rate", "not_owned_total", counter(90, (70, 90, 2)), operation="release")
+    for bound in ("0.3", "0.4", "0.6", "0.7", "+Inf"):
+        put(w, "margin", "renewal_margin_ratio_bucket", counter(90, (0, 60, 20 if float(bound) >= 0.7 else 0), (60, 90, 20 if float(bound) >= 0.4 else 0)), redis="main", le=bound)
+    put(w, "burn", "not_owned_total", counter(90, (5, 90, 1.5)), operation="release")
+    say("what alerts that know the past say, with links", w, 84)
+
+    w = World(40).exporter(cluster="east").namespace(cluster="east")
+    w.exporter("c:9190", cluster="east", redis=False).exporter("d:9190", cluster="east", logs=False).exporter("e:9190", cluster="east", job="logs", redis=False)
+    w.namespace("third", cluster="east", instance="d:9190", redis="third", logs=False)
+    w.gone(5, text="c:9190")
+    w.gone(5, text="d:9190")
+    w.gone(5, text="e:9190")
+    w.put("up", gauge(40, (0, 1), (5, 0)), **{**one, "instance": "c:9190"})
+    w.put("redis_lock_exporter_tracking_up", gauge(40, (0, 1), (5, 0)), **one)
+    w.put("redis_lock_exporter_scan_last_success_timestamp_seconds", clock(40, (0, None), (5, 5)), **one)
+    w.put("redis_lock_exporter_log_lag_bytes", gauge(40, (0, 0), (5, 500)), source="/var/log/app.log", **one)
+    w.put("redis_lock_exporter_log_bytes_total", counter(40, (0, 5, 3000)), source="/var/log/app.log", **one)
+    w.put("redis_lock_exporter_log_open_files", gauge(40, (0, 0)), source="/var/log/none.log", **one)
+    w.put("redis_lock_exporter_state_enabled", gauge(40, (0, 1)), **one)
+    w.put("redis_lock_exporter_state_durable", gauge(40, (0, 0)), **one)
+    put(w, "jobs", "untracked_locks_total", counter(40, (5, 40, 5)), redis="main")
+    w.put("redis_lock_exporter_table_evictions_total", counter(40, (5, 40, 2)), table="joined_lines", **one)
+    w.put("redis_lock_exporter_redis_permission_denied", gauge(40, (0, 1)), command="CLIENT", **one)
+    put(w, "jobs", "release_failures_total", counter(40, (5, 40, 1)), reason="denied")
+    w.put("redis_lock_exporter_config_last_reload_successful", gauge(40, (0, 0)), **one)
+    say("what alerts about exporters say", w, 30)
+
+    w = World(30).exporter().namespace()
+    w.gone(5)
+    say("what is said when nothing watches", w, 20)
 
 
 # ------------------------------------------------------------------------------------------------------------------- cordum
@@ -1221,5 +1807,5 @@ def cordum():
     add("a burst of replays", [("cordum_scheduler_scheduler_orphan_replayed_total", {"topic": "t"}, counter(250, (200, 201, 100)))], {m: [] for m in (205, 229, 232, 240, 249)})
 
 
-for make in (not_owned, burn, rate, renewal, unlocked, events, state, lifecycle, redis, exporter, twins, arithmetic, text, cordum):
+for make in (not_owned, not_owned_tiers, burn, long_burn, rate, rate_limits, renewal, renewal_tiers, unlocked, events, state, lifecycle, lifecycle_limits, redis, exporter, exporter_limits, twins, arithmetic, text, cordum):
     make()

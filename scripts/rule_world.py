@@ -46,23 +46,34 @@ class World:
     def __init__(self, minutes):
         self.minutes = minutes
         self.series = {}
+        self.special = set()  # metrics that are not as healthy exporters show them: what a case is about
 
     def put(self, metric, values, **labels):
+        self.special.add(metric)
+        self.healthy(metric, values, **labels)
+
+    def healthy(self, metric, values, **labels):
         labels = {k: v for k, v in labels.items() if v is not None}
         self.series[rulelib.selector(metric, labels)] = values
 
+    def _touch(self, text):
+        self.special |= {key.split("{")[0] for key in self.series if text in key}
+
     def drop(self, text):
+        self._touch(text)
         self.series = {k: v for k, v in self.series.items() if text not in k}
 
     def gone(self, begin, end=None, text=""):
         """The series whose name contains `text` are not scraped from `begin` to `end`."""
         end = self.minutes + 1 if end is None else end
+        self._touch(text)
         for key, values in self.series.items():
             if text in key:
                 self.series[key] = ["stale" if begin <= k * STEP < end else v for k, v in enumerate(values)]
 
     def reset(self, at, text):
         """Counters begin again from 0, as after a restart without a state directory."""
+        self._touch(text)
         for key, values in self.series.items():
             if text in key:
                 k = int(at / STEP)
@@ -71,20 +82,20 @@ class World:
     def exporter(self, instance="a:9190", job="locks", cluster=None, redis=True, logs=True, version="1"):
         flat = lambda value: gauge(self.minutes, (0, value))
         own = {"instance": instance, "job": job, "cluster": cluster}
-        self.put("up", flat(1), **own)
-        self.put("redis_lock_exporter_build_info", flat(1), version=version, **own)
-        self.put("redis_lock_exporter_start_time_seconds", flat(0), **own)
+        self.healthy("up", flat(1), **own)
+        self.healthy("redis_lock_exporter_build_info", flat(1), version=version, **own)
+        self.healthy("redis_lock_exporter_start_time_seconds", flat(0), **own)
         if redis:
-            self.put("redis_lock_exporter_redis_up", flat(1), **own)
-            self.put("redis_lock_exporter_tracking_up", flat(1), **own)
-            self.put("redis_lock_exporter_redis_failovers_total", flat(0), **own)
-            self.put("redis_lock_exporter_scan_last_success_timestamp_seconds", clock(self.minutes, (0, None)), **own)
-            self.put("redis_lock_exporter_scan_duration_seconds", flat(1), **own)
+            self.healthy("redis_lock_exporter_redis_up", flat(1), **own)
+            self.healthy("redis_lock_exporter_tracking_up", flat(1), **own)
+            self.healthy("redis_lock_exporter_redis_failovers_total", flat(0), **own)
+            self.healthy("redis_lock_exporter_scan_last_success_timestamp_seconds", clock(self.minutes, (0, None)), **own)
+            self.healthy("redis_lock_exporter_scan_duration_seconds", flat(1), **own)
         if logs:
             source = {"source": "/var/log/app.log", **own}
-            self.put("redis_lock_exporter_log_open_files", flat(1), **source)
-            self.put("redis_lock_exporter_log_lines_total", counter(self.minutes, (0, self.minutes, 30)), **source)
-            self.put("redis_lock_exporter_log_bytes_total", counter(self.minutes, (0, self.minutes, 3000)), **source)
+            self.healthy("redis_lock_exporter_log_open_files", flat(1), **source)
+            self.healthy("redis_lock_exporter_log_lines_total", counter(self.minutes, (0, self.minutes, 30)), **source)
+            self.healthy("redis_lock_exporter_log_bytes_total", counter(self.minutes, (0, self.minutes, 3000)), **source)
         return self
 
     def namespace(self, name="jobs", severity="page", policy="fence", style="item", instance="a:9190", job="locks", cluster=None,
@@ -92,8 +103,8 @@ class World:
         """traffic and renewals: acquired and released, and renewed, every 30 s."""
         flat = lambda value: gauge(self.minutes, (0, value))
         base = {"lock_namespace": name, "instance": instance, "job": job, "cluster": cluster}
-        self.put("redis_lock_namespace_info", flat(1), style=style, on_renewal_failure=policy, severity=severity, **base)
-        self.put("redis_lock_config_strict", flat(strict), **base)
+        self.healthy("redis_lock_namespace_info", flat(1), style=style, on_renewal_failure=policy, severity=severity, **base)
+        self.healthy("redis_lock_config_strict", flat(strict), **base)
         for key, value in (config or {}).items():
             self.put(f"redis_lock_config_{key}", flat(value), **base)
         if logs:
@@ -102,22 +113,27 @@ class World:
                 ("renewal_failures", {"reason": "redis_unavailable"}), ("renewal_failures", {"reason": "not_owned"}), ("abandonments", {}),
                 ("conflicting_writes", {"kind": "duplicate_terminal_state"}),
             ):
-                self.put(f"redis_lock_{metric}_total", flat(0), **labels, **base)
+                self.healthy(f"redis_lock_{metric}_total", flat(0), **labels, **base)
         if redis:
             seen = {"redis": redis, **base}
-            self.put("redis_lock_operations_source", flat(1), source=source, **seen)
-            self.put("redis_lock_held", flat(10), **seen)
+            self.healthy("redis_lock_operations_source", flat(1), source=source, **seen)
+            self.healthy("redis_lock_held", flat(10), **seen)
             for metric, per_step in (("acquisitions", traffic), ("releases", traffic), ("renewals", renewals), ("expirations", 0)):
-                self.put(f"redis_lock_{metric}_total", counter(self.minutes, (0, self.minutes, per_step)), **seen)
+                self.healthy(f"redis_lock_{metric}_total", counter(self.minutes, (0, self.minutes, per_step)), **seen)
         return self
 
 
 class Case:
-    """`firing`: {minute: alerts}, each alert as "Name/severity key=value ...", without the prefix RedisLock."""
+    """`firing`: {minute: alerts}, each alert as "Name/severity key=value ...", without the prefix RedisLock.
 
-    def __init__(self, file, name, world, firing, rules="redis_lock.rules.yml", text=None):
-        self.file, self.name, self.world, self.rules, self.text = file, name, world, rules, text or []
+    `every`: minutes between two evaluations of the rules. 30 s as in production, or what would take hours is looked at less often:
+    only where no slices are counted."""
+
+    def __init__(self, file, name, world, firing, rules="redis_lock.rules.yml", text=None, every=STEP):
+        self.file, self.name, self.world, self.rules, self.text, self.every = file, name, world, rules, text or [], every
         self.firing = {minute: [parse_alert(a) for a in alerts] for minute, alerts in firing.items()}
+        self.last = max([*self.firing, *(entry[0] for entry in self.text)])
+        self.alerts = {a["alertname"] for alerts in self.firing.values() for a in alerts}
 
 
 def parse_alert(text):
@@ -139,55 +155,65 @@ def duration(minutes):
 
 
 def merged(cases):
-    """Cases in worlds that can be had together: [(name, minutes, [(case, cluster)])].
+    """Cases in worlds that can be had together: [(name, [(case, cluster)])].
 
     Rules keep clusters apart, so each case becomes a cluster of its own and dozens of them cost little more than one (and a rule
-    that mixes up clusters fails). Cases with clusters of their own, or without any exporter, stay alone."""
+    that mixes up clusters fails). Without any exporter a world stays alone, since that is absence for all clusters, and so do
+    tests of texts, which ask for all alerts of a name."""
     worlds = {}
     for number, case in enumerate(cases):
-        alone = any("cluster=" in key for key in case.world.series) or any(a.get("missing") == "all" for alerts in case.firing.values() for a in alerts)
-        if alone:
-            worlds[case.name] = [(case, None)]
+        if case.text or any(a.get("missing") == "all" for alerts in case.firing.values() for a in alerts):
+            worlds[case.name] = [(case, "")]
         else:
-            length = next(limit for limit in (60, 110, 160, 250, 1e9) if case.world.minutes <= limit)
-            worlds.setdefault(f"up to {length:.0f} minutes" if length < 1e9 else "long ones", []).append((case, f"{number:02}"))
-    return [(name, max(case.world.minutes for case, _ in members), members) for name, members in worlds.items()]
+            limit = next(limit for limit in (20, 30, 40, 50, 60, 80, 110, 160, 250, 400, 1e9) if case.last <= limit)
+            worlds.setdefault(f"up to {limit:.0f} minutes" if limit < 1e9 else "long ones", []).append((case, f"{number:03}"))
+    return list(worlds.items())
 
 
 def with_cluster(text, cluster):
-    return text.replace("{", f'{{cluster="{cluster}",', 1) if cluster else text
+    """A case that has clusters itself has them within its own."""
+    if not cluster:
+        return text
+    if 'cluster="' in text:
+        return text.replace('cluster="', f'cluster="{cluster}-', 1)
+    return text.replace("{", f'{{cluster="{cluster}",', 1)
 
 
-def as_yaml(cases, rule_file, groups, only=None, metrics=None):
-    """`only`: expect just the alerts of these names, `metrics`: give just these, for rule files that were cut down."""
-    lines = [f"rule_files: [{rule_file}]", "evaluation_interval: 30s", f"group_eval_order: [{', '.join(groups)}]", "tests:"]
-    for name, _, members in merged(cases):
+def as_yaml(cases, rule_file, groups, only=None, metrics=None, mutants=None):
+    """`only`: expect just the alerts of these names, `metrics`: give just these, for rule files that were cut down. `mutants`: expect
+    each alert that many times, with the label `mutant`. All cases have the same `every`."""
+    every = {case.every for case in cases}
+    lines = [f"rule_files: [{rule_file}]", f"evaluation_interval: {duration(every.pop())}", f"group_eval_order: [{', '.join(groups)}]", "tests:"]
+    assert not every
+    for name, members in merged(cases):
         lines += [f"  - name: {json_text(name)}", "    interval: 30s", "    input_series:"]
         for case, cluster in members:
-            if cluster:
-                lines.append(f"      # cluster {cluster}: {case.name}")
+            lines.append(f"      # cluster {cluster}: {case.name}" if cluster else f"      # {case.name}")
+            samples = int((case.last + STEP) / STEP) + 1
             for key, values in case.world.series.items():
                 if metrics is None or key.split("{")[0] in metrics:
-                    lines.append(f"      - {{series: '{with_cluster(key, cluster)}', values: '{rulelib.run_lengths(values)}'}}")
+                    lines.append(f"      - {{series: '{with_cluster(key, cluster)}', values: '{rulelib.run_lengths(values[:samples])}'}}")
         lines.append("    promql_expr_test:")
         for case, cluster in members:
-            if cluster:
-                lines.append(f"      # cluster {cluster}: {case.name}")
-            inner = 'alertstate="firing"' + (f',cluster="{cluster}"' if cluster else "")
-            for minute, alerts in sorted(case.firing.items()):
-                lines.append(f"      - expr: 'ALERTS{{{inner}}}'\n        eval_time: {duration(minute)}")
-                wanted = [a for a in alerts if only is None or a["alertname"] in only]
-                lines.append("        exp_samples:" if wanted else "        exp_samples: []")
-                for alert in wanted:
-                    lines.append(f"          - {{labels: '{with_cluster(rulelib.selector('ALERTS', alert), cluster)}', value: 1}}")
-        text = [(entry, cluster) for case, cluster in members for entry in case.text] if only is None else []
+            lines.append(f"      # cluster {cluster}: {case.name}" if cluster else f"      # {case.name}")
+            inner = 'alertstate="firing"' + (f',cluster=~"{cluster}.*"' if cluster else "")
+            for extra in [{}] if mutants is None else [{"mutant": number} for number in range(mutants)]:
+                mutant = "".join(f',mutant="{number}"' for number in extra.values())
+                for minute, alerts in sorted(case.firing.items()):
+                    lines.append(f"      - expr: 'ALERTS{{{inner}{mutant}}}'\n        eval_time: {duration(minute)}")
+                    wanted = [{**a, **extra} for a in alerts if only is None or a["alertname"] in only]
+                    lines.append("        exp_samples:" if wanted else "        exp_samples: []")
+                    for alert in wanted:
+                        lines.append(f"          - {{labels: '{with_cluster(rulelib.selector('ALERTS', alert), cluster)}', value: 1}}")
+        text = [entry for case, _ in members for entry in case.text] if only is None else []
         if text:
             lines.append("    alert_rule_test:")
-            for (minute, alertname, labels, annotations), cluster in text:
+            for minute, alertname in dict.fromkeys(entry[:2] for entry in text):
                 lines += [f"      - alertname: {alertname}", f"        eval_time: {duration(minute)}", "        exp_alerts:"]
-                lines.append(f"          - exp_labels: {json_text(labels)}")
-                lines.append("            exp_annotations:")
-                lines += [f"              {k}: {json_text(v)}" for k, v in annotations.items()]
+                for labels, annotations in (entry[2:] for entry in text if entry[:2] == (minute, alertname)):
+                    lines.append(f"          - exp_labels: {json_text(labels)}")
+                    lines.append("            exp_annotations:")
+                    lines += [f"              {k}: {json_text(v)}" for k, v in annotations.items()]
     return "\n".join(lines) + "\n"
 
 

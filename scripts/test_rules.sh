@@ -20,6 +20,8 @@ done | sort -V)
 [[ -n $found ]] || die "no promtool: scripts/install.sh installs one"
 oldest=$(head -n 1 <<<"$found" | cut -d ' ' -f 1) newest=$(tail -n 1 <<<"$found" | cut -d ' ' -f 1)
 
+# Several run at a time, and memory is cheaper than collecting garbage.
+export GOMAXPROCS=1 GOGC=800
 jobs=$(mktemp)
 trap 'rm -f "$jobs"' EXIT
 while read -r version promtool; do

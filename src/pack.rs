@@ -36,6 +36,7 @@ const FILES: &[(&str, &str)] = &embedded![
     "alerts/alertmanager.yml",
     "alerts/cordum.rules.yml",
     "alerts/kustomization.yaml",
+    "alerts/links.rules.yml",
     "alerts/prometheus-operator.yml",
     "alerts/redis_lock.rules.yml",
     "dashboards/exporter.json",
