@@ -9,6 +9,7 @@ mod check_rules;
 mod configuration;
 mod cordum;
 mod daemon;
+mod endtoend;
 mod exposition;
 mod http;
 mod keyspace;
