@@ -37,6 +37,8 @@ struct Answer {
     name: String,
     /// Seconds by which all faults came later than the scenario says.
     shift: f64,
+    /// Seconds from the first line about a failure to the last one.
+    burst: f64,
     series: BTreeMap<String, Vec<Option<f64>>>,
 }
 
@@ -100,11 +102,16 @@ async fn play(order: &Order) -> anyhow::Result<Answer> {
     let mut restarts = scenario.exporter.restarts.clone();
     restarts.reverse();
     let end = minutes(order.minutes);
+    // Times of the first line and the last.
+    let mut written = (TimeMs::MAX, 0);
     let mut now = 0;
     while now <= end {
         tokio::time::sleep_until(begun + Duration::from_millis(now as u64)).await;
         programs.advance(now);
         let (lines, changes) = (programs.take_lines(now), programs.store.take_changes());
+        if let (Some(first), Some(last)) = (lines.first(), lines.last()) {
+            written = (written.0.min(first.at), last.at);
+        }
         let is_cut = scenario.faults.iter().any(|fault| {
             let from = programs.begin(fault);
             fault.fault == FaultKind::Cut && (from..from + minutes(fault.minutes)).contains(&now)
@@ -140,7 +147,9 @@ async fn play(order: &Order) -> anyhow::Result<Answer> {
     for post in &mut posts {
         post.exporter.stop(true).await?;
     }
-    Ok(Answer { name: order.name.clone(), shift: shift as f64 / 1_000.0, series: recorder.series })
+    let as_seconds = |time: TimeMs| time.max(0) as f64 / 1_000.0;
+    let burst = as_seconds(written.1.saturating_sub(written.0));
+    Ok(Answer { name: order.name.clone(), shift: as_seconds(shift), burst, series: recorder.series })
 }
 
 /// Scrapes become series.

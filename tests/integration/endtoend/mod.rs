@@ -17,9 +17,9 @@ use compression::Compression;
 use stage::{Stage, one_server};
 use workload::Place;
 
+use crate::redis::RedisServer;
 use crate::redis::client::Client;
 use crate::redis::sentinel::{PRIMARY_NAME, Sentinels};
-use crate::redis::{RedisServer, eventually};
 
 /// What the rules promise: a burst that is shorter cannot page.
 const SHORTEST_PAGE: f64 = 150.0;
@@ -100,7 +100,7 @@ fn a_sentinel_failover_pages_nobody() {
         let redis = format!("{{mode: sentinel, addresses: ['{quoted}'], sentinel: {{primary: {PRIMARY_NAME}}}}}");
         let stage = Stage::start(compression, Place::Sentinels(addresses), &redis);
         sentinels.servers[0].kill();
-        eventually("another primary", || sentinels.primary().filter(|primary| *primary != 0));
+        stage.wait(180.0, "another primary", |_| sentinels.primary().is_some_and(|primary| primary != 0));
         survived(&stage).map(|_| ())
     });
 }
