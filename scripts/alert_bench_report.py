@@ -34,14 +34,12 @@ def write(runs):
     """(Markdown, bars that were missed)"""
     corpus = [run for run in runs if run.purpose == "corpus"]
     lines, failures = [], []
-    sources = ("exporter", "simulated")
-    for source in sources:
-        for split in ("open", "opened", "sealed"):
-            part = [run for run in corpus if (run.scenario["source"], run.scenario["split"]) == (source, split)]
-            if part:
-                lines += table(f"Series of the {source}, {split}" if source == "exporter" else f"Simulated series, {split}", part, failures)
-    if len({(run.scenario["source"], run.scenario["split"]) for run in corpus}) > 1:
-        lines += table("All together", corpus, None)
+    for split in ("open", "sealed"):
+        part = [run for run in corpus if run.scenario["split"] == split]
+        if part:
+            lines += table(split.capitalize(), part, failures)
+    if len({run.scenario["split"] for run in corpus}) > 1:
+        lines += table("All", corpus, None)
     lines += classes(corpus)
     lines += bursts([run for run in runs if run.purpose == "burst"], failures)
     lines += days([run for run in runs if run.purpose == "day"], failures)
@@ -77,12 +75,12 @@ def table(title, part, failures):
 def classes(corpus):
     if not corpus:
         return []
-    lines = ["### By class", "", "Runs that were paged.", "", "| class | truth | source | runs | ours | ratio5m for 5m | burn rate |", "|---|---|---|---|---|---|---|"]
-    key = lambda run: (run.scenario["truth"], run.scenario["source"], run.scenario["class"])
+    lines = ["### By class", "", "Runs that were paged.", "", "| class | truth | runs | ours | ratio5m for 5m | burn rate |", "|---|---|---|---|---|---|"]
+    key = lambda run: (run.scenario["truth"], run.scenario["class"])
     for group in sorted({key(run) for run in corpus}):
         part = [run for run in corpus if key(run) == group]
         cells = [str(sum(name in run.first for run in part)) for name in STRATEGIES]
-        lines.append(f"| {group[2]} | {group[0]} | {group[1]} | {len(part)} | {' | '.join(cells)} |")
+        lines.append(f"| {group[1]} | {group[0]} | {len(part)} | {' | '.join(cells)} |")
     return lines + [""]
 
 
