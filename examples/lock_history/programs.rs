@@ -243,7 +243,12 @@ impl Programs {
 
     fn renew(&mut self, id: u64, at: TimeMs) {
         let Some(job) = self.jobs.get(&id).cloned() else { return };
-        let outcome = match self.before(&job, at) {
+        let late = self.fault_now(FaultKind::LateRenewals, at);
+        let before = match late {
+            Some(late) if self.strikes_now(&late, job.kind, at) => Before::Unanswered(LATE, late.tries),
+            _ => self.before(&job, at),
+        };
+        let outcome = match before {
             Before::Later(later) => return self.schedule(later, Event::Renew(id)),
             Before::Died => return drop(self.jobs.remove(&id)),
             Before::Unanswered(why, tries) => Err((format!("job store renew lock {}: {why}", job.key), tries)),
@@ -339,15 +344,15 @@ impl Programs {
 
     /// Why Redis does not answer now, and how often the program asks.
     fn unanswered(&mut self, kind: Kind, at: TimeMs) -> Option<(&'static str, u32)> {
-        let of = |programs: &Self, wanted: FaultKind| {
-            let mut faults = programs.scenario.faults.iter().filter(|fault| fault.fault == wanted);
-            faults.find(|fault| programs.is_active(fault, at)).cloned()
-        };
         if self.store.down {
-            return Some((REFUSED, of(self, FaultKind::Down).map_or(1, |fault| fault.tries)));
+            return Some((REFUSED, self.fault_now(FaultKind::Down, at).map_or(1, |fault| fault.tries)));
         }
-        let late = of(self, FaultKind::Timeout)?;
+        let late = self.fault_now(FaultKind::Timeout, at)?;
         self.strikes_now(&late, kind, at).then_some((LATE, late.tries))
+    }
+
+    fn fault_now(&self, kind: FaultKind, at: TimeMs) -> Option<Fault> {
+        self.scenario.faults.iter().find(|fault| fault.fault == kind && self.is_active(fault, at)).cloned()
     }
 
     fn is_active(&self, fault: &Fault, at: TimeMs) -> bool {

@@ -73,6 +73,8 @@ pub(crate) enum FaultKind {
     Stall,
     /// Redis does not answer in time.
     Timeout,
+    /// Redis answers renewals too late, and everything else in time.
+    LateRenewals,
     /// Redis is away; afterwards `share` of the locks are lost.
     Down,
     /// Holders die.
