@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """How good are the pages? Scenarios, the exporter's own series, the real rule engine, our rules beside others.
 
-usage: alert_bench.py [--seeds N] [--only REGEX] [--split open|sealed|all] [--promtool PATH] [--markdown FILE] [--smoke]
+usage: alert_bench.py [--seeds N] [--only REGEX] [--split open|sealed|all] [--promtool PATH] [--markdown FILE] [--results FILE] [--smoke]
 
 Each scenario of alerts/scenarios/manifest.json is played with several seeds. examples/lock_history plays lock users in virtual time and gives
 what the exporter's own code showed at each scrape. All runs go to promtool as clusters of their own, with the rules as shipped. Asked is when each
 cluster was first paged, how often, for how long, and what tickets it had. A page before the onset of an incident, or in a quiet scenario, is false.
-Beside the corpus there are bursts of growing length, and whole days. --smoke plays a few short scenarios with a debug build."""
+Beside the corpus there are bursts of growing length, and whole days. --smoke plays a few short scenarios with a debug build. With
+--results every run is noted in a file when it has been judged, and what is noted there is not played again: an interrupted benchmark goes on. The
+file knows nothing of the rules: begin a new one when they change."""
 
 import argparse
 import collections
@@ -42,6 +44,18 @@ class Run:
         self.name, self.scenario, self.seed, self.minutes, self.purpose = name, scenario, seed, minutes, purpose
         self.shift, self.burst, self.notation = 0.0, 0.0, {}
         self.first, self.last, self.episodes, self.pages, self.tickets = {}, {}, {}, [], {}
+
+    def key(self):
+        return f"{self.scenario['id']} {self.seed}"
+
+    def result(self):
+        tickets = [[*labels, count] for labels, count in self.tickets.items()]
+        return {"key": self.key(), "shift": self.shift, "burst": self.burst, "first": self.first, "last": self.last, "episodes": self.episodes, "pages": self.pages, "tickets": tickets}
+
+    def recall(self, result):
+        self.shift, self.burst, self.pages = result["shift"], result["burst"], result["pages"]
+        self.first, self.last, self.episodes = result["first"], result["last"], result["episodes"]
+        self.tickets = {(alert, namespace): count for alert, namespace, count in result["tickets"]}
 
     def order(self, metrics):
         return {"name": self.name, "seed": self.seed, "minutes": self.minutes, "metrics": metrics, "scenario": self.scenario}
@@ -134,7 +148,7 @@ def episodes(alerts, by, minutes):
     return f"sum by ({by}) (sum_over_time(({firing} unless max_over_time({firing}[5m:30s] offset 30s))[{minutes}m:30s]))"
 
 
-def judge(promtool, batch):
+def judge(options, batch):
     """Asks promtool about all runs of a batch, which are of one length."""
     minutes = int(batch[0].minutes)
     with tempfile.TemporaryDirectory() as folder:
@@ -150,7 +164,7 @@ def judge(promtool, batch):
         for query in asked.values():
             lines.append(f"      - expr: '{query}'\n        eval_time: {minutes}m\n        exp_samples: [{{labels: never, value: -1}}]")
         (folder / "test.yml").write_text("\n".join(lines) + "\n")
-        _, output = rulelib.run_promtool(promtool, "test.yml", cwd=folder)
+        _, output = rulelib.run_promtool(options.promtool, "test.yml", cwd=folder)
     got = re.findall(r"got: ?(.*)", output)
     if len(got) != len(asked):
         raise RuntimeError(output[-2000:])
@@ -165,6 +179,9 @@ def judge(promtool, batch):
                 run.pages.append(labels["alertname"])
             else:
                 getattr(run, what)[name] = value / 60 if what != "episodes" else value
+    if options.results:
+        with open(options.results, "a") as file:
+            file.write("".join(json.dumps(run.result()) + "\n" for run in batch))
 
 
 def burst(kind, length):
@@ -214,11 +231,20 @@ def main():
     parser.add_argument("--split", choices=("open", "sealed", "all"), default="all")
     parser.add_argument("--promtool", default="promtool")
     parser.add_argument("--markdown")
+    parser.add_argument("--results")
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
     manifest = json.loads((HERE / "manifest.json").read_text())
     runs = smoke_runs(manifest) if options.smoke else all_runs(manifest, options)
     runs = [run for run in runs if re.search(options.only, run.scenario["id"]) and (options.split == "all" or run.scenario.get("split", "open") == options.split)]
+    known = {}
+    if options.results and pathlib.Path(options.results).exists():
+        results = map(json.loads, pathlib.Path(options.results).read_text().splitlines())
+        known = {result["key"]: result for result in results}
+    for run in runs:
+        if run.key() in known:
+            run.recall(known[run.key()])
+    new = [run for run in runs if run.key() not in known]
     program, begun = build(options.smoke), time.monotonic()
     n_cores = os.cpu_count() or 1
     waiting, futures = collections.defaultdict(list), []
@@ -227,19 +253,19 @@ def main():
             batch = waiting[run.minutes]
             batch.append(run)
             if len(batch) * run.minutes >= BATCH:
-                futures.append(pool.submit(judge, options.promtool, waiting.pop(run.minutes)))
-        for done, run in enumerate(play(program, runs), 1):
+                futures.append(pool.submit(judge, options, waiting.pop(run.minutes)))
+        for done, run in enumerate(play(program, new), 1):
             enqueue(run)
             if done % 20 == 0:
-                say(f"{time.monotonic() - begun:4.0f} s: played {done} of {len(runs)}, judged {sum(f.done() for f in futures)} of {len(futures)} batches so far")
-        futures += [pool.submit(judge, options.promtool, batch) for batch in waiting.values() if batch]
+                say(f"{time.monotonic() - begun:4.0f} s: played {done} of {len(new)}, judged {sum(f.done() for f in futures)} of {len(futures)} batches so far")
+        futures += [pool.submit(judge, options, batch) for batch in waiting.values() if batch]
         for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
             future.result()
             if count % 4 == 0:
                 say(f"{time.monotonic() - begun:4.0f} s: judged {count} of {len(futures)} batches")
     text, failures = report.write(runs)
     print(text)
-    say(f"{len(runs)} runs in {time.monotonic() - begun:.0f} s")
+    say(f"{len(new)} runs in {time.monotonic() - begun:.0f} s")
     if options.markdown:
         pathlib.Path(options.markdown).write_text(text + "\n")
     for failure in failures:
