@@ -26,6 +26,7 @@ else
   step "tests" cargo test --locked --no-fail-fast --lib --bins --examples --tests
 fi
 step "page in a browser" scripts/test_page.sh
+step "alert benchmark, a few scenarios" python3 scripts/alert_bench.py --smoke
 step "documentation examples" cargo test --locked --doc
 RUSTDOCFLAGS="-D warnings" step "documentation" cargo doc --locked --no-deps --quiet
 # Running them needs cargo-fuzz and nightly; that they still compile does not. The path keeps libfuzzer-sys from building
