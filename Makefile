@@ -22,7 +22,7 @@ alert-mutation: ## Do the rule tests bind? All mutants of the rules, many minute
 	@python3 scripts/mutate_rules.py
 	@python3 scripts/mutate_rules.py --rules cordum.rules.yml
 
-alert-bench: ## How good are the pages? Scenarios on the real rule engine, beside other rules (SEEDS=2)
+alert-bench: ## How good are the pages? The exporter's series of many scenarios on the real rule engine, beside other rules (SEEDS=2)
 	@python3 scripts/alert_bench.py --seeds $(or $(SEEDS),2)
 
 page-test: ## The exporter's page in a real browser

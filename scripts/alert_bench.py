@@ -1,144 +1,118 @@
 #!/usr/bin/env python3
-"""How good are the pages? Simulated scenarios, the real rule engine, our rules beside others.
+"""How good are the pages? Scenarios, the exporter's own series, the real rule engine, our rules beside others.
 
-usage: alert_bench.py [--seeds N] [--promtool PATH] [--markdown FILE]
+usage: alert_bench.py [--seeds N] [--only REGEX] [--split open|sealed|all] [--promtool PATH] [--markdown FILE] [--results FILE] [--smoke]
 
-Each scenario of alerts/scenarios/manifest.json is drawn with several seeds: operations and failures as Poisson numbers every 15 s, which
-is how they are scraped. All runs go to promtool as clusters of their own, with the rules as shipped. Asked is when each cluster was first
-paged, how often, and how many tickets it had. A page before the onset of an incident, or in a quiet scenario, is false."""
+Each scenario of alerts/scenarios/manifest.json is played with several seeds. examples/lock_history plays lock users in virtual time and gives
+what the exporter's own code showed at each scrape. All runs go to promtool as clusters of their own, with the rules as shipped. Asked is when each
+cluster was first paged, how often, for how long, and what tickets it had. A page before the onset of an incident, or in a quiet scenario, is false.
+Beside the corpus there are bursts of growing length, and whole days. --smoke plays a few short scenarios with a debug build. With
+--results every run is noted in a file when it has been judged, and what is noted there is not played again: an interrupted benchmark goes on. The
+file knows nothing of the rules: begin a new one when they change."""
 
 import argparse
+import collections
 import concurrent.futures
 import json
-import math
 import os
 import pathlib
-import random
 import re
+import subprocess
+import sys
 import tempfile
+import threading
+import time
 
+import alert_bench_report as report
 import rulelib
 
 STEP = 15
 HERE = rulelib.ALERTS / "scenarios"
-STRATEGIES = {
-    "ours": 'component="redis_lock",severity="critical"',
-    "ratio5m > 5 % for 5m": 'strategy="ratio5m"',
-    "burn rate 14.4 and 6": 'strategy="burn"',
-}
+# Clusters times minutes of one promtool run: more are slower together than apart.
+BATCH = 16 * 130
+FIRING = 'alertstate="firing"'
+# A failover mutes the tickets it explains, as alerts/alertmanager.yml does.
+TICKETS = ('ALERTS{alertstate="firing",component="redis_lock",severity="warning",failover_sensitive!="true"} '
+           'or (ALERTS{alertstate="firing",component="redis_lock",severity="warning",failover_sensitive="true"} '
+           'unless on (cluster) ALERTS{alertstate="firing",alertname="RedisLockFailoverObserved"})')
 
 
-def poisson(rng, mean):
-    if mean <= 0:
-        return 0
-    if mean > 50:
-        return max(0, round(rng.gauss(mean, math.sqrt(mean))))
-    limit, product, count = math.exp(-mean), rng.random(), 0
-    while product > limit:
-        product *= rng.random()
-        count += 1
-    return count
+class Run:
+    """One scenario with one seed: a cluster of its own."""
+
+    def __init__(self, name, scenario, seed, minutes, purpose):
+        self.name, self.scenario, self.seed, self.minutes, self.purpose = name, scenario, seed, minutes, purpose
+        self.shift, self.burst, self.notation = 0.0, 0.0, {}
+        self.first, self.last, self.episodes, self.pages, self.tickets = {}, {}, {}, [], {}
+
+    def key(self):
+        return f"{self.scenario['id']} {self.seed}"
+
+    def result(self):
+        tickets = [[*labels, count] for labels, count in self.tickets.items()]
+        return {"key": self.key(), "shift": self.shift, "burst": self.burst, "first": self.first, "last": self.last, "episodes": self.episodes, "pages": self.pages, "tickets": tickets}
+
+    def recall(self, result):
+        self.shift, self.burst, self.pages = result["shift"], result["burst"], result["pages"]
+        self.first, self.last, self.episodes = result["first"], result["last"], result["episodes"]
+        self.tickets = {(alert, namespace): count for alert, namespace, count in result["tickets"]}
+
+    def order(self, metrics):
+        return {"name": self.name, "seed": self.seed, "minutes": self.minutes, "metrics": metrics, "scenario": self.scenario}
+
+    def onset(self):
+        return self.scenario["onset"] + self.shift / 60
+
+    def end(self):
+        return self.scenario["end"] + self.shift / 60 if "end" in self.scenario else None
 
 
-def simulate(scenario, minutes, cluster, seed):
-    """{series: values} of one run."""
-    rng = random.Random(f"{scenario['id']} {seed}")
-    shift = rng.uniform(0, 1)  # minutes: not every burst begins with a scrape
-    counts = {k: 0 for k in ("not_owned", "renewal_failures", "abandonments", "releases", "renewals", "acquisitions", "failovers")}
-    rows, down_before = [], False
-    for k in range(minutes * 60 // STEP + 1):
-        begin, end = (k - 1) * STEP / 60 - shift, k * STEP / 60 - shift
-        noise, down = scenario.get("noise", 0.0005), False
-        n = poisson(rng, scenario["ops"] * STEP)
-        share, tries = noise, 1
-        for at, length, fail, retries in scenario.get("phases", []):
-            overlap = max(0, min(end, at + length) - max(begin, at)) / (end - begin)
-            if overlap > 0:
-                share, tries = share + fail * overlap, retries
-                down = down or bool(scenario.get("redis_down"))
-        if "ramp" in scenario:
-            at, length, top = scenario["ramp"]
-            share += top * min(1, max(0, (end - at) / length))
-        failed = sum(rng.random() < share for _ in range(n)) if n < 400 else min(n, poisson(rng, n * min(1, share)))
-        bad = poisson(rng, failed * tries) if tries > 1 else failed
-        for at, amount in scenario.get("events", []):
-            bad += amount if begin < at <= end else 0
-        lost = round(bad * scenario.get("not_owned", 0.5))
-        counts["not_owned"] += lost
-        counts["renewal_failures"] += bad - lost
-        counts["abandonments"] += round((bad - lost) * 0.1)
-        counts["releases"] += (n - failed) // 2
-        counts["renewals"] += (n - failed) - (n - failed) // 2
-        counts["acquisitions"] += n // 2
-        counts["failovers"] += 1 if down_before and not down else 0
-        rows.append(dict(counts, down=down))
-        down_before = down
-    if "reset" in scenario:
-        at = int(scenario["reset"] * 60 / STEP)
-        base = dict(rows[at])
-        for row in rows[at:]:
-            for key in counts:
-                row[key] -= base[key]
-    series = {}
-
-    def put(metric, values, instance="a:9190", **labels):
-        if "gap" in scenario:
-            first = int(scenario["gap"][0] * 60 / STEP)
-            last = first + int(scenario["gap"][1] * 60 / STEP)
-            values = ["stale" if first <= k < last else v for k, v in enumerate(values)]
-        series[rulelib.selector(metric, {"cluster": cluster, "instance": instance, "job": "locks", **labels})] = values
-
-    def namespace(name, rows, instance="a:9190", logs=True):
-        flat = lambda value: [value] * len(rows)
-        column = lambda key: [row[key] for row in rows]
-        base = {"lock_namespace": name, "instance": instance}
-        put("redis_lock_namespace_info", flat(1), style="item", on_renewal_failure=scenario.get("policy", "continue"), severity="page", **base)
-        put("redis_lock_config_strict", flat(0), **base)
-        if logs:
-            put("redis_lock_not_owned_total", column("not_owned"), operation="release", **base)
-            put("redis_lock_renewal_failures_total", column("renewal_failures"), reason="redis_unavailable", **base)
-            put("redis_lock_abandonments_total", column("abandonments"), **base)
-            put("redis_lock_unlocked_work_total", flat(0), **base)
-        if not scenario.get("logs_only"):
-            seen = {"redis": "main", **base}
-            source = scenario.get("source", "watch")
-            put("redis_lock_operations_source", ["stale" if row["down"] else 1 for row in rows], source=source, **seen)
-            if scenario.get("redis_down"):
-                put("redis_lock_operations_source", [1 if row["down"] else "stale" for row in rows], source="none", **seen)
-            put("redis_lock_held", flat(10), **seen)
-            put("redis_lock_expirations_total", flat(0), **seen)
-            for key in ("releases", "renewals", "acquisitions"):
-                put(f"redis_lock_{key}_total", column(key), **seen)
-
-    def exporter(instance="a:9190"):
-        flat = lambda value: [value] * len(rows)
-        put("up", flat(1), instance)
-        put("redis_lock_exporter_build_info", flat(1), instance)
-        put("redis_lock_exporter_start_time_seconds", flat(0), instance)
-        if not scenario.get("logs_only"):
-            put("redis_lock_exporter_redis_up", [0 if row["down"] else 1 for row in rows], instance)
-            put("redis_lock_exporter_redis_failovers_total", [row["failovers"] for row in rows], instance)
-            put("redis_lock_exporter_scan_last_success_timestamp_seconds", [k * STEP for k in range(len(rows))], instance)
-
-    exporter()
-    namespace("jobs", rows)
-    if scenario.get("twin"):
-        exporter("b:9190")
-        namespace("jobs", rows, "b:9190", logs=False)
-    for i in range(scenario.get("neighbours", 0)):
-        calm = simulate_rows(scenario["ops"], len(rows), random.Random(f"{seed} {i}"))
-        namespace(f"calm{i}", calm)
-    return series
+def say(text):
+    print(text, file=sys.stderr, flush=True)
 
 
-def simulate_rows(ops, length, rng):
-    rows, releases, renewals, lost = [], 0, 0, 0
-    for _ in range(length):
-        n = poisson(rng, ops * STEP)
-        bad = sum(rng.random() < 0.005 for _ in range(n))
-        lost, releases, renewals = lost + bad, releases + (n - bad) // 2, renewals + (n - bad) // 2
-        rows.append({"not_owned": lost, "renewal_failures": 0, "abandonments": 0, "releases": releases, "renewals": renewals, "acquisitions": releases, "failovers": 0, "down": False})
-    return rows
+def wanted_metrics():
+    """Names of the exporter's metrics that the rules read."""
+    text = rulelib.MAIN_RULES.read_text() + json.dumps(competitor_rules())
+    return sorted(set(re.findall(r"\bredis_lock_[a-z0-9_]+", text)))
+
+
+def build(smoke):
+    profile = [] if smoke else ["--release"]
+    subprocess.run(["cargo", "build", "--locked", "--quiet", "--example", "lock_history", *profile], cwd=rulelib.ROOT, check=True)
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", rulelib.ROOT / "target"))
+    return target / ("debug" if smoke else "release") / "examples" / "lock_history"
+
+
+def play(program, runs):
+    """Gives each run its series, as they come."""
+    metrics, by_name = wanted_metrics(), {run.name: run for run in runs}
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        def order():
+            # The longest first, so that no core idles at the end.
+            for run in sorted(runs, key=lambda run: -run.minutes):
+                process.stdin.write(json.dumps(run.order(metrics)) + "\n")
+            process.stdin.close()
+        threading.Thread(target=order, daemon=True).start()
+        for line in process.stdout:
+            answer = json.loads(line)
+            run = by_name.pop(answer["name"])
+            run.shift, run.burst = answer["shift"], answer["burst"]
+            for key, values in answer["series"].items():
+                run.notation[key.replace("{", '{cluster="%s",' % run.name, 1)] = rulelib.run_lengths(gaps(values))
+            yield run
+    if process.returncode or by_name:
+        raise RuntimeError(f"lock_history ended with {process.returncode} and left {len(by_name)} runs")
+
+
+def gaps(values):
+    """A sample that is missing after one that was there is stale; before the first there was nothing."""
+    seen, result = False, []
+    for value in values:
+        seen = seen or value is not None
+        result.append("stale" if value is None and seen else value)
+    # A series that is gone at the end was not scraped any more.
+    return result + ["stale"]
 
 
 def competitor_rules():
@@ -154,104 +128,146 @@ def competitor_rules():
     return {"groups": [dict(ours, rules=rules + ours["rules"])]}
 
 
-def run_batch(promtool, batch, minutes):
-    """{(cluster, strategy): (first page in minutes, episodes)}, and {cluster: tickets}."""
+def questions(minutes):
+    """{(strategy, what): query}"""
+    asked = {}
+    for name, matcher in report.STRATEGIES.items():
+        alerts = f"ALERTS{{{FIRING},{matcher}}}"
+        asked[name, "first"] = f"min by (cluster) (min_over_time(timestamp({alerts})[{minutes}m:30s]))"
+        asked[name, "last"] = f"max by (cluster) (max_over_time(timestamp({alerts})[{minutes}m:30s]))"
+        asked[name, "episodes"] = episodes(alerts, "cluster", minutes)
+    ours = f"ALERTS{{{FIRING},{report.STRATEGIES['ours']}}}"
+    asked["ours", "pages"] = f"max by (cluster, alertname) (max_over_time({ours}[{minutes}m]))"
+    asked["tickets", "episodes"] = episodes(TICKETS, "cluster, alertname, lock_namespace", minutes)
+    return asked
+
+
+def episodes(alerts, by, minutes):
+    """How often something began to fire. An absence of less than 5 minutes is no end: Alertmanager would not have sent it."""
+    firing = f"max by ({by}) ({alerts})"
+    return f"sum by ({by}) (sum_over_time(({firing} unless max_over_time({firing}[5m:30s] offset 30s))[{minutes}m:30s]))"
+
+
+def judge(options, batch):
+    """Asks promtool about all runs of a batch, which are of one length."""
+    minutes = int(batch[0].minutes)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         (folder / "competitors.yml").write_text(json.dumps(competitor_rules()))
         groups = [g["name"] for g in rulelib.load_groups(rulelib.MAIN_RULES)] + ["competitors"]
         lines = [f"rule_files: [{rulelib.MAIN_RULES}, competitors.yml]", "evaluation_interval: 30s", f"group_eval_order: [{', '.join(groups)}]", "tests:", f"  - interval: {STEP}s", "    input_series:"]
-        for scenario, seed, cluster in batch:
-            for key, values in simulate(scenario, minutes, cluster, seed).items():
-                lines.append(f"      - {{series: '{key}', values: '{rulelib.run_lengths(values)}'}}")
+        for run in batch:
+            lines += [f"      - {{series: '{key}', values: '{values}'}}" for key, values in run.notation.items()]
+            run.notation = {}
         lines.append("    promql_expr_test:")
-        queries = {}
-        firing = 'alertstate="firing",'
-        for name, matcher in {**STRATEGIES, "tickets": 'component="redis_lock",severity="warning"'}.items():
-            by = "cluster, alertname" if name == "tickets" else "cluster"
-            alerts = f"max by ({by}) (ALERTS{{{firing}{matcher}}})"
-            before = f"max by ({by}) (ALERTS{{{firing}{matcher}}} offset 30s)"
-            queries[name, "first"] = f"min by (cluster) (min_over_time(timestamp(ALERTS{{{firing}{matcher}}})[{minutes}m:30s]))"
-            queries[name, "episodes"] = f"sum by (cluster) (sum_over_time(({alerts} unless {before})[{minutes}m:30s]))"
-        for query in queries.values():
+        asked = questions(minutes)
+        for query in asked.values():
             lines.append(f"      - expr: '{query}'\n        eval_time: {minutes}m\n        exp_samples: [{{labels: never, value: -1}}]")
         (folder / "test.yml").write_text("\n".join(lines) + "\n")
-        _, output = rulelib.run_promtool(promtool, "test.yml", cwd=folder)
-    answers = {}
-    got = [line for line in re.findall(r"got: ?(.*)", output)]
-    if len(got) != len(queries):
+        _, output = rulelib.run_promtool(options.promtool, "test.yml", cwd=folder)
+    got = re.findall(r"got: ?(.*)", output)
+    if len(got) != len(asked):
         raise RuntimeError(output[-2000:])
-    for (name, what), line in zip(queries, got):
-        for cluster, value in re.findall(r'\{cluster=\\?"(\w+)\\?"\} ([0-9.E+]+)', line):
-            answers[cluster, name, what] = float(value)
-    return answers
+    by_name = {run.name: run for run in batch}
+    for (name, what), line in zip(asked, got):
+        for labels, value in re.findall(r"\{([^{}]*)\} ([-+0-9.E]+)", line):
+            labels = dict(re.findall(r'(\w+)=\\?"(.*?)\\?"', labels))
+            run, value = by_name[labels["cluster"]], float(value)
+            if name == "tickets":
+                run.tickets[labels["alertname"], labels.get("lock_namespace", "")] = value
+            elif what == "pages":
+                run.pages.append(labels["alertname"])
+            else:
+                getattr(run, what)[name] = value / 60 if what != "episodes" else value
+    if options.results:
+        with open(options.results, "a") as file:
+            file.write("".join(json.dumps(run.result()) + "\n" for run in batch))
 
 
-def wilson(hits, total):
-    if not total:
-        return "-"
-    z, p = 1.96, hits / total
-    middle, spread = p + z * z / (2 * total), z * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total))
-    low, high = (middle - spread) / (1 + z * z / total), (middle + spread) / (1 + z * z / total)
-    return f"{p:.3f} [{max(0, low):.3f}, {min(1, high):.3f}]"
+def burst(kind, length):
+    """Everything fails for so many seconds. Handlers are short, so that the failures end with their cause."""
+    service = {"kind": "workflow", "ops": 5, "work": [11, 14]} if kind == "timeout" else {"kind": "admission", "ops": 5, "work": [1, 3]}
+    fault = {"fault": kind, "from": 35, "minutes": length / 60, "share": 1, "tries": 3}
+    return {"id": f"burst-{kind}-{length}", "seconds": length, "services": [service], "faults": [fault], "noise": 0}
 
 
-def percentile(values, share):
-    values = sorted(values)
-    return values[min(len(values) - 1, math.ceil(share * len(values)) - 1)] if values else float("nan")
+def all_runs(manifest, options):
+    """Everything there is to play."""
+    runs = []
+    def add(scenario, seed, minutes, purpose):
+        runs.append(Run(f"r{len(runs):04}", scenario, seed, minutes, purpose))
+    for seed in range(options.seeds):
+        for scenario in manifest["scenarios"]:
+            add(scenario, seed, manifest["minutes"], "corpus")
+        for day in manifest["days"]:
+            add(day, seed, 24 * 60, "day")
+        for length in range(30, 241, 15):
+            for kind in ("timeout", "delete"):
+                add(burst(kind, length), seed, 60, "burst")
+    return runs
+
+
+def smoke_runs(manifest):
+    """A few scenarios, an hour earlier and with less to do."""
+    runs = []
+    for scenario in manifest["scenarios"]:
+        if scenario["id"] in ("failover-60s-x5", "deploy-crash", "reset", "delete-0.5", "one-of-three"):
+            scenario = json.loads(json.dumps(scenario))
+            for item in scenario.get("faults", []):
+                item["from"] -= 55
+            for item in scenario.get("exporter", {}).get("restarts", []):
+                item[0] -= 55
+            for service in scenario["services"]:
+                service["ops"] = min(1.0, service["ops"])
+            scenario.update({key: scenario[key] - 55 for key in ("onset", "end") if key in scenario})
+            runs.append(Run(f"r{len(runs):04}", scenario, 0, 35, "corpus"))
+    return runs
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--only", default="", help="regular expression over ids of scenarios, days and bursts")
+    parser.add_argument("--split", choices=("open", "sealed", "all"), default="all")
     parser.add_argument("--promtool", default="promtool")
-    parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--markdown")
+    parser.add_argument("--results")
+    parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
     manifest = json.loads((HERE / "manifest.json").read_text())
-    runs = [(s, seed, f"r{i:03}x{seed}") for seed in range(options.seeds) for i, s in enumerate(manifest["scenarios"])]
-    batches = [runs[i:i + options.batch] for i in range(0, len(runs), options.batch)]
-    answers = {}
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for answer in pool.map(lambda b: run_batch(options.promtool, b, manifest["minutes"]), batches):
-            answers.update(answer)
-    lines, failures = [], []
-    for split in ("open", "opened", "sealed", "all"):
-        part = [r for r in runs if split in (r[0]["split"], "all")]
-        quiet, incidents = [r for r in part if r[0]["truth"] == "quiet"], [r for r in part if r[0]["truth"] == "incident"]
-        lines += [f"### {split.capitalize()}: {len(quiet)} quiet runs, {len(incidents)} incidents", "",
-                  "| rule | quiet runs paged | precision | recall | minutes to page: median, p95, max | episodes an incident |", "|---|---|---|---|---|---|"]
-        for name in STRATEGIES:
-            false = [r for r in quiet if (r[2], name, "first") in answers]
-            times, missed, episodes, early = [], [], 0, []
-            for scenario, seed, cluster in incidents:
-                first = answers.get((cluster, name, "first"))
-                if first is None:
-                    missed.append((scenario["id"], seed))
-                elif first / 60 < scenario["onset"]:
-                    early.append((scenario["id"], seed))
-                else:
-                    times.append(first / 60 - scenario["onset"])
-                    episodes += answers[cluster, name, "episodes"]
-            wrong = len(false) + len(early)
-            lines.append(f"| {name} | {len(false)} | {wilson(len(times), len(times) + wrong)} | {wilson(len(times), len(incidents))} | "
-                         f"{percentile(times, 0.5):.1f}, {percentile(times, 0.95):.1f}, {max(times, default=float('nan')):.1f} | {episodes / max(1, len(times)):.2f} |")
-            if name == "ours" and split == "all":
-                failures = [f"paged: {r[0]['id']} (seed {r[1]})" for r in false] + [f"early: {e}" for e in early] + [f"missed: {m}" for m in missed]
-                if percentile(times, 0.5) >= 10 or percentile(times, 0.95) >= 25:
-                    failures.append("too slow")
-        tickets = sum(answers.get((r[2], "tickets", "episodes"), 0) for r in quiet)
-        hours = len(quiet) * manifest["minutes"] / 60
-        lines += ["", f"Tickets in quiet runs: {tickets:.0f} in {hours:.0f} hours, each with its disturbance.", ""]
-    lines += ["### By class", "", "| class | truth | runs | ours | ratio5m for 5m | burn rate |", "|---|---|---|---|---|---|"]
-    for key in sorted({(s["truth"], s["class"]) for s in manifest["scenarios"]}):
-        part = [r for r in runs if (r[0]["truth"], r[0]["class"]) == key]
-        cells = [str(sum((r[2], name, "first") in answers for r in part)) for name in STRATEGIES]
-        lines.append(f"| {key[1]} | {key[0]} | {len(part)} | {' | '.join(cells)} |")
-    report = "\n".join(lines)
-    print(report)
+    runs = smoke_runs(manifest) if options.smoke else all_runs(manifest, options)
+    runs = [run for run in runs if re.search(options.only, run.scenario["id"]) and (options.split == "all" or run.scenario.get("split", "open") == options.split)]
+    known = {}
+    if options.results and pathlib.Path(options.results).exists():
+        results = map(json.loads, pathlib.Path(options.results).read_text().splitlines())
+        known = {result["key"]: result for result in results}
+    for run in runs:
+        if run.key() in known:
+            run.recall(known[run.key()])
+    new = [run for run in runs if run.key() not in known]
+    program, begun = build(options.smoke), time.monotonic()
+    n_cores = os.cpu_count() or 1
+    waiting, futures = collections.defaultdict(list), []
+    with concurrent.futures.ThreadPoolExecutor(n_cores) as pool:
+        def enqueue(run):
+            batch = waiting[run.minutes]
+            batch.append(run)
+            if len(batch) * run.minutes >= BATCH:
+                futures.append(pool.submit(judge, options, waiting.pop(run.minutes)))
+        for done, run in enumerate(play(program, new), 1):
+            enqueue(run)
+            if done % 20 == 0:
+                say(f"{time.monotonic() - begun:4.0f} s: played {done} of {len(new)}, judged {sum(f.done() for f in futures)} of {len(futures)} batches so far")
+        futures += [pool.submit(judge, options, batch) for batch in waiting.values() if batch]
+        for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
+            future.result()
+            if count % 4 == 0:
+                say(f"{time.monotonic() - begun:4.0f} s: judged {count} of {len(futures)} batches")
+    text, failures = report.write(runs)
+    print(text)
+    say(f"{len(new)} runs in {time.monotonic() - begun:.0f} s")
     if options.markdown:
-        pathlib.Path(options.markdown).write_text(report + "\n")
+        pathlib.Path(options.markdown).write_text(text + "\n")
     for failure in failures:
         print("FAILED:", failure)
     raise SystemExit(1 if failures else 0)

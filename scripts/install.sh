@@ -12,7 +12,7 @@ source scripts/lib.sh
 # command:package
 case ${1:-test} in
   test)
-    wanted=(promtool:prometheus amtool:prometheus-alertmanager shellcheck:shellcheck cc:gcc python3:python3)
+    wanted=(promtool:prometheus prometheus:prometheus amtool:prometheus-alertmanager shellcheck:shellcheck cc:gcc python3:python3)
     wanted+=(redis-server:redis-server redis-cli:redis-tools redis-sentinel:redis-sentinel openssl:openssl curl:curl jq:jq)
     wanted+=(node:nodejs npm:npm)
     # Renders the Helm chart: see tests/deploy/render_chart.go.

@@ -29,6 +29,7 @@ fi
 step "page in a browser" scripts/test_page.sh
 step "dashboards during an incident" python3 scripts/try_dashboards.py "${CARGO_TARGET_DIR:-target}/debug/redis_lock_exporter"
 step "deployment files" scripts/test_deploy.sh
+step "alert benchmark, a few scenarios" python3 scripts/alert_bench.py --smoke
 step "documentation examples" cargo test --locked --doc
 RUSTDOCFLAGS="-D warnings" step "documentation" cargo doc --locked --no-deps --quiet
 # Running them needs cargo-fuzz and nightly; that they still compile does not. The path keeps libfuzzer-sys from building

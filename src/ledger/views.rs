@@ -3,7 +3,7 @@
 
 use super::counters::KeyspaceCounters;
 use super::counting::seconds;
-use super::keyspace::Keyspace;
+use super::keyspace::{Keyspace, is_watchable};
 use super::ratios::Recent;
 use super::table::Lock;
 use crate::event::{NamespaceId, TimeMs};
@@ -35,8 +35,8 @@ impl Keyspace {
             if let Some(deadline) = life.deadline {
                 let first = found.first_deadline.map_or(deadline.low, |first| first.min(deadline.low));
                 found.first_deadline = Some(first);
-                let is_overdue = overdue_after[index].is_some_and(|after| now - self.last_set(lock) > after);
-                found.overdue += u64::from(is_overdue);
+                let is_overdue = |after| self.known_until(lock, now) - self.last_set(lock) > after;
+                found.overdue += u64::from(overdue_after[index].is_some_and(is_overdue));
             }
         }
         for (state, found) in self.states.iter_mut().zip(found) {
@@ -56,7 +56,17 @@ impl Keyspace {
 
     pub(super) fn is_overdue(&self, lock: &Lock, now: TimeMs) -> bool {
         let after = overdue_after(&self.namespaces[usize::from(lock.namespace.0)]);
-        lock.life.deadline.is_some() && after.is_some_and(|after| now - self.last_set(lock) > after)
+        let is_late = |after| self.known_until(lock, now) - self.last_set(lock) > after;
+        lock.life.deadline.is_some() && after.is_some_and(is_late)
+    }
+
+    /// Until when a renewal would have been seen: now where changes are told, otherwise when the lock was last read.
+    fn known_until(&self, lock: &Lock, now: TimeMs) -> TimeMs {
+        let is_told = self.links.is_watched(lock) && !self.links.is_doubtful(lock);
+        match is_told && is_watchable(&self.states, lock.namespace) {
+            true => now,
+            false => lock.life.read_sent,
+        }
     }
 
     pub(super) fn view(

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::redis::{eventually, free_port};
 use crate::runbooks::pack::{Rule, alerts};
 
-const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/alerts/alertmanager.yml");
+pub(crate) const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/alerts/alertmanager.yml");
 /// Debian's name, and that of the project.
 const PROGRAMS: [&str; 2] = ["prometheus-alertmanager", "alertmanager"];
 
@@ -88,7 +88,9 @@ fn a_failover_mutes_its_tickets_and_never_a_page() {
 /// Posts the alerts to an Alertmanager, and compares which of them, by index, it mutes.
 #[track_caller]
 fn check(posted: &[Firing], muted: &[usize]) {
-    let alertmanager = Alertmanager::start();
+    // Stands for the receivers, so that no message leaves the test. Never answers.
+    let receivers = TcpListener::bind("127.0.0.1:0").unwrap();
+    let alertmanager = Alertmanager::start(&fs::read_to_string(CONFIG).unwrap(), receivers.local_addr().unwrap());
     alertmanager.post(posted);
     // Alerts are taken in order: once this pair has had its effect, so have all before.
     let canary = [
@@ -138,21 +140,19 @@ impl Firing {
     }
 }
 
-struct Alertmanager {
+pub(crate) struct Alertmanager {
     child: Child,
-    address: SocketAddr,
-    /// Stands for the receivers, so that no message leaves the test. Never answers.
-    _receivers: TcpListener,
+    pub(crate) address: SocketAddr,
     _directory: TempDir,
 }
 
 impl Alertmanager {
-    fn start() -> Self {
-        let receivers = TcpListener::bind("127.0.0.1:0").unwrap();
-        let place = receivers.local_addr().unwrap().to_string();
+    /// With the example's configuration, but for the place of the receivers.
+    pub(crate) fn start(config: &str, receivers: SocketAddr) -> Self {
+        let text = config.replace("127.0.0.1:5001", &receivers.to_string());
         let directory = tempfile::tempdir().unwrap();
         let config = directory.path().join("alertmanager.yml");
-        fs::write(&config, fs::read_to_string(CONFIG).unwrap().replace("127.0.0.1:5001", &place)).unwrap();
+        fs::write(&config, text).unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let arguments = [
             format!("--config.file={}", config.display()),
@@ -167,7 +167,7 @@ impl Alertmanager {
         };
         let child = PROGRAMS.into_iter().find_map(start);
         let child = child.expect("alertmanager is missing: scripts/install.sh installs it");
-        let alertmanager = Self { child, address, _receivers: receivers, _directory: directory };
+        let alertmanager = Self { child, address, _directory: directory };
         eventually("alertmanager", || std::net::TcpStream::connect(address).ok());
         alertmanager
     }

@@ -12,6 +12,7 @@ mod daemon;
 mod dashboards;
 mod demo;
 mod drill;
+mod endtoend;
 mod exposition;
 mod http;
 mod keyspace;

@@ -64,6 +64,29 @@ impl World {
         world
     }
 
+    /// The same without being told of changes.
+    fn scanned() -> Self {
+        let mut world = Self::new(1000);
+        world.tell(A, LinkNews::Up { at: 0, watching: false, past: Past::None }).pass(A, 1);
+        world
+    }
+
+    /// What a pass reads.
+    fn scan(&mut self, at: TimeMs, key: &str, sight: Sight) -> &mut Self {
+        let sighting = Sighting {
+            key: key.into(),
+            sent: at,
+            received: at + 1,
+            since: None,
+            until: at + 1,
+            pushes: 0,
+            first_push_may_be_old: false,
+            missed: false,
+            sight,
+        };
+        self.tell(A, LinkNews::Seen(sighting))
+    }
+
     fn tell(&mut self, link: LinkId, news: LinkNews) -> &mut Self {
         self.ledger.apply_link(LinkBatch { link, news: vec![news] });
         self
@@ -376,33 +399,35 @@ fn a_survey_finds_the_next_deadline_the_oldest_lock_and_late_renewals() {
     assert_eq!((now.held, now.without_ttl, now.ttl_remaining_min_seconds), (1, 1, None));
 }
 
+/// Between two passes nobody knows whether a lock was renewed: what was in time when it was read is not late.
+#[test]
+fn a_scanned_lock_is_late_by_what_its_last_read_showed() {
+    let mut world = World::scanned();
+    let left = |seconds: TimeMs| Sight::Held(Held { owner: None, ttl_ms: Some(seconds * 1000), fence: None });
+    let late = |world: &mut World, now: TimeMs| {
+        world.ledger.survey(now);
+        world.view(SCHEDULER, now).now.renewal_overdue
+    };
+    world.scan(100_000, "job:1", left(42)).pass(A, 100_002);
+    assert_eq!(late(&mut world, 114_000), 0, "18 s after its renewal, and perhaps renewed since");
+    world.scan(115_000, "job:1", left(27)).pass(A, 115_002);
+    assert_eq!(late(&mut world, 115_003), 1, "33 s without a renewal");
+    world.scan(130_000, "job:1", left(59)).pass(A, 130_002);
+    assert_eq!(late(&mut world, 144_000), 0);
+}
+
 /// Where nothing is pushed, a read just before the deadline and one at it tell how a lock ended.
 #[test]
 fn scanning_asks_twice_about_a_deadline() {
-    let mut world = World::new(10);
-    world.tell(A, LinkNews::Up { at: 0, watching: false, past: Past::None }).pass(A, 1);
-    let scan = |world: &mut World, at: TimeMs, sight: Sight| {
-        let sighting = Sighting {
-            key: "leader".into(),
-            sent: at,
-            received: at + 1,
-            since: None,
-            until: at + 1,
-            pushes: 0,
-            first_push_may_be_old: false,
-            missed: false,
-            sight,
-        };
-        world.tell(A, LinkNews::Seen(sighting));
-    };
+    let mut world = World::scanned();
     let sight = world.held(1, 10);
-    scan(&mut world, 1000, sight);
+    world.scan(1000, "leader", sight);
     assert_eq!(world.ledger.due_reads(10_899, 10).len(), 0);
     assert_eq!(world.ledger.due_reads(10_900, 10).len(), 1);
     let sight = Sight::Held(Held { owner: None, ttl_ms: Some(98), fence: None });
-    scan(&mut world, 10_902, sight);
+    world.scan(10_902, "leader", sight);
     assert_eq!(world.ledger.due_reads(10_999, 10).len(), 0);
     assert_eq!(world.ledger.due_reads(11_002, 10).len(), 1, "a second read, as soon as the time has come");
-    scan(&mut world, 11_003, Sight::Absent);
+    world.scan(11_003, "leader", Sight::Absent);
     world.shows(LEADER, "acquired=1 expired=1");
 }

@@ -1,0 +1,294 @@
+//! The exporter in virtual time: its real extractor, pipeline, ledger and exposition. Only what is outside is simulated: lines are
+//! handed over as a tailer would, and changes in Redis as a link would tell of them.
+
+use std::sync::{Arc, Mutex};
+
+use anyhow::Context as _;
+use redis_lock_exporter::clock;
+use redis_lock_exporter::config::{Config, Overrides};
+use redis_lock_exporter::event::{Batch, Input, TimeMs};
+use redis_lock_exporter::exposition::{self, Format};
+use redis_lock_exporter::observation::{Held, LinkBatch, LinkId, LinkNews, OwnerHasher, Past, Sight, Sighting};
+use redis_lock_exporter::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
+use redis_lock_exporter::snapshot::{RedisNow, Snapshot, SourceNow, SourceTotals};
+use redis_lock_exporter::sources::extractor::{Extractor, Joiner};
+use redis_lock_exporter::state::State;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::programs::Line;
+use crate::store::{Change, Entry, Store};
+
+const LINK: LinkId = LinkId(0);
+const MAX_LINE_BYTES: usize = 65_536;
+/// Passes where changes are watched, and where they are not: the exporter's defaults.
+const WATCHED_PASS_MS: TimeMs = 300_000;
+const SCAN_PASS_MS: TimeMs = 15_000;
+
+/// What it is told to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Eyes {
+    pub(crate) redis: bool,
+    pub(crate) watch: bool,
+}
+
+pub(crate) struct Exporter {
+    config: Arc<Config>,
+    extractor: Extractor,
+    joiner: Joiner,
+    hasher: OwnerHasher,
+    eyes: Eyes,
+    /// What the steady clock showed when virtual time was 0.
+    zero: TimeMs,
+    offset: u64,
+    running: Option<Running>,
+    state: State,
+    redis_now: Arc<Mutex<RedisNow>>,
+    generation: Option<u64>,
+    /// Connected to Redis.
+    up: bool,
+    caught_up: TimeMs,
+    next_pass: TimeMs,
+}
+
+/// Redis, as it is from one exporter's place.
+#[derive(Clone, Copy)]
+pub(crate) struct RedisSeen<'a> {
+    pub(crate) store: &'a Store,
+    /// Since the last time.
+    pub(crate) changes: &'a [Change],
+    /// It can be connected to.
+    pub(crate) reaches: bool,
+}
+
+struct Running {
+    inputs: mpsc::Sender<Input>,
+    reads: mpsc::Receiver<Vec<Box<str>>>,
+    published: watch::Receiver<Arc<Snapshot>>,
+    task: JoinHandle<State>,
+    /// Held so that they stay open.
+    _inquiries: mpsc::Sender<redis_lock_exporter::inquiry::Inquiry>,
+    _reloads: watch::Sender<ReloadStatus>,
+}
+
+impl Exporter {
+    pub(crate) fn new(eyes: Eyes, zero: TimeMs) -> anyhow::Result<Self> {
+        let redis = if eyes.redis { "redis: {url: 'redis://127.0.0.1:6379/0'}\n" } else { "" };
+        let watch = if eyes.watch { "" } else { "watch: off\n" };
+        let watch = if eyes.redis { watch } else { "" };
+        let yaml = format!("logs: [{{path: /var/log/cordum/all.log}}]\npresets: [cordum]\n{redis}{watch}");
+        let config = Config::from_yaml("scenario", &yaml, &Overrides::default());
+        let config = Arc::new(config.map_err(|problems| anyhow::anyhow!("{problems}"))?);
+        Ok(Self {
+            extractor: Extractor::new(Arc::clone(&config.rules), MAX_LINE_BYTES),
+            config,
+            joiner: Joiner::default(),
+            hasher: OwnerHasher::new(),
+            eyes,
+            zero,
+            offset: 0,
+            running: None,
+            state: State::default(),
+            redis_now: Arc::default(),
+            generation: None,
+            up: false,
+            caught_up: 0,
+            next_pass: 0,
+        })
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    pub(crate) fn start(&mut self, now: TimeMs) {
+        let (inputs, events) = mpsc::channel(4_096);
+        let (inquiries, inquired) = mpsc::channel(1);
+        let (asked, reads) = mpsc::channel(64);
+        let (publish, published) = watch::channel(Arc::default());
+        let started = self.zero + now;
+        let (reloads, reloaded) = watch::channel(ReloadStatus { ok: true, last_success: started });
+        *self.lock_redis() = RedisNow { nodes: u64::from(self.eyes.redis), ..RedisNow::default() };
+        let pipeline = Pipeline::new(Setup {
+            config: Arc::clone(&self.config),
+            state: std::mem::take(&mut self.state),
+            directory: None,
+            sources_now: Arc::new(Mutex::new(vec![SourceNow { open_files: 1, lag_bytes: 0 }])),
+            redis: self.eyes.redis.then(|| RedisSide { now: Arc::clone(&self.redis_now), reads: asked }),
+            publish,
+            ready: watch::channel(false).0,
+            started,
+            reloads: reloaded,
+        });
+        let task = tokio::spawn(pipeline.run(Inputs { events, inquiries: inquired }));
+        self.up = false;
+        self.generation = None;
+        self.running = Some(Running { inputs, reads, published, task, _inquiries: inquiries, _reloads: reloads });
+    }
+
+    /// Ends as after SIGTERM. What it saved is found again, or not.
+    pub(crate) async fn stop(&mut self, keeps_state: bool) -> anyhow::Result<()> {
+        let Some(running) = self.running.take() else { return Ok(()) };
+        drop(running.inputs);
+        let state = running.task.await.context("the pipeline failed")?;
+        self.state = if keeps_state { state } else { State::default() };
+        Ok(())
+    }
+
+    /// Tells what happened up to `now`.
+    pub(crate) async fn tell(&mut self, now: TimeMs, lines: &[&Line], redis: RedisSeen<'_>) -> anyhow::Result<()> {
+        let RedisSeen { changes, store, reaches } = redis;
+        if !lines.is_empty() {
+            let batch = self.batch(now, lines);
+            self.send(Input::Logs(batch)).await?;
+        }
+        if !self.eyes.redis {
+            return Ok(());
+        }
+        let mut news = Vec::new();
+        match (self.up, reaches) {
+            (true, false) => {
+                self.up = false;
+                news.push(LinkNews::Down { at: self.zero + now });
+            }
+            (false, true) => {
+                self.connect(now, store, &mut news);
+                self.pass(now, store, &mut news);
+            }
+            (false, false) => {}
+            (true, true) => self.watch(now, changes, store, &mut news),
+        }
+        self.report();
+        if !news.is_empty() {
+            self.send(Input::Link(LinkBatch { link: LINK, news })).await?;
+        }
+        Ok(())
+    }
+
+    /// What a scrape shows of these namespaces.
+    pub(crate) fn scrape(&self, namespaces: &[&str]) -> Option<String> {
+        let snapshot = self.running.as_ref()?.published.borrow().clone();
+        let mut shown = Snapshot::clone(&snapshot);
+        let is_wanted: Vec<bool> =
+            shown.namespaces.iter().map(|view| namespaces.contains(&view.namespace.name.as_str())).collect();
+        let mut wanted = is_wanted.iter();
+        shown.namespaces.retain(|_| *wanted.next().unwrap_or(&false));
+        let told = snapshot.told.iter().zip(&is_wanted).filter(|(_, wanted)| **wanted);
+        shown.told = told.map(|(told, _)| told.clone()).collect();
+        Some(exposition::render(&shown, Format::Classic))
+    }
+
+    fn batch(&mut self, now: TimeMs, lines: &[&Line]) -> Batch {
+        // The pipeline corrects the wall clock's time of lines to that of the steady clock.
+        let wall = clock::now() - now;
+        let mut events = Vec::new();
+        let mut seen = SourceTotals { last_read: Some(self.zero + now), ..SourceTotals::default() };
+        for line in lines {
+            let mut found = Vec::new();
+            self.extractor.extract(line.text.as_bytes(), self.offset, &mut self.joiner, &mut found);
+            self.offset += line.text.len() as u64;
+            seen.bytes += line.text.len() as u64;
+            seen.lines += 1;
+            seen.events += found.len() as u64;
+            events.extend(found.into_iter().map(|event| (wall + line.at, event)));
+        }
+        Batch { source: 0, events, cursors: Vec::new(), seen }
+    }
+
+    fn connect(&mut self, now: TimeMs, store: &Store, news: &mut Vec<LinkNews>) {
+        let past = match self.generation {
+            None => Past::None,
+            Some(generation) if generation == store.generation => Past::SameServer,
+            Some(_) => Past::OtherServer,
+        };
+        {
+            let mut redis = self.lock_redis();
+            redis.connects += 1;
+            redis.failovers += u64::from(past == Past::OtherServer);
+        }
+        self.generation = Some(store.generation);
+        self.up = true;
+        self.caught_up = now;
+        news.push(LinkNews::Up { at: self.zero + now, watching: self.eyes.watch, past });
+    }
+
+    /// Shows every key.
+    fn pass(&mut self, now: TimeMs, store: &Store, news: &mut Vec<LinkNews>) {
+        let started = self.zero + now;
+        for (key, entry) in store.entries(now) {
+            let since = self.eyes.watch.then_some(self.zero + self.caught_up);
+            news.push(LinkNews::Seen(self.sighting(now, key.into(), Some(entry), since, 0)));
+        }
+        news.push(LinkNews::PassDone { started, at: started + 2 });
+        self.next_pass = now + if self.eyes.watch { WATCHED_PASS_MS } else { SCAN_PASS_MS };
+        let at = self.zero + now;
+        let mut redis = self.lock_redis();
+        redis.scan_passes += 1;
+        redis.scan_duration_seconds = Some(0.002);
+        redis.scan_last_success = Some(at);
+    }
+
+    fn watch(&mut self, now: TimeMs, changes: &[Change], store: &Store, news: &mut Vec<LinkNews>) {
+        if self.eyes.watch {
+            for change in changes {
+                let since = Some(self.zero + self.caught_up.min(change.at));
+                news.push(LinkNews::Seen(self.sighting(change.at, change.key.clone(), change.entry, since, 1)));
+                self.caught_up = self.caught_up.max(change.at);
+            }
+        }
+        // Keys that the ledger asked for.
+        let mut asked = Vec::new();
+        if let Some(running) = &mut self.running {
+            while let Ok(keys) = running.reads.try_recv() {
+                asked.extend(keys);
+            }
+        }
+        for key in asked {
+            let entry = store.entries(now).find(|(name, _)| **name == *key).map(|(_, entry)| entry);
+            let since = self.eyes.watch.then_some(self.zero + self.caught_up);
+            news.push(LinkNews::Seen(self.sighting(now, key, entry, since, 0)));
+        }
+        if now >= self.next_pass {
+            self.pass(now, store, news);
+        }
+        self.caught_up = now;
+        news.push(LinkNews::CaughtUp { at: self.zero + now });
+    }
+
+    fn sighting(
+        &self,
+        at: TimeMs,
+        key: Box<str>,
+        entry: Option<Entry>,
+        since: Option<TimeMs>,
+        pushes: u16,
+    ) -> Sighting {
+        let at_clock = self.zero + at;
+        let sight = match entry {
+            None => Sight::Absent,
+            Some(entry) => Sight::Held(Held {
+                owner: Some(self.hasher.hash(&entry.owner.to_be_bytes())),
+                ttl_ms: Some(entry.deadline - at),
+                fence: None,
+            }),
+        };
+        let (sent, received) = (at_clock, at_clock + 1);
+        let until = if pushes > 0 { sent } else { received };
+        Sighting { key, sent, received, since, until, pushes, first_push_may_be_old: false, missed: false, sight }
+    }
+
+    fn report(&self) {
+        let mut redis = self.lock_redis();
+        redis.nodes_up = u64::from(self.up);
+        redis.nodes_tracking = u64::from(self.up && self.eyes.watch);
+    }
+
+    async fn send(&self, input: Input) -> anyhow::Result<()> {
+        let Some(running) = &self.running else { return Ok(()) };
+        running.inputs.send(input).await.ok().context("the pipeline ended")
+    }
+
+    fn lock_redis(&self) -> std::sync::MutexGuard<'_, RedisNow> {
+        self.redis_now.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

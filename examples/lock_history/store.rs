@@ -1,0 +1,71 @@
+//! Redis in virtual time: keys with owners and deadlines, and every change in its order.
+
+use std::collections::BTreeMap;
+
+use redis_lock_exporter::event::TimeMs;
+use redis_lock_exporter::fleet::Random;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) owner: u64,
+    pub(crate) deadline: TimeMs,
+}
+
+/// A key as it was right after a change.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) at: TimeMs,
+    pub(crate) key: Box<str>,
+    pub(crate) entry: Option<Entry>,
+}
+
+#[derive(Default)]
+pub(crate) struct Store {
+    entries: BTreeMap<Box<str>, Entry>,
+    changes: Vec<Change>,
+    /// Nobody is answered.
+    pub(crate) down: bool,
+    /// How often another server took the place of the one before.
+    pub(crate) generation: u64,
+}
+
+impl Store {
+    /// As Redis sees it: what is past its deadline is not there.
+    pub(crate) fn get(&mut self, key: &str, now: TimeMs) -> Option<Entry> {
+        let entry = self.entries.get(key).copied()?;
+        if entry.deadline > now {
+            return Some(entry);
+        }
+        self.remove(key, now);
+        None
+    }
+
+    pub(crate) fn set(&mut self, key: &str, entry: Entry, now: TimeMs) {
+        self.entries.insert(key.into(), entry);
+        self.changes.push(Change { at: now, key: key.into(), entry: Some(entry) });
+    }
+
+    pub(crate) fn remove(&mut self, key: &str, now: TimeMs) -> bool {
+        let was_there = self.entries.remove(key).is_some();
+        if was_there {
+            self.changes.push(Change { at: now, key: key.into(), entry: None });
+        }
+        was_there
+    }
+
+    /// Another server takes over; it has lost a share of the locks.
+    pub(crate) fn fail_over(&mut self, lost: f64, random: &mut Random) {
+        self.entries.retain(|_, _| random.unit() >= lost);
+        self.generation += 1;
+        self.down = false;
+    }
+
+    pub(crate) fn entries(&self, now: TimeMs) -> impl Iterator<Item = (&str, Entry)> {
+        let there = self.entries.iter().filter(move |(_, entry)| entry.deadline > now);
+        there.map(|(key, entry)| (&**key, *entry))
+    }
+
+    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+}
