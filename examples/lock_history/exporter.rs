@@ -107,7 +107,7 @@ impl Exporter {
         let (asked, reads) = mpsc::channel(64);
         let (publish, published) = watch::channel(Arc::default());
         let started = self.zero + now;
-        let (reloads, reloaded) = watch::channel(ReloadStatus { ok: true, last_success: started });
+        let (reloads, reloaded) = watch::channel(ReloadStatus { ok: true, web_ok: true, last_success: started });
         *self.lock_redis() = RedisNow { nodes: u64::from(self.eyes.redis), ..RedisNow::default() };
         let pipeline = Pipeline::new(Setup {
             config: Arc::clone(&self.config),
