@@ -245,7 +245,7 @@ def main():
         if run.key() in known:
             run.recall(known[run.key()])
     new = [run for run in runs if run.key() not in known]
-    program, begun = build(options.smoke), time.monotonic()
+    program, begun = build(options.smoke) if new else None, time.monotonic()
     n_cores = os.cpu_count() or 1
     waiting, futures = collections.defaultdict(list), []
     with concurrent.futures.ThreadPoolExecutor(n_cores) as pool:
@@ -254,7 +254,7 @@ def main():
             batch.append(run)
             if len(batch) * run.minutes >= BATCH:
                 futures.append(pool.submit(judge, options, waiting.pop(run.minutes)))
-        for done, run in enumerate(play(program, new), 1):
+        for done, run in enumerate(play(program, new) if new else (), 1):
             enqueue(run)
             if done % 20 == 0:
                 say(f"{time.monotonic() - begun:4.0f} s: played {done} of {len(new)}, judged {sum(f.done() for f in futures)} of {len(futures)} batches so far")
