@@ -186,7 +186,7 @@ def judge(options, batch):
 
 def burst(kind, length):
     """Everything fails for so many seconds. Handlers are short, so that the failures end with their cause."""
-    service = {"kind": "workflow", "ops": 5, "work": [11, 14]} if kind == "timeout" else {"kind": "admission", "ops": 5, "work": [1, 3]}
+    service = {"kind": "workflow", "ops": 5, "work": [11, 14]} if kind == "late_renewals" else {"kind": "admission", "ops": 5, "work": [1, 3]}
     fault = {"fault": kind, "from": 35, "minutes": length / 60, "share": 1, "tries": 3}
     return {"id": f"burst-{kind}-{length}", "seconds": length, "services": [service], "faults": [fault], "noise": 0}
 
@@ -202,7 +202,7 @@ def all_runs(manifest, options):
         for day in manifest["days"]:
             add(day, seed, 24 * 60, "day")
         for length in range(30, 241, 15):
-            for kind in ("timeout", "delete"):
+            for kind in ("late_renewals", "stall"):
                 add(burst(kind, length), seed, 60, "burst")
     return runs
 
@@ -245,7 +245,7 @@ def main():
         if run.key() in known:
             run.recall(known[run.key()])
     new = [run for run in runs if run.key() not in known]
-    program, begun = build(options.smoke), time.monotonic()
+    program, begun = build(options.smoke) if new else None, time.monotonic()
     n_cores = os.cpu_count() or 1
     waiting, futures = collections.defaultdict(list), []
     with concurrent.futures.ThreadPoolExecutor(n_cores) as pool:
@@ -254,7 +254,7 @@ def main():
             batch.append(run)
             if len(batch) * run.minutes >= BATCH:
                 futures.append(pool.submit(judge, options, waiting.pop(run.minutes)))
-        for done, run in enumerate(play(program, new), 1):
+        for done, run in enumerate(play(program, new) if new else (), 1):
             enqueue(run)
             if done % 20 == 0:
                 say(f"{time.monotonic() - begun:4.0f} s: played {done} of {len(new)}, judged {sum(f.done() for f in futures)} of {len(futures)} batches so far")

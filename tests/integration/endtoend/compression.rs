@@ -30,11 +30,11 @@ impl Compression {
         elapsed * self.0
     }
 
-    /// Every duration of a text, such as `5m30s`, `[10m]` or `offset 1h`. `ratio10m` is a name and stays.
+    /// Every duration of a text, none of which becomes 0, such as `5m30s`, `[10m]` or `offset 1h`. `ratio10m` is a name and stays.
     pub(super) fn apply(self, text: &str) -> String {
         static DURATION: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b(?:\d+(?:ms|[smhdw]))+\b").unwrap());
         DURATION
-            .replace_all(text, |found: &Captures| format!("{}ms", milliseconds(&found[0]) / u64::from(self.0)))
+            .replace_all(text, |found: &Captures| format!("{}ms", (milliseconds(&found[0]) / u64::from(self.0)).max(1)))
             .into()
     }
 }
