@@ -58,6 +58,7 @@ impl Dashboard {
     fn all() -> Vec<Self> {
         let mut files: Vec<String> =
             fs::read_dir(DIRECTORY).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        files.retain(|name| name.ends_with(".json"));
         files.sort();
         assert_eq!(files, NAMES.map(|name| format!("{name}.json")));
         let read = |name| {
