@@ -1113,13 +1113,15 @@ def lifecycle_limits():
             segments = [(begin, end, amount) for begin, end, le, amount in periods if float(bound) >= le]
             world.put("redis_lock_renewal_margin_ratio_bucket", counter(world.minutes, *segments), le=bound, **{**SEEN, **labels})
 
-    w = usual(105)
-    margins(w, (0, 75, 0.7, 20), (75, 105, 0.7, 17), (75, 105, 0.4, 3))
-    case("lifecycle", "15 % of the renewals come late", w, {102: [margin]})
-    w = both(105)
-    margins(w, (0, 75, 0.7, 20), (75, 105, 0.7, 18.5), (75, 105, 0.4, 1.5))
-    margins(w, (75, 105, 0.7, 1.5), (75, 105, 0.4, 1.5), redis="second", instance="b:9190")
-    case("lifecycle", "two Redis: 13 % of the renewals come late", w, {103: [margin]})
+    # A tenth of the last 30 minutes is late after 20 minutes, and `for` adds 15.
+    w = usual(125)
+    margins(w, (0, 75, 0.7, 20), (75, 125, 0.7, 17), (75, 125, 0.4, 3))
+    case("lifecycle", "15 % of the renewals come late", w, {105: [], 115: [margin]})
+    # After 22.2 minutes.
+    w = both(125)
+    margins(w, (0, 75, 0.7, 20), (75, 125, 0.7, 18.5), (75, 125, 0.4, 1.5))
+    margins(w, (75, 125, 0.7, 1.5), (75, 125, 0.4, 1.5), redis="second", instance="b:9190")
+    case("lifecycle", "two Redis: 13 % of the renewals come late", w, {105: [], 118: [margin]})
     w = both(105, renewals=0.2)
     margins(w, (0, 75, 0.7, 0.2), (75, 105, 0.4, 0.2))
     margins(w, (0, 75, 0.7, 0.2), (75, 105, 0.4, 0.2), redis="second", instance="b:9190")

@@ -393,7 +393,10 @@ fn links_lead_to_dashboards_runbooks_and_the_exporter() {
     for (alert, rules) in pack::alerts() {
         for rule in rules {
             let url = &rule.annotations["dashboard_url"];
-            let (uid, query) = url.strip_prefix("/d/").unwrap().split_once('?').unwrap_or((&url[3..], ""));
+            // Before it is the address of Grafana, if there is one.
+            let (_, link) = url.rsplit_once("/d/").unwrap();
+            let uid = link.split(['?', '{']).next().unwrap_or_default();
+            let query = link.split_once('?').map_or("", |(_, query)| query);
             let target =
                 dashboards.iter().find(|other| other.json["uid"] == uid).unwrap_or_else(|| panic!("{alert}: {url}"));
             for part in query.split('&').filter_map(|part| part.strip_prefix("var-")) {

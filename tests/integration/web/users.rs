@@ -8,8 +8,20 @@ use crate::daemon::Daemon;
 use crate::http::{connect, drain};
 use crate::redis::eventually;
 
-const ROUTES: [&str; 8] =
-    ["/", "/metrics", "/-/healthy", "/-/ready", "/-/reload", "/api/v1/namespaces", "/api/v1/locks", "/no-such-page"];
+/// And what they answer to a user.
+const ROUTES: [(&str, u16); 11] = [
+    ("/", 200),
+    ("/metrics", 200),
+    ("/-/healthy", 200),
+    ("/-/ready", 200),
+    ("/-/reload", 405),
+    ("/api/v1/namespaces", 200),
+    ("/api/v1/locks", 200),
+    ("/page/main.js", 200),
+    ("/page/page.css", 200),
+    ("/runbooks/RedisLockNotOwnedRatioHigh", 200),
+    ("/no-such-page", 404),
+];
 
 fn users() -> String {
     format!("basic_auth_users:\n  me: {}\n  'the other': {}\n", hash(PASSWORD), hash("ä:ö"))
@@ -23,7 +35,7 @@ fn url(daemon: &Daemon, path: &str) -> String {
 fn every_route_wants_the_password() {
     let secured = Secured::new(&users());
     let daemon = secured.start(&["--web.enable-lifecycle"]);
-    for path in ROUTES {
+    for (path, _) in ROUTES {
         let url = url(&daemon, path);
         let refused = |arguments: &[&str]| {
             let reply = curl(&[arguments, &[&url]].concat());
@@ -44,7 +56,7 @@ fn every_route_wants_the_password() {
     }
     let with = |user: &str, path: &str| curl(&["--user", user, &url(&daemon, path)]).status;
     let me = format!("me:{PASSWORD}");
-    for (path, expected) in ROUTES.iter().zip([200, 200, 200, 200, 405, 200, 200, 200, 200, 200, 404]) {
+    for (path, expected) in ROUTES {
         eventually(path, || (with(&me, path) == expected).then_some(()));
     }
     assert_eq!(with("the other:ä:ö", "/metrics"), 200, "a password may have a colon");
