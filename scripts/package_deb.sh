@@ -31,7 +31,8 @@ install -D -m 755 "$binary" "$root/usr/bin/redis_lock_exporter"
 strip --strip-unneeded "$root/usr/bin/redis_lock_exporter" 2>/dev/null || say "no strip here: the package keeps its line tables"
 install -D -m 644 deploy/systemd/redis_lock_exporter.service "$root/usr/lib/systemd/system/redis_lock_exporter.service"
 install -D -m 644 deploy/systemd/default "$root/etc/default/redis_lock_exporter"
-install -D -m 640 deploy/systemd/config.yaml "$root/etc/redis_lock_exporter/config.yaml"
+# Readable for the service's user, which exists only while it runs. Passwords belong into files or credentials, not in here.
+install -D -m 644 deploy/systemd/config.yaml "$root/etc/redis_lock_exporter/config.yaml"
 
 "$binary" man >"$root/man"
 install -d "$root/usr/share/man/man1" "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" \
