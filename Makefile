@@ -1,6 +1,6 @@
 # `make` lists what there is. The work is in scripts/, so that it can be read, checked and run without make.
 .DEFAULT_GOAL := help
-.PHONY: help test demo bench alert-test alert-mutation alert-bench page-test page-pictures dashboards dashboard-pictures lint fmt
+.PHONY: help test demo bench alert-test alert-mutation alert-bench test-deb page-test test-libraries page-pictures dashboards dashboard-pictures docs lint fmt
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,9 +25,17 @@ alert-mutation: ## Do the rule tests bind? All mutants of the rules, many minute
 alert-bench: ## How good are the pages? The exporter's series of many scenarios on the real rule engine, beside other rules (SEEDS=2)
 	@python3 scripts/alert_bench.py --seeds $(or $(SEEDS),2)
 
+test-deb: ## The Debian package, on a Debian of its own that systemd boots (root, Debian)
+	@scripts/install.sh test
+	@scripts/test_deb.sh
+
 page-test: ## The exporter's page in a real browser
 	@scripts/install.sh test
 	@scripts/test_page.sh
+
+test-libraries: ## Every lock library that can be had here, beside the exporter (docs/presets.md)
+	@scripts/install.sh test
+	@scripts/test_libraries.sh all
 
 page-pictures: ## Pictures of the page for docs/images, from a run of MINUTES=20
 	@scripts/test_page.sh pictures $(or $(MINUTES),20)
@@ -37,6 +45,9 @@ dashboards: ## dashboards/*.json from scripts/dashboards
 
 dashboard-pictures: ## docs/images/dashboard-*.svg, drawn from the queries' answers during an incident that takes 20 minutes
 	@python3 scripts/draw_dashboards.py
+
+docs: ## docs/presets.md from presets/*.yaml, and what the commands of docs/own-rules.md say
+	@UPDATE_FIXTURES=1 cargo test --quiet --test integration presets::the_page
 
 lint: ## Format check, clippy, shellcheck, links
 	@bash scripts/lint.sh

@@ -28,8 +28,8 @@ import rulelib
 
 STEP = 15
 HERE = rulelib.ALERTS / "scenarios"
-# Clusters times minutes of one promtool run: more are slower together than apart.
-BATCH = 16 * 130
+# Clusters times minutes of one promtool run: more are slower together than apart, and may need more samples than promtool loads.
+BATCH = 10 * 130
 FIRING = 'alertstate="firing"'
 # A failover mutes the tickets it explains, as alerts/alertmanager.yml does.
 TICKETS = ('ALERTS{alertstate="firing",component="redis_lock",severity="warning",failover_sensitive!="true"} '

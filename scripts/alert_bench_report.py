@@ -52,7 +52,6 @@ def table(title, part, failures):
     lines = [f"### {title}: {len(quiet)} quiet runs, {len(incidents)} incidents", "",
              "| rule | quiet runs paged | precision | recall | minutes to page: median, p95, max | minutes to resolve: median, p95, max | episodes an incident |",
              "|---|---|---|---|---|---|---|"]
-    known = {}
     for name in STRATEGIES:
         false = [run for run in quiet if name in run.first]
         early = [run for run in incidents if name in run.first and run.first[name] < run.onset()]
@@ -67,11 +66,10 @@ def table(title, part, failures):
         if name == "ours" and failures is not None:
             describe = lambda run: f"{run.scenario['id']} (seed {run.seed}): {', '.join(run.pages)}"
             failures += [f"{title}: paged: {describe(run)}" for run in false] + [f"{title}: early: {describe(run)}" for run in early]
-            failures += [f"{title}: missed: {describe(run)}" for run in missed if "known_miss" not in run.scenario]
-            known = {run.scenario["id"]: run.scenario["known_miss"] for run in missed if "known_miss" in run.scenario}
+            failures += [f"{title}: missed: {describe(run)}" for run in missed]
             if times and (percentile(times, 0.5) >= MEDIAN or percentile(times, 0.95) >= P95):
                 failures.append(f"{title}: too slow")
-    return lines + ["", *(f"Known to be missed: `{name}`: {why}." for name, why in known.items())] + ([""] if known else [])
+    return [*lines, ""]
 
 
 def classes(corpus):

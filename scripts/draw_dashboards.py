@@ -2,10 +2,9 @@
 """Pictures of the dashboards for the documentation: plays the incident, asks Prometheus every query of every panel, and draws the answers as
 docs/images/dashboard-*.svg. They are drawn from the queries and say so: no Grafana is involved.
 
-usage: scripts/draw_dashboards.py [EXPORTER]      (default: what `cargo build` makes)
+usage: scripts/draw_dashboards.py
        scripts/draw_dashboards.py --again         draws the answers of the last time, without playing"""
 
-import asyncio
 import json
 import pathlib
 import sys
@@ -13,7 +12,7 @@ import sys
 import dashboards
 from dashboards import answers
 from dashboards.drawing import Picture
-from dashboards.scene import Scene, Story, exporter
+from dashboards.scene import Scene, Story
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KEPT = ROOT / "target" / "dashboard-answers.json"
@@ -25,10 +24,9 @@ CHOSEN = {"namespace": {"lock_namespace": "workflow"}}
 
 
 def play():
-    given = [argument for argument in sys.argv[1:] if argument != "--again"]
-    with Scene(exporter(given), SPEED, STORY, lambda text: print(text, file=sys.stderr)) as scene:
-        asyncio.run(scene.play())
-        span = answers.Span(scene.moments["healthy"], scene.moments["end"], SPEED)
+    with Scene(SPEED, STORY, lambda text: print(text, file=sys.stderr)) as scene:
+        scene.play()
+        span = answers.Span(scene.moments["healthy"], scene.moments["end"], scene.services)
         found = answers.everything(scene, span, scene.moments["peak"], CHOSEN)
     KEPT.write_text(json.dumps({"start": span.start, "end": span.end, "at": scene.moments["peak"], "speed": SPEED, "answers": found}))
 

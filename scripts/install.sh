@@ -15,9 +15,11 @@ case ${1:-test} in
     wanted=(promtool:prometheus prometheus:prometheus amtool:prometheus-alertmanager shellcheck:shellcheck cc:gcc python3:python3)
     wanted+=(redis-server:redis-server redis-cli:redis-tools redis-sentinel:redis-sentinel openssl:openssl curl:curl jq:jq)
     wanted+=(node:nodejs npm:npm)
-    # Renders the Helm chart: see tests/deploy/render_chart.go.
-    wanted+=(go:golang-go /usr/share/gocode/src/github.com/Masterminds/sprig:golang-github-masterminds-sprig-dev)
-    wanted+=(/usr/share/gocode/src/github.com/ghodss/yaml:golang-github-ghodss-yaml-dev systemd-analyze:systemd)
+    wanted+=(systemd-analyze:systemd)
+    # A Debian to install the package on, and who looks at the package: scripts/test_deb.sh.
+    wanted+=(mmdebstrap:mmdebstrap systemd-nspawn:systemd-container lintian:lintian)
+    # Writes journal files for journalctl to read.
+    wanted+=(journalctl:systemd /lib/systemd/systemd-journal-remote:systemd-journal-remote)
     ;;
   bench)
     wanted=(mtail:mtail rg:ripgrep /usr/bin/time:time cc:gcc curl:curl)
@@ -57,6 +59,7 @@ if [[ ${1:-test} == test ]]; then
   # Where npm has to be installed first, the tests of the page do this when they are run.
   ! have npm || scripts/install_browser_packages.sh
   ! have npm || scripts/install_grafana_types.sh
+  ! have npm || scripts/install_push_clients.sh
 fi
 ((${#missing[@]} + ${#optional[@]})) || $wants_valkey || exit 0
 
@@ -130,7 +133,10 @@ install_valkey() {
 
 ((${#missing[@]} == 0)) || install_packages "${missing[@]}"
 ((${#optional[@]} == 0)) || install_packages "${optional[@]}" || without " because it cannot be had here"
-[[ ${1:-test} != test ]] || scripts/install_grafana_types.sh
+if [[ ${1:-test} == test ]]; then
+  scripts/install_grafana_types.sh
+  scripts/install_push_clients.sh
+fi
 if $wants_valkey; then
   say "installing valkey-server"
   install_valkey || say "valkey-server cannot be had here: the test against it will be skipped"

@@ -16,6 +16,12 @@ have() {
   command -v "$1" >/dev/null 2>&1
 }
 
+# debian_mirror: where this machine's apt gets Debian from; empty where it does not.
+debian_mirror() {
+  # shellcheck disable=SC2016  # apt expands it, not the shell
+  { apt-get indextargets --format '$(SITE)' 2>/dev/null || true; } | grep -m 1 '/debian/\?$' || true
+}
+
 # free_port FIRST: the first port from FIRST on that nobody listens on.
 free_port() {
   local port
@@ -48,4 +54,15 @@ wait_ready() {
     sleep 0.05
   done
   return 1
+}
+
+# install_locked_packages DIRECTORY WHAT: the npm packages that a lock file pins, beside it. Does nothing, and needs no network,
+# when they are there.
+install_locked_packages() {
+  local installed=$1/node_modules/.of-this-lock-file
+  ! cmp --silent "$1/package-lock.json" "$installed" || return 0
+  have npm || die "npm is missing: install Node 20 or newer with npm, or run scripts/install.sh"
+  say "installing $2"
+  npm ci --prefix "$1" --ignore-scripts --no-audit --no-fund --loglevel=error </dev/null >&2
+  cp "$1/package-lock.json" "$installed"
 }

@@ -11,6 +11,6 @@ say "cargo clippy"
 cargo clippy --locked --all-targets -- -D warnings
 say "shellcheck"
 have shellcheck || die "shellcheck is missing: scripts/install.sh installs it"
-shellcheck --external-sources scripts/*.sh .ci/run
+shellcheck --external-sources scripts/*.sh .ci/run tests/deploy/package/inside.sh deploy/debian/{postinst,prerm,postrm}
 say "links in Markdown files"
 scripts/check_links.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do the rule tests bind? Changes one thing of one rule at a time and looks whether a test fails.
 
-usage: mutate_rules.py [--sample N] [--seed S] [--rules FILE] [--only REGEX] [--promtool PATH] [--processes N] [--least SHARE] [--list]
+usage: mutate_rules.py [--sample N] [--seed S] [--rules FILE] [--only REGEX] [--promtool PATH] [--processes N] [--least SHARE] [--results FILE] [--list]
 
 Changed are: each number and duration (twice, half; 0 and 1 into each other), each comparison (turned round), + - * /, and/or/unless, sum, min
 and max, each label value in a selector, `for` and `keep_firing_for` (twice, half or none), each alert's labels.
@@ -10,6 +10,9 @@ All mutants of a rule are tried at once. Each gets a copy of the rule and of wha
 with a label `mutant`. What is upstream is there once. The cases are those that concern the alerts downstream, likely killers first; who
 survives goes on to the next ones. Nothing else can change, so this finds what the whole tests would, in a fraction of the time.
 
+With --results each verdict is noted in a file, together with the rules and the cases it rests on. A run with the same file tries again
+only what they changed for: a mutant whose killer is still there stays killed, a survivor meets only the cases that are new.
+
 alerts/mutation/equivalent.json names the mutants that no test can kill because they behave the same, each with its reason. The
 score is killed / (all - equivalent). Exit code 1 if it is below --least (95 % unless told otherwise), if a mutant named equivalent is
 killed after all or does not exist, and, of a whole run, if a survivor is not explained. docs/alert-quality.md has the last numbers."""
@@ -17,13 +20,16 @@ killed after all or does not exist, and, of a whole run, if a survivor is not ex
 import argparse
 import collections
 import concurrent.futures
+import hashlib
 import json
 import os
 import pathlib
 import random
 import re
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import rulelib
@@ -102,52 +108,120 @@ def renamed(rule, names, number):
     return copy
 
 
+def digest(value):
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class Results:
+    """What is known of mutants: a line for each verdict, the last one counts."""
+
+    def __init__(self, path):
+        self.path, self.lock, self.known = path, threading.Lock(), {}
+        if path and path.exists():
+            for line in path.read_text().splitlines():
+                entry = json.loads(line)
+                self.known[entry["mutant"]] = entry
+
+    def note(self, mutant, verdict, rules, alerts, cases):
+        if self.path:
+            with self.lock, self.path.open("a") as file:
+                entry = {"mutant": mutant, "verdict": verdict, "rules": rules, "alerts": sorted(alerts), "cases": sorted(cases)}
+                file.write(json.dumps(entry) + "\n")
+
+
 class Mutants:
-    def __init__(self, rule_file, promtool):
-        self.groups, self.promtool = rulelib.load_groups(rulelib.ALERTS / rule_file), promtool
+    def __init__(self, rule_file, promtool, results):
+        self.groups, self.promtool, self.results = rulelib.load_groups(rulelib.ALERTS / rule_file), promtool, results
+        self.version = subprocess.run([promtool, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
         self.graph = RuleGraph(self.groups)
         self.cases = [case for case in CASES if case.rules == rule_file]
+        self.digests = {case: digest([case.world.series, case.firing, case.last, case.every]) for case in self.cases}
         self.all = [
             (f"{full_name(rule)}: {what}", (g, r), changed)
             for g, group in enumerate(self.groups) for r, rule in enumerate(group["rules"]) for what, changed in mutations(rule)
         ]
         assert len({mutant[0] for mutant in self.all}) == len(self.all), "two mutants of one name"
 
+    def name_at(self, place):
+        return rulelib.name_of(self.groups[place[0]]["rules"][place[1]])
+
+    def concerned(self, alerts, cases):
+        """Those that these cases are about."""
+        return {alert for alert in alerts if any(self.graph.concerns(case, alert) for case in cases)}
+
+    def rules_digest(self, mutant, alerts):
+        """Of the mutant and of all rules that these alerts are made of."""
+        names = set().union(*(self.graph.upstream[alert] for alert in alerts if alert in self.graph.upstream))
+        rules = [{k: v for k, v in rule.items() if k not in ("annotations", "line")} for group in self.groups for rule in group["rules"] if rulelib.name_of(rule) in names]
+        changed = {k: v for k, v in mutant[2].items() if k not in ("annotations", "line")}
+        return digest([self.version, changed, rules])
+
+    def remembered(self, mutant):
+        """(killed, digests of the cases it is known to survive)"""
+        entry = self.results.known.get(mutant[0])
+        if not entry or entry["rules"] != self.rules_digest(mutant, entry["alerts"]):
+            return False, set()
+        if entry["verdict"] == "killed":
+            return set(entry["cases"]) <= set(self.digests.values()), set()
+        return False, set(entry["cases"])
+
     def survivors(self, mutants):
         """Of mutants of one rule, the names of those that no case kills."""
-        place = mutants[0][1]
-        alerts = self.graph.downstream[rulelib.name_of(self.groups[place[0]]["rules"][place[1]])]
+        name = self.name_at(mutants[0][1])
+        alerts = self.graph.downstream[name]
         cases = [case for case in self.cases if any(self.graph.concerns(case, alert) for alert in alerts)]
         # Coarse ones cost little. Quiet cases kill less often than those in which the alert fires.
         cases.sort(key=lambda case: (case.last / case.every > 120, not case.alerts & alerts, case.last / case.every))
-        size = 10
-        while cases and mutants:
-            for every in sorted({case.every for case in cases[:size]}, reverse=True):
-                part = [case for case in cases[:size] if case.every == every]
-                if mutants:
-                    killed = self.killed(mutants, part)
-                    mutants = [mutant for i, mutant in enumerate(mutants) if i not in killed]
-            cases, size = cases[size:], size * 3
+        survived = {}
+        for mutant in mutants:
+            killed, seen = self.remembered(mutant)
+            if not killed:
+                survived.setdefault(frozenset(seen), []).append(mutant)
+        return [name for seen, group in survived.items() for name in self.not_killed(group, [c for c in cases if self.digests[c] not in seen], seen, alerts)]
+
+    def not_killed(self, mutants, cases, seen, alerts):
+        # What many alerts rest on is costly to try with all of them: first with each one alone, and the short cases in which it fires.
+        if len(alerts) > 3:
+            for alert in sorted(alerts):
+                fires = [case for case in cases if alert in case.alerts]
+                for every in {case.every for case in fires[:6]}:
+                    mutants = self.not_killed_by(mutants, [case for case in fires[:6] if case.every == every], {alert})
+        tried, size, rest = set(seen), 10, cases
+        while rest and mutants:
+            for every in sorted({case.every for case in rest[:size]}, reverse=True):
+                part = [case for case in rest[:size] if case.every == every]
+                mutants = self.not_killed_by(mutants, part, self.concerned(alerts, part))
+            tried |= {self.digests[case] for case in rest[:size]}
+            rest, size = rest[size:], size * 3
+        for mutant in mutants:
+            self.results.note(mutant[0], "survived", self.rules_digest(mutant, alerts), alerts, tried)
         return [mutant[0] for mutant in mutants]
 
-    def killed(self, mutants, cases):
-        """The numbers of those that one of these cases kills. One that makes promtool give up is looked for by halves, and counts."""
-        passed, output = self.test(mutants, cases)
+    def not_killed_by(self, mutants, cases, alerts):
+        killed = self.killed(mutants, cases, alerts) if mutants else {}
+        for number, killers in killed.items():
+            self.results.note(mutants[number][0], "killed", self.rules_digest(mutants[number], alerts), alerts, {self.digests[case] for case in killers})
+        return [mutant for i, mutant in enumerate(mutants) if i not in killed]
+
+    def killed(self, mutants, cases, alerts):
+        """{number: cases} of those that one of these cases kills. One that makes promtool give up is looked for by halves, and counts."""
+        passed, output = self.test(mutants, cases, alerts)
         if passed:
-            return set()
-        found = {int(n) for n in re.findall(r'expr: "ALERTS[^\n]*?mutant=\\"(\d+)', output)}
+            return {}
+        found = {}
+        for cluster, number in re.findall(r'expr: "ALERTS\{alertstate=\\"firing\\"(?:,cluster=~\\"(\d+)\.\*\\")?,mutant=\\"(\d+)', output):
+            found.setdefault(int(number), [cases[int(cluster)]] if cluster else cases)
         if found and "err:" not in output:
             return found
         if len(mutants) == 1:
-            return {0}
+            return {0: cases}
         half = len(mutants) // 2
-        return self.killed(mutants[:half], cases) | {half + n for n in self.killed(mutants[half:], cases)}
+        return self.killed(mutants[:half], cases, alerts) | {half + n: killers for n, killers in self.killed(mutants[half:], cases, alerts).items()}
 
-    def test(self, mutants, cases):
-        """(passed, output) of promtool; mutants are numbered as they come. Without a mutant nothing is changed: the control."""
+    def test(self, mutants, cases, alerts):
+        """(passed, output) of promtool that looks at these alerts; mutants are numbered as they come. Without a mutant nothing is changed: the control."""
         place = mutants[0][1]
-        name = rulelib.name_of(self.groups[place[0]]["rules"][place[1]])
-        alerts = {alert for alert in self.graph.downstream[name] if any(self.graph.concerns(case, alert) for case in cases)}
+        name = self.name_at(place)
         upstream = set().union(*(self.graph.upstream[alert] for alert in alerts))
         own = {n for n in upstream if n not in self.graph.alerts and name in self.graph.upstream[n]}
         groups = []
@@ -173,10 +247,14 @@ class Mutants:
         """Its cases must pass with the rules as they are, or kills would mean nothing."""
         place, rule = next(((g, r), rule) for g, group in enumerate(self.groups) for r, rule in enumerate(group["rules"]) if rulelib.name_of(rule) == alert)
         cases = [case for case in self.cases if self.graph.concerns(case, alert)]
+        nothing = (f"{alert}: nothing", place, rule)
+        seen = self.remembered(nothing)[1]
         for every in {case.every for case in cases}:
-            passed, output = self.test([("nothing", place, rule)], [case for case in cases if case.every == every])
+            part = [case for case in cases if case.every == every and self.digests[case] not in seen]
+            passed, output = self.test([nothing], part, {alert}) if part else (True, "")
             if not passed:
                 sys.exit(f"{alert}: its cases fail although nothing is changed\n{output}")
+        self.results.note(nothing[0], "survived", self.rules_digest(nothing, [alert]), [alert], {self.digests[case] for case in cases})
 
 
 def main():
@@ -188,9 +266,10 @@ def main():
     parser.add_argument("--promtool", default="promtool")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--least", type=float, default=0.95)
+    parser.add_argument("--results", type=pathlib.Path, help="note verdicts in this file, and use those that still hold")
     parser.add_argument("--list", action="store_true", help="only list the mutants")
     options = parser.parse_args()
-    mutants = Mutants(options.rules, options.promtool)
+    mutants = Mutants(options.rules, options.promtool, Results(options.results))
     equivalent = json.loads(EQUIVALENT.read_text())[options.rules]
     chosen = [mutant for mutant in mutants.all if not options.only or re.search(options.only, mutant[0])]
     if options.sample:

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Builds a Debian package with dpkg-deb: binary, unit, configuration, manual page, completions, rules, dashboards and runbooks.
+# Builds a Debian package with dpkg-deb: binary, units, configuration, manual pages, completions, rules, dashboards and runbooks.
 #
 # usage: scripts/package_deb.sh [BINARY] [OUTPUT DIRECTORY]     (default: a release build, target/debian); prints the package's path
+#
+# The same binary and commit give the same package, byte for byte. scripts/test_deb.sh installs it, upgrades it and takes it away again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -23,22 +25,26 @@ needed_libc() {
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 architecture=$(dpkg --print-architecture)
+# No file of the package is younger than this: dpkg-deb looks at it, too.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat --format=%Y CHANGELOG.md)}
+export SOURCE_DATE_EPOCH
+maintainer="redis_lock_exporter <maintainers@redis-lock-exporter.invalid>"
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 chmod 755 "$root"
 
 install -D -m 755 "$binary" "$root/usr/bin/redis_lock_exporter"
 strip --strip-unneeded "$root/usr/bin/redis_lock_exporter" 2>/dev/null || say "no strip here: the package keeps its line tables"
-install -D -m 644 deploy/systemd/redis_lock_exporter.service "$root/usr/lib/systemd/system/redis_lock_exporter.service"
+install -D -m 644 --target-directory "$root/usr/lib/systemd/system" deploy/systemd/redis_lock_exporter.{service,socket}
+install -D -m 644 deploy/systemd/sysusers.conf "$root/usr/lib/sysusers.d/redis_lock_exporter.conf"
 install -D -m 644 deploy/systemd/default "$root/etc/default/redis_lock_exporter"
-# Readable for the service's user, which exists only while it runs. Passwords belong into files or credentials, not in here.
+# Readable for the service's user, whatever it is. Passwords belong into files or credentials, not in here.
 install -D -m 644 deploy/systemd/config.yaml "$root/etc/redis_lock_exporter/config.yaml"
 
-"$binary" man >"$root/man"
 install -d "$root/usr/share/man/man1" "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" \
   "$root/usr/share/fish/vendor_completions.d"
-gzip -9n <"$root/man" >"$root/usr/share/man/man1/redis_lock_exporter.1.gz"
-rm "$root/man"
+"$binary" man "$root/usr/share/man/man1" >/dev/null
+gzip -9n "$root"/usr/share/man/man1/*
 "$binary" completions bash >"$root/usr/share/bash-completion/completions/redis_lock_exporter"
 "$binary" completions zsh >"$root/usr/share/zsh/vendor-completions/_redis_lock_exporter"
 "$binary" completions fish >"$root/usr/share/fish/vendor_completions.d/redis_lock_exporter.fish"
@@ -49,10 +55,18 @@ install -m 644 README.md CHANGELOG.md docs/*.md "$documents/"
 cat >"$documents/copyright" <<EOF
 Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Files: *
-Copyright: the authors of redis_lock_exporter
+Copyright: $(date --utc --date "@$SOURCE_DATE_EPOCH" +%Y) the authors of redis_lock_exporter
 License: Apache-2.0
  On Debian systems the full text is in /usr/share/common-licenses/Apache-2.0.
 EOF
+gzip -9n >"$documents/changelog.gz" <<EOF
+redis-lock-exporter ($version) unstable; urgency=medium
+
+  * What changed for users is in CHANGELOG.md beside this file.
+
+ -- $maintainer  $(LC_ALL=C date --utc --rfc-email --date "@$SOURCE_DATE_EPOCH")
+EOF
+install -D -m 644 deploy/debian/lintian-overrides "$root/usr/share/lintian/overrides/redis-lock-exporter"
 "$binary" pack "$root/usr/share/redis_lock_exporter" >/dev/null
 
 install -d "$root/DEBIAN"
@@ -62,7 +76,7 @@ cat >"$root/DEBIAN/control" <<EOF
 Package: redis-lock-exporter
 Version: $version
 Architecture: $architecture
-Maintainer: redis_lock_exporter <maintainers@redis-lock-exporter.invalid>
+Maintainer: $maintainer
 Section: net
 Priority: optional
 Depends: libc6 (>= $(needed_libc "$root/usr/bin/redis_lock_exporter")), libgcc-s1

@@ -238,6 +238,9 @@ def tiers(file, page, fail, succeed, **more):
     fail(w, (10, 20, full * 7 / 20))
     succeed(w, (0, 13, full))
     case(file, "41 % of 5 minutes fail", w, {15: [], 15.5: []})
+    w = usual(20, **more)
+    fail(w, (10, 15.5, full))
+    case(file, "exactly half fails for 5.5 minutes", w, {14.5: [], 15.5: [page]})
     w = usual(25, **more)
     fail(w, (10, 11, 20 * full), (16, 18, 20 * full))
     case(file, "two failovers within 6 minutes", w, {17: [], 18: [], 18.5: [], 19: [], 20: [], 22: []})
@@ -267,6 +270,10 @@ def tiers(file, page, fail, succeed, **more):
         w = watched(20)
         fail(w, (10, 15.5, times * full * 0.75))
         case(file, f"{where}: 43 % fail for 5.5 minutes", w, {15.5: [], 17: []})
+        # A spike every 10 minutes lifts the whole to 10 %; the slices between have 4.3 %.
+        w = watched(32)
+        fail(w, (10, 32, times * full * 0.045), *bursts(12, 10, 2, times * full * 1.5, 0.5))
+        case(file, f"{where}: too much on the whole, not in most slices", w, {22: [], 24: [], 31: []})
 
     # The recurrent way looks at 30 minutes.
     w = usual(75, **more)
@@ -280,6 +287,11 @@ def tiers(file, page, fail, succeed, **more):
     succeed(w, (0, 34, full), (36.5, 60, 20 * full))
     fail(w, (10, 20, full), (36, 36.5, 1))
     case(file, "a single bad slice after an incident", w, {32: [page], 46: [page], 58: []})
+    # Strays after it are none: the last bad slice is that of 27.
+    w = usual(60, **more)
+    succeed(w, (0, 10, full), (25, 60, full))
+    fail(w, (10, 25, full), (25, 60, full / 160))
+    case(file, "strays after an incident do not prolong it", w, {36: [page], 45: [page], 48.5: [], 55: []})
 
 
 def operations(world, *segments):
@@ -316,6 +328,10 @@ def burn():
         w = usual(140, traffic=0, renewals=0, config={"not_owned_ratio": 0.5})
         lost(w, *[(10 + every * i, 10.5 + every * i, 1) for i in range(int(126 / every))])
         case("not_owned", f"slow burn: one failure every {every} minutes", w, {60: [], 135: [ticket] if fires else []})
+    # 2 % in most slices, and a spike every 30 minutes that lifts the whole to 3.5 %.
+    w = usual(115)
+    lost(w, (5, 115, 0.8), *[(10 + 30 * i, 10.5 + 30 * i, 40) for i in range(4)])
+    case("not_owned", "slow burn: on the whole, but not in enough slices", w, {60: [], 90: [], 112: []})
     # It was bad for two hours and is over: the last 6 hours alone are no ticket.
     w = usual(200)
     lost(w, (10, 60, 1.8))
@@ -422,23 +438,38 @@ def rate_limits():
     """What is usual, and the floor, from both sides."""
     alert = "NotOwnedRateHigh/critical lock_namespace=jobs"
 
-    def logs_only(name, minutes, *segments, firing):
+    def logs_only(name, minutes, *segments, firing, file="not_owned_rate"):
         w = World(minutes).exporter(redis=False).namespace(redis=None)
         lost(w, *segments)
-        case("not_owned_rate", f"only logs: {name}", w, firing)
+        case(file, f"only logs: {name}", w, firing)
 
     # In steps of 1/64 every 30 s. Three times 4.1 are 12.2 and count, three times 2.8 are less than the floor of 10.
     logs_only("from 4 to 11 in 10 minutes", 100, (0, 70, 13 / 64), (70, 100, 35 / 64), firing={85: [], 98: []})
     logs_only("from 2.8 to 9 in 10 minutes", 100, (0, 70, 9 / 64), (70, 100, 29 / 64), firing={85: [], 98: []})
-    logs_only("the past of two hours was mostly bad", 145, (0, 45, 2), (120, 145, 2), firing={132: [], 142: []})
-    logs_only("a past of half an hour is none", 58, (35, 58, 2), firing={50: [], 57: []})
+    logs_only("the past of two hours was mostly bad", 145, (0, 60, 2), (120, 145, 2), firing={132: [], 142: []})
+    # A few minutes are no past: they happen to be quiet, and have less than 10 minutes to count in.
+    logs_only("40 in 10 minutes, but for the first 8 minutes of all", 120, (8, 120, 2), firing={62: [], 69: [], 75: [], 90: [], 119: []})
+    # A past needs half an hour, and the last half hour is not the past: slices are bad from minute 60 on.
+    logs_only("the first hour is quiet", 75, (35, 75, 2), firing={50: [], 59: [], 66: [], 68: [alert]})
+    # What goes on for as long as a young past was quiet is usual from then on.
+    logs_only("trouble that lasts as long as the past", 230, (70, 230, 2), firing={80: [alert], 180: [alert], 205: [], 229: []})
     logs_only("20 at once, then 6 in 10 minutes", 85, (70, 71, 10), (71, 85, 0.3), firing={78: [], 79.5: []})
     logs_only("3 minutes, twice in 15", 90, (70, 73, 10), (82, 85, 10), firing={75: [], 85.5: [], 87: []})
     logs_only("bursts of 60 s every 10 minutes", 125, *[(70 + 10 * i, 71 + 10 * i, 30) for i in range(6)], firing={95: [], 105: [], 122: []})
     logs_only("bursts that are enough for an hour, not for half of it", 135, *[(70 + 5 * i, 71 + 5 * i, 2) for i in range(13)], firing={110: [], 132: []})
     # The past is that of a day: 6.75 hours of 13, and 12 of 24, of which the half is not quite reached.
-    logs_only("more than half of the last 13 hours was bad", 842, (0, 405, 2), (832, 842, 2), firing={840: [], 841.5: []})
-    logs_only("more than half of the last 25 hours was bad, less than half of a day", 1572, (0, 765, 2), (1561, 1572, 2), firing={1565: [], 1571: [alert]})
+    logs_only("more than half of the last 13 hours was bad", 842, (0, 405, 2), (832, 842, 2), firing={840: [], 841.5: []}, file="past")
+    logs_only("more than half of the last 25 hours was bad, less than half of a day", 1572, (0, 765, 2), (1561, 1572, 2), firing={1565: [], 1571: [alert]}, file="past")
+    logs_only("strays after an incident do not prolong it", 120, (70, 90, 5), (90, 120, 0.1), firing={100: [alert], 109: [alert], 114: [], 118: []})
+    # One more bad slice does: that of 100.5, for the floor is far higher in the minutes that follow.
+    w = World(125).exporter(redis=False).namespace(redis=None)
+    lost(w, (70, 90, 5), (100, 100.5, 6))
+    w.put("redis_lock_config_min_failures", gauge(125, (0, 5), (101, 1000), (104, 5)), **JOBS)
+    case("not_owned_rate", "only logs: a single bad slice after an incident", w, {95: [alert], 115: [alert], 123: []})
+    for severity in ("critical", "warning"):
+        w = World(90).exporter(redis=False).namespace(redis=None, severity="page" if severity == "critical" else "ticket", config={"min_failures": 0.2})
+        lost(w, (70, 90, 3 / 64))
+        case("not_owned_rate", f"only logs: {severity} for hardly any, where that is enough", w, {77: [], 85: [f"NotOwnedRateHigh/{severity} lock_namespace=jobs"]})
     # Failures are added up over exporters, where none sees enough.
     w = World(90).exporter(redis=False).exporter("b:9190", redis=False).namespace(redis=None).namespace(instance="b:9190", redis=None)
     for instance in ("a:9190", "b:9190"):
@@ -533,6 +564,12 @@ def renewal():
     w = World(40).exporter(cluster="east").exporter("b:9190", cluster="west").namespace(cluster="east", policy="continue").namespace(instance="b:9190", cluster="west", policy="continue")
     failed_renewals(w, (10, 40, 1.6), cluster="east")
     case("renewal", "two clusters with the same namespace", w, {16: [], 20: ["RenewalFailureRatioHigh/critical lock_namespace=jobs cluster=east"]})
+    # What the caller broke off itself is no failure, whatever else fails.
+    for name, segments in (("a spike every 10 minutes", [(12 + 10 * i, 12.5 + 10 * i, 30) for i in range(3)]), ("bursts of 8 % on the whole", [(10 + 5 * i, 11 + 5 * i, 9) for i in range(6)])):
+        w = usual(40, policy="continue")
+        failed_renewals(w, *segments)
+        failed_renewals(w, (10, 40, 5), reason="canceled")
+        case("renewal", f"canceled beside {name}", w, {24: [], 31: [], 38: []})
 
 
 # ------------------------------------------------------------------------------------------------------------ unlocked work
@@ -582,6 +619,11 @@ def unlocked():
             w.exporter("b:9190", logs=False).namespace(instance="b:9190", logs=False, **other)
         unlock(w, *[(10 + 2.5 * i, 10.5 + 2.5 * i, 0.9 * times) for i in range(12)])
         case("unlocked_work", f"{where}: 1.1 % of most slices, 0.9 % on the whole", w, {20: [], 25: [], 38: []})
+        w = usual(32, config={"min_failures": 1})
+        if other:
+            w.exporter("b:9190", logs=False).namespace(instance="b:9190", logs=False, **other)
+        unlock(w, (10, 32, 0.14 * times), *[(12 + 10 * i, 12.5 + 10 * i, 10 * times) for i in range(2)])
+        case("unlocked_work", f"{where}: 3 % on the whole, 0.7 % of most slices", w, {22: [], 24: [], 31: []})
     w = usual(30, config={"min_failures": 1})
     w.put("redis_lock_acquisitions_total", counter(30, (0, 10, 20), (10, 30, 6)), **SEEN)
     unlock(w, (10, 30, 0.125))
@@ -598,54 +640,236 @@ def unlocked():
     case("unlocked_work", "only logs: hardly any, and it goes on", w, {17: [], 19: [page]})
 
 
-# ------------------------------------------------------------------------------------------------------------------- events
-def events():
+# ---------------------------------------------------------------------------------------------------------- share of abandoned
+def abandoned_share():
+    """18 slices and 3 abandonments are there in all of these: the share decides. With 20 acquisitions a sample and 10 held, 610 had a lock within 15 minutes."""
     event, page, warn = "AbandonedEvent/warning lock_namespace=jobs", "Abandoned/critical lock_namespace=jobs", "Abandoned/warning lock_namespace=jobs"
 
     def abandon(world, *segments, **labels):
         world.put("redis_lock_abandonments_total", counter(world.minutes, *segments), **{**JOBS, **labels})
 
+    def quiet(name, world, *minutes):
+        case("abandoned", name, world, {minute: [event] for minute in minutes})
+
+    w = usual(60)
+    abandon(w, (0, 60, 0.14))
+    quiet("strays of 0.7 % make every slice bad and are no page", w, 20, 40, 60)
+    for per_sample, fires in ((1, False), (1.0625, True)):
+        for severity, more in (("page", page), ("ticket", warn)):
+            w = usual(40, severity=severity)
+            abandon(w, (10, 40, per_sample))
+            case("abandoned", f"{severity}: {per_sample * 30 / 610:.2%} give up, the threshold is 5 %", w, {19: [event], 28: [event, *([more] if fires else [])], 40: [event, *([more] if fires else [])]})
+    w = usual(40, config={"renewal_failure_ratio": 0.2})
+    abandon(w, (10, 40, 3.5))
+    quiet("17 % give up where 20 % may", w, 20, 30, 40)
+    w = usual(40, config={"renewal_failure_ratio": 0.01})
+    abandon(w, (10, 40, 0.25))
+    case("abandoned", "1.2 % give up where 1 % may", w, {18.5: [event], 30: [event, page]})
+    # In the whole window hardly any is taken, and hundreds are held: 15 of 306.
+    w = usual(40, traffic=0.25)
+    w.put("redis_lock_held", gauge(40, (0, 300)), **SEEN)
+    abandon(w, (10, 40, 0.5))
+    quiet("5 % of locks that are held for long", w, 20, 30, 40)
+    w = usual(40, traffic=0)
+    w.put("redis_lock_held", gauge(40, (0, 0)), **SEEN)
+    abandon(w, (10, 40, 0.2))
+    case("abandoned", "nobody gets a lock any more, and the last ones give up", w, {18.5: [event], 26: [event, page]})
+    w = World(40).exporter().exporter("b:9190", logs=False).namespace().namespace(instance="b:9190", logs=False, traffic=4)
+    abandon(w, (10, 40, 0.9))
+    quiet("two exporters on one Redis: the larger counts", w, 20, 30, 40)
+    w = World(40).exporter().exporter("b:9190", logs=False).namespace().namespace(instance="b:9190", logs=False)
+    abandon(w, (10, 40, 1.25))
+    case("abandoned", "two exporters on one Redis: locks are not added up", w, {18.5: [event], 30: [event, page]})
+    w = World(40).exporter().exporter("b:9190", logs=False).namespace().namespace(instance="b:9190", logs=False, redis="second")
+    abandon(w, (10, 40, 1.8))
+    quiet("two Redis: locks are added up", w, 20, 30, 40)
+
+    w = usual(100)
+    abandon(w, (80, 100, 0.9))
+    quiet("where every lock is seen the share decides, not the past", w, 90, 99)
+    # Where not every lock is seen, they must not have been usual.
+    for name, world in (("only logs", lambda minutes: World(minutes).exporter(redis=False).namespace(redis=None)), ("passes only", lambda minutes: usual(minutes, source="scan", traffic=0.25))):
+        w = world(120)
+        abandon(w, (90, 120, 1))
+        case("abandoned", f"{name}: they begin after a quiet past", w, {89: [], 98.5: [event], 99.5: [event, page], 118: [event, page]})
+        w = world(50)
+        abandon(w, (30, 50, 1))
+        quiet(f"{name}: no past, no page", w, 40, 48)
+    for bad, fires in ((50, True), (70, False)):
+        # So many of the 220 minutes until half an hour ago were bad.
+        w = World(260).exporter(redis=False).namespace(redis=None)
+        abandon(w, (20, 20 + bad, 1), (240, 260, 1))
+        case("abandoned", f"only logs: {bad} bad minutes in three hours before", w, {220: [], 248.5: [event], 252: [event, *([page] if fires else [])], 258: [event, *([page] if fires else [])]})
+    # Less than half an hour is no past; from then on, 35 quiet minutes make more than 7 tenths of it until minute 80.
+    w = World(120).exporter(redis=False).namespace(redis=None)
+    abandon(w, (35, 120, 1))
+    case("abandoned", "only logs: a past of half an hour, which they become a part of", w, {59: [event], 61.5: [event, page], 85: [event, page], 105: [event]})
+    w = World(90).exporter(redis=False).namespace(redis=None)
+    abandon(w, (5, 90, 1))
+    quiet("only logs: from early on, but for a few minutes", w, 59, 62, 70, 89)
+    # The past is that of a day, neither of half a day nor of two. In a file of its own with the other long ones, for that is a day of evaluations.
+    w = World(842).exporter(redis=False).namespace(redis=None)
+    abandon(w, (0, 270, 1), (825, 842, 1))
+    case("past", "only logs: abandonments in a third of the last 13 hours", w, {838: [event], 841: [event]})
+    w = World(1572).exporter(redis=False).namespace(redis=None)
+    abandon(w, (0, 490, 1), (1556, 1572, 1))
+    case("past", "only logs: abandonments in less than a third of a day, more of 25 hours", w, {1564: [event], 1569: [event, page]})
+
+
+# ---------------------------------------------------------------------------------------------------------------- acquire
+def acquire():
+    page, ticket = "AcquireFailing/critical lock_namespace=jobs", "AcquireFailing/warning lock_namespace=jobs"
+
+    def fail(world, *segments, reason="redis_unavailable", **labels):
+        world.put("redis_lock_acquire_failures_total", counter(world.minutes, *segments), reason=reason, **{**JOBS, **labels})
+
+    def acquired(world, *segments, **labels):
+        world.put("redis_lock_acquisitions_total", counter(world.minutes, *segments), **{**SEEN, **labels})
+
+    for severity, alert in (("page", page), ("ticket", ticket)):
+        w = usual(60, severity=severity)
+        fail(w, (10, 25, 20))
+        acquired(w, (0, 10, 20), (25, 60, 20))
+        more = [ticket] if severity == "page" else []
+        # 15 slices at 17.5. After the end at 25 half of the attempts of 10 minutes failed until 30; 15 slices are left until 29.5; keep_firing_for adds 10.
+        case("acquire", f"{severity}: nobody gets a lock: after 7.5 minutes, and it resolves", w, {17: [], 18: [alert], 28: [alert], 38: [alert], 41: [], 60: []})
+        w = usual(40, severity=severity)
+        fail(w, (10, 40, 10))
+        case("acquire", f"{severity}: a third fails: a ticket", w, {17: [], 18: [ticket], 40: [ticket]})
+    # Half of 10 minutes' attempts is reached when everything of 10 minutes was so.
+    for share, alert in ((19, ticket), (20, page)):
+        w = usual(40)
+        fail(w, (5, 40, share))
+        case("acquire", f"{share / (20 + share):.1%} fail, a page needs half", w, {12: [], 14: [ticket], 28: [alert], 40: [alert]})
+    for share, fires in ((1, False), (1.125, True)):
+        w = usual(45)
+        fail(w, (10, 45, share))
+        case("acquire", f"{share / (20 + share):.2%} fail, the threshold is 5 %", w, {17: [], 25: [ticket] if fires else [], 45: [ticket] if fires else []})
+    w = usual(40, config={"renewal_failure_ratio": 0.4})
+    fail(w, (10, 40, 10))
+    w.namespace("strictly", config={"renewal_failure_ratio": 0.01})
+    fail(w, (10, 40, 0.5), lock_namespace="strictly")
+    case("acquire", "thresholds of the configuration: 33 % of 40 % allowed, 2.4 % of 1 %", w, {17: [], 20: ["AcquireFailing/warning lock_namespace=strictly"], 40: ["AcquireFailing/warning lock_namespace=strictly"]})
+    for reason in ("busy", "canceled"):
+        w = usual(35)
+        fail(w, (10, 35, 100), reason=reason)
+        case("acquire", f"{reason} is no failure", w, {18: [], 25: [], 35: []})
     w = usual(40)
+    fail(w, (10, 40, 10), reason="denied")
+    fail(w, (10, 40, 15), reason="failover")
+    case("acquire", "all other reasons are added up", w, {17: [], 18: [page, ticket], 26: [page, ticket, "AccessDenied/warning lock_namespace=jobs"]})
+    # Little traffic: the fifth failure within 10 minutes decides.
+    for failures, fires in ((4, False), (6, True)):
+        w = usual(40, traffic=0)
+        fail(w, *[(10 + 2 * i, 10.5 + 2 * i, 1) for i in range(failures)])
+        case("acquire", f"nothing else happens: {failures} failures", w, {17: [], 20: [page] if fires else [], 22: [page] if fires else []})
+    w = usual(40, traffic=0, config={"min_failures": 2})
+    fail(w, *[(10 + 1.5 * i, 10.5 + 1.5 * i, 0.6) for i in range(6)])
+    case("acquire", "nothing else happens: 4 failures where 2 are enough", w, {15: [], 18.5: [page]})
+    w = usual(40)
+    fail(w, (10, 15, 10))
+    case("acquire", "five minutes are no alert", w, {17: [], 18: [], 20: [], 30: []})
+    w = usual(40)
+    fail(w, (10, 12, 2000))
+    acquired(w, (0, 10, 20), (12, 40, 20))
+    case("acquire", "a failover of 120 s with a retry storm", w, {m: [] for m in (11, 13, 15, 17, 18, 20, 22, 30)})
+    w = usual(40)
+    fail(w, (10, 13, 10), (22, 25, 10))
+    case("acquire", "a third for 3 minutes, twice in 15", w, {15: [], 25.5: [], 27: []})
+    for what, world in (("only logs", World(40).exporter(redis=False).namespace(redis=None)), ("passes only", usual(40, source="scan"))):
+        fail(world, (10, 40, 20))
+        case("acquire", f"{what}: how many went well is not seen", world, {20: [], 40: []})
+    # Slices of 2 minutes and the share of 10, each from both sides.
+    w = usual(40)
+    fail(w, (10, 13, 10), (13, 40, 0.9))
+    case("acquire", "a third for 3 minutes, then 4.3 %", w, {18: [], 20: [], 22: []})
+    for where, times, other in (("one Redis", 1, None), ("two Redis", 2, {"redis": "second"}), ("a twin that sees a fifth", 1, {"traffic": 4})):
+        w = usual(40, config={"min_failures": 1})
+        if other:
+            w.exporter("b:9190", logs=False).namespace(instance="b:9190", logs=False, **other)
+        fail(w, *[(10 + 2.5 * i, 10.5 + 2.5 * i, 4.6 * times) for i in range(12)])
+        case("acquire", f"{where}: 5.4 % of most slices, 4.4 % on the whole", w, {20: [], 25: [], 38: []})
+        w = usual(40, config={"min_failures": 1})
+        if other:
+            w.exporter("b:9190", logs=False).namespace(instance="b:9190", logs=False, **other)
+        fail(w, (10, 40, 0.9 * times))
+        case("acquire", f"{where}: 4.3 % fail", w, {20: [], 30: [], 40: []})
+        w = usual(32)
+        if other:
+            w.exporter("b:9190", logs=False).namespace(instance="b:9190", logs=False, **other)
+        fail(w, (10, 32, 0.9 * times), *[(12 + 10 * i, 12.5 + 10 * i, 30 * times) for i in range(2)])
+        case("acquire", f"{where}: too much on the whole, not in most slices", w, {22: [], 24: [], 31: []})
+    # A taken lock lifts neither the slices nor the whole, whatever else fails.
+    for name, segments in (("a spike every 10 minutes", [(12 + 10 * i, 12.5 + 10 * i, 30) for i in range(3)]), ("4.4 % on the whole", [(10 + 2.5 * i, 10.5 + 2.5 * i, 4.6) for i in range(12)])):
+        w = usual(40)
+        fail(w, *segments)
+        fail(w, (10, 40, 5), reason="busy")
+        case("acquire", f"busy beside {name}", w, {24: [], 31: [], 38: []})
+    w = usual(25, traffic=0, config={"min_failures": 0.1})
+    fail(w, (10, 25, 1 / 32))
+    case("acquire", "hardly anything, and it fails", w, {16: [], 20: [page]})
+    w = World(40).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    for instance in ("a:9190", "b:9190"):
+        fail(w, (10, 40, 0.7), instance=instance)
+    case("acquire", "two exporters: logs are added up, the keyspace is not", w, {17: [], 25: [ticket]})
+    w = usual(30, config={"min_failures": 1})
+    acquired(w, (0, 10, 20), (10, 30, 6))
+    fail(w, (10, 30, 0.5))
+    # From 12 on the window of 2 minutes has only the new traffic, which makes the fifteenth slice that of 18.
+    case("acquire", "7.7 % fail after traffic fell", w, {16.5: [], 22: [ticket]})
+
+
+# ------------------------------------------------------------------------------------------------------------------- events
+def events():
+    event, page, warn = "AbandonedEvent/warning lock_namespace=jobs", "Abandoned/critical lock_namespace=jobs", "Abandoned/warning lock_namespace=jobs"
+
+    # So few locks that each abandonment is a large share: here the counts decide.
+    few = {"traffic": 0.25}
+
+    def abandon(world, *segments, **labels):
+        world.put("redis_lock_abandonments_total", counter(world.minutes, *segments), **{**JOBS, **labels})
+
+    w = usual(40, **few)
     abandon(w, (10, 10.5, 1))
     case("events", "one abandonment: a ticket for 15 minutes", w, {10: [], 10.5: [event], 24: [event], 26: []})
-    w = usual(40, strict=1)
+    w = usual(40, **few, strict=1)
     abandon(w, (10, 10.5, 1))
     case("events", "one abandonment in a strict namespace", w, {10: [], 10.5: [event, page], 24: [event, page], 34: [page], 36: []})
-    w = usual(40, strict=1, severity="ticket")
+    w = usual(40, **few, strict=1, severity="ticket")
     abandon(w, (10, 10.5, 1))
     case("events", "strict pages whatever the severity", w, {10: [], 10.5: [event, page]})
-    w = usual(40)
+    w = usual(40, **few)
     abandon(w, (10, 12, 50))
     case("events", "a failover of 120 s makes everybody give up: a ticket", w, {m: [event] for m in (10.5, 12, 14, 16, 20, 26)})
-    w = usual(60)
+    w = usual(60, **few)
     abandon(w, (10, 40, 1))
     # Slices from 10.5 on, the eighteenth at 19.0.
     case("events", "abandonments that go on: after 8.5 minutes", w, {18.5: [event], 19.5: [event, page], 40: [event, page], 54: [event, page], 60: []})
-    w = usual(60, severity="ticket")
+    w = usual(60, **few, severity="ticket")
     abandon(w, (10, 40, 1))
     case("events", "abandonments that go on, for tickets", w, {18.5: [event], 19.5: [event, warn]})
-    w = usual(60, severity="ticket", strict=1)
+    w = usual(60, **few, severity="ticket", strict=1)
     abandon(w, (10, 40, 1))
     case("events", "strict and for tickets: one page, no second ticket", w, {20: [event, page]})
-    w = usual(60)
+    w = usual(60, **few)
     abandon(w, (10, 16, 50))
     case("events", "six minutes are one burst still", w, {m: [event] for m in (16, 17, 18, 19, 20, 24)})
     # Five single ones, 2.5 minutes apart: 3 or 4 slices each.
-    w = usual(60)
+    w = usual(60, **few)
     abandon(w, (10, 10.5, 1), (14, 14.5, 1))
     case("events", "two abandonments are no page", w, {15: [event], 18: [event], 24: [event]})
-    w = usual(60)
+    w = usual(60, **few)
     abandon(w, *[(10 + 0.5 * i, 10.5 + 0.5 * i, 0.11) for i in range(24)])
     case("events", "18 slices with fewer than 3 are no page", w, {20: [event], 23: [event]})
-    w = World(40).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    w = World(40).exporter().exporter("b:9190").namespace(**few).namespace(instance="b:9190", **few)
     abandon(w, (10, 10.5, 1), instance="b:9190")
     case("events", "an abandonment that another exporter saw", w, {10.5: [event]})
     # A series that comes into being with its first event.
-    w = usual(60)
+    w = usual(60, **few)
     w.drop("abandonments")
     w.put("redis_lock_abandonments_total", gauge(60, (0, None), (30, 1)), **JOBS)
     case("events", "the first abandonment of a namespace that has no series", w, {29.5: [], 30: [event], 44: [event], 46: []})
-    w = usual(60)
+    w = usual(60, **few)
     w.gone(0, 30)
     w.put("redis_lock_abandonments_total", gauge(60, (0, None), (30, 7)), **JOBS)
     for key in w.series:
@@ -654,35 +878,35 @@ def events():
          {20: ["ExporterAbsent/critical missing=all"], 30: ["ExporterAbsent/critical missing=all"], 40: [], 50: []})
 
     # An exporter that came 20 minutes ago is not new any more.
-    w = usual(60)
+    w = usual(60, **few)
     w.drop("abandonments")
     w.put("redis_lock_abandonments_total", gauge(60, (0, None), (20, 1)), **JOBS)
     case("events", "the first abandonment, 20 minutes after the exporter came", w, {19.5: [], 22: [event], 34: [event], 36: []})
     # What is extrapolated to less than one has happened all the same.
-    w = usual(20)
+    w = usual(20, **few)
     abandon(w, (10, 10.5, 0.5))
     case("events", "a part of an abandonment", w, {10: [], 10.5: [event]})
     for severity, more in (("page", [page]), ("ticket", [warn])):
-        w = World(25).exporter().exporter("b:9190").namespace(severity=severity).namespace(severity=severity, instance="b:9190")
+        w = World(25).exporter().exporter("b:9190").namespace(severity=severity, **few).namespace(severity=severity, instance="b:9190", **few)
         abandon(w, *[(10 + 2 * i, 10.5 + 2 * i, 0.4) for i in range(7)])
         abandon(w, *[(11 + 2 * i, 11.5 + 2 * i, 0.4) for i in range(7)], instance="b:9190")
         case("events", f"{severity}: two exporters see 2 abandonments each", w, {18: [event], 20.5: [event, *more]})
-        w = usual(25, severity=severity)
+        w = usual(25, **few, severity=severity)
         abandon(w, *[(10 + 0.5 * i, 10.5 + 0.5 * i, 0.19) for i in range(24)])
         case("events", f"{severity}: 18 slices with 4 abandonments", w, {17: [event], 23: [event, *more]})
-        w = usual(25, severity=severity)
+        w = usual(25, **few, severity=severity)
         abandon(w, *[(10 + 0.5 * i, 10.5 + 0.5 * i, 0.1) for i in range(24)])
         case("events", f"{severity}: 18 slices with 2 abandonments", w, {20: [event], 23: [event]})
-        w = usual(40, severity=severity)
+        w = usual(40, **few, severity=severity)
         abandon(w, (10, 15, 2), (27, 32, 2))
         case("events", f"{severity}: two bursts of 5 minutes within 25", w, {17: [event], 31: [event], 33: [event]})
-    w = usual(30)
+    w = usual(30, **few)
     abandon(w, *[(10 + 2 * i, 10.5 + 2 * i, 1) for i in range(9)])
     case("events", "an abandonment every 2 minutes", w, {17: [event], 26: [event, page]})
-    w = usual(30, severity="ticket")
+    w = usual(30, **few, severity="ticket")
     abandon(w, (10, 16, 50))
     case("events", "ticket: six minutes are one burst still", w, {17: [event], 18: [event], 24: [event]})
-    w = World(25).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
+    w = World(25).exporter().exporter("b:9190").namespace(**few).namespace(instance="b:9190", **few)
     abandon(w, (10, 25, 1))
     case("events", "only one of two exporters sees abandonments", w, {18.5: [event], 19.5: [event, page]})
 
@@ -1083,7 +1307,7 @@ def lifecycle():
     w = contention(40)
     w.put("redis_lock_acquire_failures_total", counter(110, (10, 150, 40)), reason="other", **JOBS)
     w.drop('reason="busy"')
-    case("lifecycle", "attempts that fail otherwise are no contention", w, {90: []})
+    case("lifecycle", "attempts that fail otherwise are no contention", w, {90: ["AcquireFailing/critical lock_namespace=jobs"]})
     # 32 busy of 32 + 20 taken; were the keyspace added up twice it would be 44 %.
     w = World(110).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
     w.put("redis_lock_acquire_failures_total", counter(110, (10, 150, 16)), reason="busy", **JOBS)
@@ -1096,6 +1320,9 @@ def lifecycle():
 
 def lifecycle_limits():
     """Each number, window and time of the tickets about how locks live, from both sides; two Redis are added up, of two exporters the larger counts."""
+    w = usual(92)
+    w.put("redis_lock_expirations_total", counter(92, (10, 92, 6)), **SEEN)
+    case("lifecycle", "23 % of the locks expire, for longer than an hour", w, {20: [], 45: ["ExpiryRatioHigh/warning lock_namespace=jobs"], 90: ["ExpiryRatioHigh/warning lock_namespace=jobs"]})
     two = {"instance": "b:9190", "logs": False}
 
     def both(minutes, style="item", **more):
@@ -1215,8 +1442,8 @@ def lifecycle_limits():
     w = usual(110)
     takeovers(w, events(10, 6), [])
     w.put("redis_lock_early_releases_total", counter(110, *events(10, 6)), **SEEN)
-    # The third last, of minute 25, leaves the hour at 85.5; then 15 minutes.
-    case("lifecycle", "slow takeovers and early releases end", w, {80: [slow, early], 97: [slow, early], 106: []})
+    # The third last, of minute 25, leaves the hour at 85.5, on Prometheus 3 its slices do four minutes before; then 15 minutes.
+    case("lifecycle", "slow takeovers and early releases end", w, {80: [slow, early], 95: [slow, early], 106: []})
     w = usual(100)
     takeovers(w, [(5, 5.5, 2), (70, 90, 0.05)], [])
     w.put("redis_lock_early_releases_total", counter(100, (5, 5.5, 2), (70, 90, 0.05)), **SEEN)
@@ -1641,7 +1868,7 @@ def twins():
     w.put("redis_lock_unlocked_work_total", counter(60, (10, 25, 10)), **JOBS)
     ticket = "UnlockedWork/warning lock_namespace=jobs"
     case("twins", "a ticket about unlocked work resolves", w, {17: [], 18: [ticket], 35: [ticket], 38: [ticket], 43: []})
-    w = usual(60, severity="ticket")
+    w = usual(60, severity="ticket", traffic=2)
     w.put("redis_lock_abandonments_total", counter(60, (10, 30, 1)), **JOBS)
     event, ticket = "AbandonedEvent/warning lock_namespace=jobs", "Abandoned/warning lock_namespace=jobs"
     case("twins", "a ticket about abandonments resolves", w, {18.5: [event], 19.5: [event, ticket], 44: [event, ticket], 52: []})
@@ -1709,7 +1936,7 @@ def text():
 
     w = World(40).exporter(cluster="east").exporter("b:9190", cluster="east", logs=False)
     for name, more in (
-        ("lost", {}), ("renew", {"policy": "continue"}), ("stop", {"severity": "ticket"}), ("bare", {}), ("quit", {}), ("fence", {}), ("twice", {}),
+        ("lost", {}), ("renew", {"policy": "continue"}), ("stop", {"severity": "ticket"}), ("bare", {}), ("stuck", {"traffic": 5}), ("quit", {"traffic": 5}), ("fence", {}), ("twice", {}),
         ("leader", {"style": "loop", "config": {"leader_absent_seconds": 180}}), ("late", {}), ("eternal", {}),
         ("slow", {"config": {"max_hold_seconds": 600}}), ("churn", {}), ("expire", {}), ("short", {"config": {"ttl_seconds": 30}}),
         ("early", {"style": "loop"}), ("takeover", {}),
@@ -1727,6 +1954,8 @@ def text():
     put(w, "stop", "renewal_failures_total", counter(40, (10, 40, 8)), reason="failover")
     put(w, "bare", "unlocked_work_total", counter(40, (10, 40, 10)))
     put(w, "bare", "acquire_failures_total", counter(40, (10, 40, 10)), reason="redis_unavailable")
+    put(w, "stuck", "acquire_failures_total", counter(40, (10, 40, 15)), reason="failover")
+    put(w, "stuck", "acquire_failures_total", counter(40, (10, 40, 40)), reason="busy")
     put(w, "quit", "abandonments_total", steady)
     put(w, "fence", "fence_regressions_total", counter(40, (28, 28.5, 1)), redis="main")
     put(w, "twice", "conflicting_writes_total", steady, kind="duplicate_terminal_state")
@@ -1809,5 +2038,65 @@ def cordum():
     add("a burst of replays", [("cordum_scheduler_scheduler_orphan_replayed_total", {"topic": "t"}, counter(250, (200, 201, 100)))], {m: [] for m in (205, 229, 232, 240, 249)})
 
 
-for make in (not_owned, not_owned_tiers, burn, long_burn, rate, rate_limits, renewal, renewal_tiers, unlocked, events, state, lifecycle, lifecycle_limits, redis, exporter, exporter_limits, twins, arithmetic, text, cordum):
+def cordum_limits():
+    """Each number and time of the three trends, from both sides. `waits`, `stale` and `replays` make the series of periods (begin, end, level)."""
+    def series(metric, labels, values, instance="s:9090"):
+        return metric, {"job": "cordum", "instance": instance, **labels}, values
+
+    def waits(minutes, *periods, per_sample=10, **where):
+        bounds = ("0.025", "0.05", "0.1", "0.12", "0.25", "1", "+Inf")
+        name = "cordum_scheduler_scheduler_job_lock_wait_seconds"
+        buckets = [series(f"{name}_bucket", {"le": le}, counter(minutes, *[(begin, end, per_sample if float(le) >= bound else 0) for begin, end, bound in periods]), **where) for le in bounds]
+        return [*buckets, series(f"{name}_count", {}, counter(minutes, *[(begin, end, per_sample) for begin, end, _ in periods]), **where)]
+
+    def stale(minutes, *periods, state="running", **where):
+        return [series("cordum_scheduler_scheduler_stale_jobs", {"state": state}, gauge(minutes, (0, 0), *[(begin, value) for begin, _, value in periods]), **where)]
+
+    def replays(minutes, *periods, topic="t", **where):
+        """Levels are replays in half an hour."""
+        return [series("cordum_scheduler_scheduler_orphan_replayed_total", {"topic": topic}, counter(minutes, *[(begin, end, level / 60) for begin, end, level in periods]), **where)]
+
+    def add(name, every, parts, firing):
+        w = World(max(firing) + 1)
+        for metric, labels, values in parts:
+            w.put(metric, values, **labels)
+        case("cordum", name, w, firing, rules="cordum.rules.yml", every=every)
+
+    # Of each: its alert; usual, what is twice that and what is less; below and above the floor; minutes until it counts, `for`, and until it does not count any more.
+    for kind, alert, low, high, less, below, above, begins, lasts, ends in (
+        (waits, "CordumWaitGrowing", 0.1, 0.25, 0.12, 0.1, 0.12, 1, 15, 30),
+        (stale, "CordumStaleJobsGrowing", 8, 18, 14, 4.5, 5.5, 19, 15, 11),
+        (replays, "CordumReplaysGrowing", 15, 37.5, 26.25, 9.375, 11.25, 10, 35, 20),
+    ):
+        fires = [f"{alert}/warning job=cordum"]
+        word = alert.removeprefix("Cordum").removesuffix("Growing").lower()
+        nothing = 0.025 if kind is waits else 0
+        # From nothing to so much that the floor is soon reached.
+        sudden = {waits: 0.25, stale: 8, replays: 30}[kind]
+        fired, ended = 100 + begins + lasts, 200 + ends + 15
+        add(f"{word}: when it begins and ends", 0.5, kind(250, (0, 100, nothing), (100, 200, sudden), (200, 250, nothing)),
+            {fired - 4: [], fired + 3: fires, ended - 4: fires, ended + 3: []})
+        add(f"{word}: twice the usual", 2.5, kind(230, (0, 150, low), (150, 230, high)), {150: [], 225: fires})
+        add(f"{word}: less than twice the usual", 2.5, kind(230, (0, 150, low), (150, 230, less)), {150: [], 225: []})
+        add(f"{word}: below the floor", 2.5, kind(230, (0, 150, nothing), (150, 230, below)), {150: [], 225: []})
+        add(f"{word}: above the floor", 2.5, kind(230, (0, 150, nothing), (150, 230, above)), {150: [], 225: fires})
+        # What is usual is the median.
+        add(f"{word}: a third of the past was as bad", 2.5, kind(310, (0, 60, high), (60, 240, low), (240, 310, high)), {235: [], 305: fires})
+        add(f"{word}: three fifths of the past were as bad", 2.5, kind(310, (0, 150, high), (150, 240, low), (240, 310, high)), {235: [], 305: []})
+        # Of a day, an hour ago: not of half a day, nor of two.
+        add(f"{word}: more than half of 20 hours were as bad", 5, kind(1300, (0, 700, high), (700, 1230, low), (1230, 1300, high)), {1225: [], 1300: []})
+        add(f"{word}: more than half of 36 hours were as bad, less than half of a day", 5, kind(2200, (0, 1250, high), (1250, 2130, low), (2130, 2200, high)), {2125: [], 2200: fires})
+        add(f"{word}: a past of an hour and a half", 2.5, kind(117.5, (0, 40, low), (40, 117.5, high)), {60: [], 115: fires})
+        add(f"{word}: a past of ten minutes, not of forty", 2.5, kind(70, (0, 20, low), (20, 70, high)), {55: [], 70: []})
+
+    # Who adds up what.
+    fires = ["CordumWaitGrowing/warning job=cordum"]
+    add("waits: of two replicas, the one with little to do is slow", 2.5, waits(200, (0, 200, 0.05), per_sample=19) + waits(200, (0, 150, 0.05), (150, 200, 0.25), per_sample=1, instance="r:9090"), {150: [], 195: fires})
+    add("waits: two replicas have 30 in half an hour each", 2.5, [part for instance in ("s:9090", "r:9090") for part in waits(200, (0, 150, 0.05), (150, 200, 0.25), per_sample=0.5, instance=instance)], {150: [], 195: fires})
+    add("replays: 6 in half an hour of each of two topics", 2.5, replays(230, (150, 230, 5.625)) + replays(230, (150, 230, 5.625), topic="u"), {150: [], 225: ["CordumReplaysGrowing/warning job=cordum"]})
+    add("stale jobs: 4 of each of two states", 2.5, stale(230, (150, 230, 4)) + stale(230, (150, 230, 4), state="queued"), {150: [], 225: ["CordumStaleJobsGrowing/warning job=cordum"]})
+    add("stale jobs: one of two replicas counts them", 2.5, stale(230, (150, 230, 8)) + stale(230, (0, 230, 0), instance="r:9090"), {150: [], 225: ["CordumStaleJobsGrowing/warning job=cordum"]})
+
+
+for make in (not_owned, not_owned_tiers, burn, long_burn, rate, rate_limits, renewal, renewal_tiers, unlocked, acquire, events, abandoned_share, state, lifecycle, lifecycle_limits, redis, exporter, exporter_limits, twins, arithmetic, text, cordum, cordum_limits):
     make()

@@ -19,6 +19,20 @@ TEXTS = {
             "/d/redis-lock-namespace?var-lock_namespace=quit", "http://a:9190/#/namespace/quit",
         ),
         (
+            "AcquireFailing/critical cluster=east lock_namespace=stuck", "Locks cannot be had although nobody holds them.",
+            "In namespace stuck, 75% of the attempts of the last 10 minutes to take a lock failed, not counting those that found it taken. "
+            "Most frequent reason: failover. First: see whether Redis answers and takes writes from these programs, then whether one "
+            "program or all fail.",
+            "/d/redis-lock-namespace?var-lock_namespace=stuck", "http://a:9190/#/namespace/stuck",
+        ),
+        (
+            "AcquireFailing/warning cluster=east lock_namespace=bare", "Locks cannot be had although nobody holds them.",
+            "In namespace bare, 33.33% of the attempts of the last 10 minutes to take a lock failed, not counting those that found it "
+            "taken. Most frequent reason: redis_unavailable. First: see whether Redis answers and takes writes from these programs, "
+            "then whether one program or all fail.",
+            "/d/redis-lock-namespace?var-lock_namespace=bare", "http://a:9190/#/namespace/bare",
+        ),
+        (
             "DuplicateTerminalState/critical cluster=east lock_namespace=twice", "Work was finished twice.",
             "In namespace twice, 40 pieces of work got a second final state within 30 minutes: two workers did the same work. Its "
             "cause was not seen in Redis. First: find the work in the incidents and undo or reconcile what was done twice.",

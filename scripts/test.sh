@@ -26,8 +26,9 @@ else
   say "cargo-nextest is not installed, using cargo test (same tests, one binary at a time)"
   step "tests" cargo test --locked --no-fail-fast --lib --bins --examples --tests
 fi
+step "lock libraries" scripts/test_libraries.sh quick
 step "page in a browser" scripts/test_page.sh
-step "dashboards during an incident" python3 scripts/try_dashboards.py "${CARGO_TARGET_DIR:-target}/debug/redis_lock_exporter"
+step "dashboards during an incident" python3 scripts/try_dashboards.py
 step "deployment files" scripts/test_deploy.sh
 step "alert benchmark, a few scenarios" python3 scripts/alert_bench.py --smoke
 step "documentation examples" cargo test --locked --doc
@@ -41,5 +42,11 @@ if have cargo-deny; then
   step "licenses, bans and sources" cargo deny --all-features check licenses bans sources
 else
   say "cargo-deny is not installed, licenses and advisories are left to the GitHub workflow"
+fi
+# It takes two or three minutes. A slow machine that has worked for half an hour leaves it to `make test-deb`, and says so.
+if ((SECONDS < 1800)); then
+  step "Debian package" scripts/test_deb.sh
+else
+  say "Debian package: left out, because $SECONDS s have gone by; make test-deb tests it"
 fi
 say "all passed in $SECONDS s"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the files under deploy/ (tests/deploy/check.py), after fetching the tools for it: kustomize from a newer Debian, Go and sprig
-# for the Helm chart, schemas of Kubernetes and the Prometheus Operator. All of it goes into target/deploy-tools, except Go.
+# Checks the files under deploy/ (tests/deploy/check.py), after fetching the tools for it: kustomize from a newer Debian, Helm as a
+# library (tests/deploy/helm.py), schemas of Kubernetes and the Prometheus Operator. All of it goes into target/deploy-tools.
 #
 # usage: scripts/test_deploy.sh        (builds the exporter if it is not there)
 set -euo pipefail
@@ -13,7 +13,6 @@ tools=$target/deploy-tools
 mkdir -p "$tools"
 
 cargo build --locked --quiet
-have go || die "go is missing: scripts/install.sh installs it"
 
 if [[ ! -x $tools/venv/bin/hadolint ]]; then
   python3 -m venv "$tools/venv"
@@ -30,7 +29,12 @@ kustomize=$tools/kustomize/usr/bin/kustomize
 # Debian 12's promtool is built without the discovery of Kubernetes.
 promtool=$tools/promtool/usr/bin/promtool
 [[ -x $promtool ]] || scripts/unpack_debian.sh sid promtool "$tools/promtool"
-GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$tools/go go build -o "$tools/render_chart" tests/deploy/render_chart.go
+helm=$tools/helm/helm_sdkpy/_lib/linux-amd64/libhelm_sdkpy.so
+if [[ ! -e $helm ]]; then
+  "$tools/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.12 \
+    --require-hashes --requirement tests/deploy/helm-library.txt --dest "$tools/helm" >&2
+  python3 -m zipfile -e "$tools"/helm/helm_sdkpy-*.whl "$tools/helm"
+fi
 
 PATH=$tools/venv/bin:$PATH python3 tests/deploy/check.py \
-  "$target/debug/redis_lock_exporter" "$kustomize" "$promtool" "$tools/render_chart" "$tools"
+  "$target/debug/redis_lock_exporter" "$kustomize" "$promtool" "$helm" "$tools"

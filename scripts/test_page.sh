@@ -12,9 +12,11 @@ for browser in "${CHROMIUM:-chromium}" chromium-browser google-chrome; do
 done
 CHROMIUM=$(command -v "$browser") || die "no Chromium: scripts/install.sh installs it, or set CHROMIUM to its path"
 export CHROMIUM
-cargo build --locked --quiet
-cd tests/browser
+cargo build --locked --quiet --bins
 if [[ ${1:-} == pictures ]]; then
+  cargo build --locked --quiet --example cordum_fleet
+  cd tests/browser
   exec node pictures.js "${2:-20}"
 fi
+cd tests/browser
 exec node --test --test-concurrency=1 --test-reporter=spec

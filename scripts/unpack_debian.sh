@@ -12,8 +12,7 @@ release=$1 package=$2 directory=$(realpath -m "$3")
 if ! have apt-get || ! have dpkg-deb; then
   die "no apt-get here: $package of Debian $release cannot be fetched"
 fi
-# shellcheck disable=SC2016  # apt expands it, not the shell
-mirror=$(apt-get indextargets --format '$(SITE)' 2>/dev/null | grep -m 1 '/debian/\?$' || true)
+mirror=$(debian_mirror)
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 [[ -n $mirror && -r $keyring ]] || die "apt knows no Debian mirror: $package of Debian $release cannot be fetched"
 

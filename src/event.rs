@@ -6,9 +6,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use crate::observation::LinkBatch;
 use crate::snapshot::SourceTotals;
 use crate::sources::cursor::{Cursor, FileId};
+use crate::sources::journal::Position;
 
 /// Milliseconds since the Unix epoch: the time of a log line, or of its arrival.
 pub type TimeMs = i64;
@@ -139,10 +142,13 @@ pub enum Happening {
 /// One line's statement about one lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEvent {
-    /// Byte offset of the line's first byte in its file (for `.gz`: in the uncompressed text).
+    /// Byte offset of the line's first byte in its file (for `.gz`: in the uncompressed text). For a pushed line, what it
+    /// is known again by.
     pub offset: u64,
     /// Time the line carries, if any.
     pub time: Option<TimeMs>,
+    /// How long ago the line was read: its record may have waited for its end. For lines that carry no time.
+    pub waited: Duration,
     pub namespace: NamespaceId,
     /// The Redis key where it is known, otherwise the bare id, otherwise nothing. Never a label value.
     pub lock: Option<String>,
@@ -156,7 +162,8 @@ pub struct LogEvent {
 #[derive(Debug)]
 pub enum Input {
     Logs(Batch),
-    /// All log files that exist have their place to start from: once that is saved, nothing written later can be missed.
+    /// The log files, or a journal, have their place to start from: once that is saved, nothing written later can be
+    /// missed. Told once by the tailer and once for each journal, also where looking failed.
     LogsReady,
     Link(LinkBatch),
 }
@@ -168,8 +175,27 @@ pub struct Batch {
     pub source: usize,
     /// Each event with the time to judge it by: that of the line, or the best guess where the line has none.
     pub events: Vec<(TimeMs, LogEvent)>,
-    /// Positions that have changed; `None` forgets one.
-    pub cursors: Vec<(FileId, Option<Cursor>)>,
+    pub reached: Reached,
     /// To be added to the source's totals.
     pub seen: SourceTotals,
+}
+
+/// How far a source got, to be saved together with what its events add to the counters.
+#[derive(Debug)]
+pub enum Reached {
+    /// Positions that have changed; `None` forgets one.
+    Files(Vec<(FileId, Option<Cursor>)>),
+    Journal(Position),
+    Pushed(Pushed),
+    /// It cannot be read again, so there is nothing to remember.
+    Nothing,
+}
+
+/// What a push request leaves behind.
+#[derive(Debug)]
+pub struct Pushed {
+    /// What the events' lines are known again by, should the client send them once more.
+    pub lines: Vec<u64>,
+    /// Told once all of this is saved.
+    pub saved: Option<oneshot::Sender<()>>,
 }

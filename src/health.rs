@@ -19,6 +19,8 @@ const DEFAULT_RATIO: f64 = 0.05;
 const DEFAULT_MIN_FAILURES: u64 = 5;
 /// Of holds that ended, those that expired.
 const EXPIRY_RATIO: f64 = 0.2;
+/// Of attempts to take a lock, so many that work stands still.
+const STANDSTILL: f64 = 0.5;
 /// Of held locks, those whose renewal is late: some, and most.
 const OVERDUE_SHARES: (f64, f64) = (0.1, 0.5);
 /// Numbers are published every second.
@@ -134,7 +136,9 @@ fn of_redis(redis: &RedisView, watches: bool, now: TimeMs, findings: &mut Findin
 fn of_log(source: &SourceView, now: TimeMs, findings: &mut Findings) {
     let SourceView { name, totals, now: state } = source;
     let silence = totals.last_read.map(|last| now - last);
-    if state.open_files == 0 && name != STDIN {
+    if let Some(complaint) = &state.complaint {
+        findings.add(Level::Blind, "RedisLockLogSilent", format!("Log source {name}: {complaint}."));
+    } else if state.open_files == 0 && name != STDIN {
         findings.add(Level::Blind, "RedisLockLogSilent", format!("No log file is open for {name}."));
     } else if state.lag_bytes > 0 && silence.is_none_or(|silence| silence > STALLED_LOG) {
         let text = format!("Reading {name} is stuck with {} bytes to go.", state.lag_bytes);
@@ -150,6 +154,7 @@ pub fn of_namespace(view: &NamespaceView, now: TimeMs) -> Vec<Finding> {
     let mut findings = Findings::default();
     of_losses(view, &mut findings);
     of_renewals(view, &mut findings);
+    of_acquisitions(view, &mut findings);
     of_damage(view, &mut findings);
     if let Some(keyspace) = &view.keyspace {
         of_keyspace(&view.namespace, keyspace, now, &mut findings);
@@ -213,6 +218,32 @@ fn of_renewals(view: &NamespaceView, findings: &mut Findings) {
             findings.add(Level::Warning, runbook, format!("{renewals} failed in 5 minutes, {ratio} of them."));
         }
         None => findings.add(Level::Warning, runbook, format!("{renewals} failed in 5 minutes.")),
+    }
+}
+
+/// By the threshold of renewals, as the alert rules do: both ask Redis for the same thing, and fail for the same reasons.
+fn of_acquisitions(view: &NamespaceView, findings: &mut Findings) {
+    let NamespaceView { namespace, keyspace, lately, .. } = view;
+    let failed = lately.windows[0].acquire_failures;
+    if failed == 0 {
+        return;
+    }
+    let attempts = counted(failed, "attempt", "attempts");
+    let text = format!("{attempts} to take a lock failed in 5 minutes, not counting those that found it taken");
+    let threshold = namespace.thresholds.renewal_failure_ratio.unwrap_or(DEFAULT_RATIO);
+    let runbook = "RedisLockAcquireFailing";
+    // Without every acquisition a share says nothing.
+    if ratio(keyspace).is_none() {
+        return findings.add(Level::Warning, runbook, format!("{text}."));
+    }
+    let share = failed as f64 / (failed + lately.windows[0].acquisitions) as f64;
+    let (of_all, limit) = (percent(share), percent(threshold));
+    match failed >= min_failures(namespace) && share > threshold {
+        true => {
+            let level = if share >= STANDSTILL { urgent(namespace) } else { Level::Warning };
+            findings.add(level, runbook, format!("{text}: {of_all} of all, above {limit}."));
+        }
+        false => findings.add(Level::Warning, runbook, format!("{text}: {of_all} of all.")),
     }
 }
 
@@ -423,6 +454,29 @@ mod tests {
     }
 
     #[test]
+    fn attempts_that_fail_are_urgent_when_half_of_them_do() {
+        let failed = |count: u64, acquisitions: u64| {
+            let mut view = view();
+            view.lately.windows[0] = Sums { acquire_failures: count, acquisitions, ..Sums::default() };
+            view
+        };
+        let runbook = "RedisLockAcquireFailing";
+        let text =
+            |rest: &str| format!("to take a lock failed in 5 minutes, not counting those that found it taken{rest}");
+        let half = format!("6 attempts {}", text(": 50 % of all, above 5 %."));
+        check(&failed(6, 6), &[(Level::Critical, runbook, &half)]);
+        let ticket = with(|namespace| namespace.severity = Severity::Ticket, failed(6, 6));
+        check(&ticket, &[(Level::Warning, runbook, &half)]);
+        let some = format!("6 attempts {}", text(": 9.1 % of all, above 5 %."));
+        check(&failed(6, 60), &[(Level::Warning, runbook, &some)]);
+        let few = format!("1 attempt {}", text(": 100 % of all."));
+        check(&failed(1, 0), &[(Level::Warning, runbook, &few)]);
+        let unknown = format!("6 attempts {}", text("."));
+        check(&NamespaceView { keyspace: None, ..failed(6, 0) }, &[(Level::Warning, runbook, &unknown)]);
+        check(&failed(0, 6), &[]);
+    }
+
+    #[test]
     fn without_all_successes_the_number_decides() {
         let runbook = "RedisLockNotOwnedRateHigh";
         let text = "6 locks were lost in 5 minutes; how many operations went well is not known.";
@@ -509,7 +563,7 @@ mod tests {
         let source = SourceView {
             name: "/var/log/*.log".to_owned(),
             totals: SourceTotals { last_read: Some(NOW - 1000), ..SourceTotals::default() },
-            now: SourceNow { open_files: 1, lag_bytes: 0 },
+            now: SourceNow { open_files: 1, ..SourceNow::default() },
         };
         Snapshot {
             taken: NOW - 500,
@@ -551,6 +605,10 @@ mod tests {
         check_exporter(redis(denied), &[(Level::Blind, "RedisLockAccessDenied")]);
         let log = |change: fn(&mut SourceView)| move |snapshot: &mut Snapshot| change(&mut snapshot.sources[0]);
         check_exporter(log(|log| log.now.open_files = 0), &[(Level::Blind, "RedisLockLogSilent")]);
+        check_exporter(
+            log(|log| log.now.complaint = Some("journalctl is not installed".to_owned())),
+            &[(Level::Blind, "RedisLockLogSilent")],
+        );
         check_exporter(
             log(|log| log.totals.last_read = Some(NOW - 7 * 3_600_000)),
             &[(Level::Blind, "RedisLockLogSilent")],

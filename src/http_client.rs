@@ -130,7 +130,10 @@ pub fn below(base: &str, path: &str) -> String {
 
 /// A URL that may be shown: without user and password.
 pub fn shown(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        // Not a URL, but perhaps meant to be one, with a password.
+        return url.rsplit_once('@').map_or(url, |(_, rest)| rest).to_owned();
+    };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     format!("{scheme}://{host}{path}")
@@ -246,6 +249,7 @@ mod tests {
         }
         assert_eq!(below("http://a/prometheus/", "/api/v1"), "http://a/prometheus/api/v1");
         assert_eq!(shown("http://me:secret@a:1/b@c"), "http://a:1/b@c");
+        assert_eq!((shown("http//me:secret@a/b"), shown("a:1/b")), ("a/b".to_owned(), "a:1/b".to_owned()));
     }
 
     #[test]

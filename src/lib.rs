@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!  log files, stdin --> tailer --> blocks --> search --> lines --> rules --> events --.
+//!  journalctl, pushed lines --> entries with fields -------^                          |
 //!  Redis: pushes, SCAN, reads --> one link for each primary --> sightings ------------+--> pipeline --> ledger
 //!             ^                                                                       |        |
 //!             '-------------- "read these keys" (a deadline has come) <---------------|--------'
@@ -21,7 +22,8 @@
 //! * [`observation`]: what Redis tells: sightings of keys, news of links, owners as hashes
 //! * [`namespace`]: lock namespaces and key templates: key -> namespace, log fields -> key
 //! * [`config`]: YAML, presets and flags -> a checked `Config`, or every problem with its line
-//! * [`sources`]: where events come from: files, standard input and how lines become events; Redis and its links
+//! * [`sources`]: where events come from: files, standard input, journals, what is pushed, and how lines
+//!   become events; Redis and its links
 //! * [`ledger`]: THE state, pure: what events and sightings add to the counters, and why locks were lost
 //! * [`advice`]: which TTL and renewal interval the locks should have, pure
 //! * [`pipeline`]: the only writer: batch -> ledger; save, then publish
@@ -37,6 +39,7 @@
 //! * [`rule_scaling`]: alert rules that run faster, for demonstrations and tests
 //! * [`fleet`]: simulated workers that really lock, and a record of what they did
 //! * [`http_client`]: one GET of one URL, for the commands that ask an exporter or Prometheus
+//! * [`prometheus`]: questions to a Prometheus, for the same commands
 //! * [`clock`]: the wall clock and one that never steps
 //!
 //! Invariants: the ledger does no I/O and reads no clock; nothing but the pipeline writes to it; label values come from the
@@ -59,6 +62,7 @@ pub mod namespace;
 pub mod observation;
 pub mod pack;
 pub mod pipeline;
+pub mod prometheus;
 pub mod rule_scaling;
 pub mod server;
 pub mod snapshot;

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         }
         Command::DrillWorker => commands::drill::run_worker().into(),
         Command::Healthcheck(args) => commands::healthcheck::run(&args),
+        Command::Presets(args) => commands::presets::run(&args).into(),
         Command::Pack(args) => commands::pack::run(&args),
         Command::Completions(args) => commands::manual::completions(&args),
         Command::Man(args) => commands::manual::pages(&args),

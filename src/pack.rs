@@ -49,6 +49,7 @@ const FILES: &[(&str, &str)] = &embedded![
     "docs/runbooks/RedisLockAbandoned.md",
     "docs/runbooks/RedisLockAbandonedEvent.md",
     "docs/runbooks/RedisLockAccessDenied.md",
+    "docs/runbooks/RedisLockAcquireFailing.md",
     "docs/runbooks/RedisLockConfigReloadFailed.md",
     "docs/runbooks/RedisLockContentionHigh.md",
     "docs/runbooks/RedisLockCordumReplaysGrowing.md",

@@ -7,13 +7,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{error, info};
 
 use crate::clock;
-use crate::config::Config;
-use crate::event::{Batch, Input, NamespaceId, TimeMs};
+use crate::config::{Config, LogKind};
+use crate::event::{Batch, Input, NamespaceId, Pushed, Reached, TimeMs};
 use crate::inquiry::Inquiry;
 use crate::ledger::{KeyspaceSettings, Ledger};
 use crate::observation::{LinkBatch, LinkNews};
@@ -22,6 +22,9 @@ use crate::state::{State, StateDirectory, encode};
 
 /// Shortest time between two saves, and the time between attempts while they fail.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+/// Shortest time between two saves while somebody waits for one, and how many times as long as the last one took.
+const PROMPT_SAVE: Duration = Duration::from_millis(100);
+const PROMPT_SAVE_SHARE: u32 = 4;
 /// How long saving may fail before unsaved numbers are shown.
 const SHOW_UNSAVED_AFTER: Duration = Duration::from_secs(5);
 /// How often the ledger is asked for locks whose deadline has come.
@@ -48,8 +51,10 @@ pub struct Pipeline {
     ready: watch::Sender<bool>,
     /// There is something that has not been saved.
     changed: bool,
-    /// The log files have their place to start from.
-    started: bool,
+    /// Log sources that have yet to say that they have their place to start from.
+    unstarted: usize,
+    /// Clients whose lines are counted but not saved.
+    awaiting_save: Vec<oneshot::Sender<()>>,
     failing_since: Option<Instant>,
 }
 
@@ -119,6 +124,9 @@ impl Pipeline {
                 cause_wait: (CAUSE_WAIT + watched).as_millis() as TimeMs,
             });
         }
+        let journals = config.logs.iter().filter(|source| matches!(source.kind, LogKind::Journal(_))).count();
+        // The tailer is always there.
+        let unstarted = 1 + journals;
         let pipeline = Self {
             config,
             ledger,
@@ -132,7 +140,8 @@ impl Pipeline {
             reloads,
             ready,
             changed: true,
-            started: false,
+            unstarted,
+            awaiting_save: Vec::new(),
             failing_since: None,
         };
         // What was loaded is what was saved: it can be shown at once.
@@ -144,23 +153,31 @@ impl Pipeline {
     pub async fn run(mut self, inputs: Inputs) -> State {
         let Inputs { mut events, mut inquiries } = inputs;
         let mut next_save = Instant::now();
+        let mut prompt_save = Instant::now();
         let mut due = interval(DUE_INTERVAL);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
                 () = sleep_until(next_save) => {
+                    let begun = Instant::now();
                     self.save_and_publish().await;
+                    prompt_save = Instant::now() + PROMPT_SAVE.max(begun.elapsed() * PROMPT_SAVE_SHARE);
                     next_save = Instant::now() + SAVE_INTERVAL;
                 }
                 _ = due.tick(), if self.redis.is_some() => self.ask_for_due_reads(),
                 Some(inquiry) = inquiries.recv() => self.ledger.answer(inquiry, clock::steady()),
                 received = events.recv() => match received {
-                    Some(Input::Logs(batch)) => self.apply(batch),
+                    Some(Input::Logs(batch)) => {
+                        self.apply(batch);
+                        if !self.awaiting_save.is_empty() && self.failing_since.is_none() {
+                            next_save = next_save.min(prompt_save);
+                        }
+                    }
                     Some(Input::Link(batch)) => self.apply_link(batch),
                     Some(Input::LogsReady) => {
-                        self.started = true;
-                        // Where the files begin must be on disk before anything else happens to them.
+                        self.unstarted = self.unstarted.saturating_sub(1);
+                        // Where the logs begin must be on disk before anything else happens to them.
                         next_save = Instant::now();
                     }
                     None => break,
@@ -175,19 +192,31 @@ impl Pipeline {
     fn apply(&mut self, batch: Batch) {
         let Some(source) = self.config.logs.get(batch.source) else { return };
         self.changed = true;
-        self.state.sources.entry(source.path.clone()).or_default().add(&batch.seen);
+        self.state.sources.entry(source.name.clone()).or_default().add(&batch.seen);
         // Lines carry the wall clock's time; what Redis tells comes in that of the steady clock.
         let now = clock::steady();
         let correction = now - clock::now();
         for (at, event) in &batch.events {
             self.ledger.apply(*at + correction, now, event);
         }
-        for (id, cursor) in batch.cursors {
-            self.state.next_file_id = self.state.next_file_id.max(id.0 + 1);
-            match cursor {
-                Some(cursor) => self.state.cursors.insert(id, cursor),
-                None => self.state.cursors.remove(&id),
-            };
+        match batch.reached {
+            Reached::Files(cursors) => {
+                for (id, cursor) in cursors {
+                    self.state.next_file_id = self.state.next_file_id.max(id.0 + 1);
+                    match cursor {
+                        Some(cursor) => self.state.cursors.insert(id, cursor),
+                        None => self.state.cursors.remove(&id),
+                    };
+                }
+            }
+            Reached::Journal(position) => {
+                self.state.journals.insert(source.name.clone(), position);
+            }
+            Reached::Pushed(Pushed { lines, saved }) => {
+                self.state.pushed.remember(lines);
+                self.awaiting_save.extend(saved);
+            }
+            Reached::Nothing => {}
         }
     }
 
@@ -228,9 +257,14 @@ impl Pipeline {
                         info!("state is saved again");
                     }
                     self.changed = false;
+                    for saved in self.awaiting_save.drain(..) {
+                        // A client that does not wait any more will send its lines again, and they will be known.
+                        let _ = saved.send(());
+                    }
                 }
                 Err(error) => {
                     self.state.save_errors += 1;
+                    self.awaiting_save.retain(|saved| !saved.is_closed());
                     if self.failing_since.is_none() {
                         error!(%error, "cannot save state, trying again every second; counting goes on");
                         self.failing_since = Some(Instant::now());
@@ -244,7 +278,7 @@ impl Pipeline {
             }
         }
         self.publish.send_replace(Arc::new(self.snapshot()));
-        if self.started {
+        if self.unstarted == 0 {
             self.ready.send_replace(true);
         }
     }
@@ -282,8 +316,8 @@ impl Pipeline {
         });
         let sources_now = self.sources_now.lock().map(|now| now.clone()).unwrap_or_default();
         let sources = self.config.logs.iter().enumerate().map(|(index, source)| SourceView {
-            name: source.path.clone(),
-            totals: self.state.sources.get(&source.path).cloned().unwrap_or_default(),
+            name: source.name.clone(),
+            totals: self.state.sources.get(&source.name).cloned().unwrap_or_default(),
             now: sources_now.get(index).cloned().unwrap_or_default(),
         });
         Snapshot {

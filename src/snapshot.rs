@@ -64,6 +64,8 @@ pub struct Sums {
     pub renewals: u64,
     pub expirations: u64,
     pub acquisitions: u64,
+    /// But for those that found the lock taken, or that the program itself broke off.
+    pub acquire_failures: u64,
     pub abandonments: u64,
     pub unlocked_work: u64,
     pub conflicting_writes: u64,
@@ -200,13 +202,17 @@ pub struct SourceTotals {
     pub rotations: u64,
     pub truncations: u64,
     pub read_errors: u64,
+    /// Pushed lines about a lock that had been counted before.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub duplicates: u64,
     /// When new bytes were last read: kept over a restart, or a source that fell silent would look new.
     pub last_read: Option<TimeMs>,
 }
 
 impl SourceTotals {
     pub fn add(&mut self, more: &Self) {
-        let Self { bytes, lines, events, oversized_lines, rotations, truncations, read_errors, last_read } = more;
+        let Self { bytes, lines, events, oversized_lines, rotations, truncations, read_errors, duplicates, last_read } =
+            more;
         self.bytes += bytes;
         self.lines += lines;
         self.events += events;
@@ -214,6 +220,7 @@ impl SourceTotals {
         self.rotations += rotations;
         self.truncations += truncations;
         self.read_errors += read_errors;
+        self.duplicates += duplicates;
         self.last_read = self.last_read.max(*last_read);
     }
 }
@@ -224,6 +231,17 @@ pub struct SourceNow {
     pub open_files: u64,
     /// Bytes written to the files but not yet read.
     pub lag_bytes: u64,
+    /// What is not as it should be, for people.
+    pub complaint: Option<String>,
+    /// What only lines that are pushed have.
+    pub push: Option<PushNow>,
+}
+
+/// How pushing goes; counts are since the start of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PushNow {
+    /// Requests that were not taken, for whatever reason.
+    pub rejected: u64,
 }
 
 /// How the exporter itself is doing.
@@ -243,4 +261,9 @@ pub struct ExporterView {
     pub evictions: Vec<(&'static str, u64)>,
     pub config_reload_ok: bool,
     pub config_reloaded: TimeMs,
+}
+
+/// What is left out of the saved state, so that an older version can still read it.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

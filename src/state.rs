@@ -17,6 +17,8 @@ use crate::event::TimeMs;
 use crate::ledger;
 use crate::snapshot::SourceTotals;
 use crate::sources::cursor::{Cursor, FileId};
+use crate::sources::journal::Position;
+use crate::sources::push::Known;
 
 const FILE: &str = "state.json";
 const TEMPORARY: &str = "state.json.tmp";
@@ -31,10 +33,15 @@ const MAX_BYTES: u64 = 64 << 20;
 #[serde(default, deny_unknown_fields)]
 pub struct State {
     pub ledger: ledger::Saved,
-    /// By configured path pattern. A pattern that is here has been followed before.
+    /// By name, which is the path pattern for files. One that is here has been followed before.
     pub sources: BTreeMap<String, SourceTotals>,
     pub cursors: BTreeMap<FileId, Cursor>,
     pub next_file_id: u64,
+    /// By name of the source. Left out while there are none, so that an older version can still read the file.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub journals: BTreeMap<String, Position>,
+    #[serde(skip_serializing_if = "Known::is_empty")]
+    pub pushed: Known,
     pub saves: u64,
     pub saved_at: Option<TimeMs>,
     pub save_errors: u64,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::Context as _;
 use redis_lock_exporter::clock;
 use redis_lock_exporter::config::{Config, Overrides};
-use redis_lock_exporter::event::{Batch, Input, TimeMs};
+use redis_lock_exporter::event::{Batch, Input, Reached, TimeMs};
 use redis_lock_exporter::exposition::{self, Format};
 use redis_lock_exporter::observation::{Held, LinkBatch, LinkId, LinkNews, OwnerHasher, Past, Sight, Sighting};
 use redis_lock_exporter::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
@@ -113,7 +113,7 @@ impl Exporter {
             config: Arc::clone(&self.config),
             state: std::mem::take(&mut self.state),
             directory: None,
-            sources_now: Arc::new(Mutex::new(vec![SourceNow { open_files: 1, lag_bytes: 0 }])),
+            sources_now: Arc::new(Mutex::new(vec![SourceNow { open_files: 1, ..SourceNow::default() }])),
             redis: self.eyes.redis.then(|| RedisSide { now: Arc::clone(&self.redis_now), reads: asked }),
             publish,
             ready: watch::channel(false).0,
@@ -192,7 +192,7 @@ impl Exporter {
             seen.events += found.len() as u64;
             events.extend(found.into_iter().map(|event| (wall + line.at, event)));
         }
-        Batch { source: 0, events, cursors: Vec::new(), seen }
+        Batch { source: 0, events, reached: Reached::Nothing, seen }
     }
 
     fn connect(&mut self, now: TimeMs, store: &Store, news: &mut Vec<LinkNews>) {

@@ -10,12 +10,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Script, cmd, pipe};
+use redis_lock_exporter::fleet::RELEASE;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// Commands in one pipeline.
 const BATCH: usize = 1_000;
 const TICK: Duration = Duration::from_millis(10);
-const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {

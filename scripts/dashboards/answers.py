@@ -7,7 +7,7 @@ import pathlib
 import re
 from dataclasses import dataclass
 
-from dashboards.scene import compress
+from dashboards.fleet import Services
 
 DIRECTORY = pathlib.Path(__file__).resolve().parent.parent.parent / "dashboards"
 # What Grafana puts in for All.
@@ -32,16 +32,16 @@ class Span:
     """The time shown, as a dashboard's time picker has it."""
     start: float
     end: float
-    speed: float
+    services: Services
 
     def step(self):
-        return 30 / self.speed
+        return 30 / self.services.speed
 
     def fill(self, expr, variables=None):
         """As Grafana does, after the windows that are written out were made to fit the speed."""
-        expr = compress(expr, self.speed)
+        expr = self.services.scale(expr)
         # Four scrapes, and never less than a publication of the exporter, which is every second.
-        windows = {"__rate_interval": max(60 / self.speed, 2), "__range": self.end - self.start}
+        windows = {"__rate_interval": max(60 / self.services.speed, 2), "__range": self.end - self.start}
         for name, length in windows.items():
             expr = expr.replace(f"${name}", f"{round(length * 1000)}ms")
         for name, value in (ALL | (variables or {})).items():

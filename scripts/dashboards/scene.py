@@ -1,13 +1,12 @@
-"""A real Redis, three real exporters and a real Prometheus with the bundled rules, and a story: healthy time, a failover, an incident, recovery.
+"""A real Redis, the program's own simulated services on three nodes, three real exporters and a real Prometheus with the bundled rules, and
+a story: healthy time, a failover, an incident, recovery.
 
 Time is compressed: at speed 30 what the rules call 30 s is 1 s, in rules, TTLs and queries alike. Exporters A and B look at the same
 Redis, as for availability; each of the three reads the logs of its own node. Everything is on loopback and ends with the scene."""
 
-import asyncio
 import contextlib
 import json
 import pathlib
-import re
 import signal
 import socket
 import subprocess
@@ -19,49 +18,13 @@ import urllib.request
 from dataclasses import dataclass
 
 import rulelib
-from dashboards.services import Fleet, Log, Redis, Trouble
-
-UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-# Namespaces of the preset that the services use, with its TTLs, renewal intervals and longest holds; the second list has leaders.
-ITEMS = {"scheduler": (60, 20, 180), "workflow": (30, 10, 600), "admission": (10, None, None)}
-LOOPS = {"reconciler": (60, 20, 600), "replayer": (60, None, None), "workflow_reconciler": (10, None, None), "delay_poller": (10, None, None)}
-
-
-def seconds(duration):
-    return sum(float(number) * UNITS[unit] for number, unit in re.findall(r"(\d+)(ms|[smhd])", duration))
-
-
-def compress(expression, speed):
-    """The same with windows and offsets divided by the speed."""
-    def shorter(match):
-        return f"{match[1]}{round(seconds(match[2]) / speed * 1000)}ms{match[3]}"
-    return re.sub(r"(\[|offset )((?:\d+(?:ms|[smhd]))+)(\]|\b)", shorter, expression)
-
-
-def compressed_rules(speed):
-    groups = rulelib.load_groups(rulelib.MAIN_RULES)
-    for group in groups:
-        group["interval"] = compress(f"[{group['interval']}]", speed)[1:-1]
-        for rule in group["rules"]:
-            rule["expr"] = compress(rule["expr"], speed)
-            for key in ("for", "keep_firing_for"):
-                if key in rule:
-                    rule[key] = compress(f"[{rule[key]}]", speed)[1:-1]
-    return rulelib.rules_as_yaml(groups)
+from dashboards.fleet import Services, build
 
 
 def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
-
-
-def exporter(arguments):
-    """The binary that was given, or one that is built now."""
-    if not arguments:
-        subprocess.run(["cargo", "build", "--locked", "--quiet"], cwd=rulelib.ROOT, check=True)
-        arguments = [rulelib.ROOT / "target" / "debug" / "redis_lock_exporter"]
-    return pathlib.Path(arguments[0]).resolve(strict=True)
 
 
 @dataclass
@@ -74,9 +37,11 @@ class Story:
 
 
 class Scene(contextlib.ExitStack):
-    def __init__(self, binary, speed, story, say):
+    def __init__(self, speed, story, say):
         super().__init__()
-        self.binary, self.speed, self.story, self.say = binary, speed, story, say
+        self.speed, self.story, self.say = speed, story, say
+        self.binary, services = build()
+        self.services = Services(services, speed)
         self.directory = pathlib.Path(self.enter_context(tempfile.TemporaryDirectory(prefix="dashboards-")))
         (self.directory / "logs").mkdir()
         self.redis_port, self.prometheus_port = free_port(), free_port()
@@ -114,23 +79,24 @@ class Scene(contextlib.ExitStack):
         self.start(f"exporter-{name}", [str(self.binary), "--config.file", str(config), "--web.listen-address", f"127.0.0.1:{self.exporter_ports[name]}"])
 
     def configuration(self, name):
-        def entry(namespace, ttl, renew_every, max_hold, absent=None):
-            durations = {"ttl": ttl, "renew_every": renew_every, "max_hold": max_hold, "takeover_slo": 1.5 * ttl, "leader_absent": absent}
-            return {"name": namespace} | {key: self.shorter(value) for key, value in durations.items() if value}
-        namespaces = [entry(namespace, *ttl) for namespace, ttl in ITEMS.items()]
-        # Three seconds at least: the exporter publishes once a second, at any speed.
-        namespaces += [entry(namespace, *ttl, max(3 * ttl[0], 3 * self.speed)) for namespace, ttl in LOOPS.items()]
-        # The preset has none with a fence counter.
-        namespaces.append({"name": "billing", "keys": ["billing:lock:{id}"], "fence": "billing:fence:{id}", "ttl": "30s"})
-        config = {"presets": ["cordum"], "namespaces": namespaces, "logs": [{"path": f"logs/node-{name}.log"}],
-                  "state_dir": str(self.directory / f"state-{name}"), "join_window": self.shorter(2)}
+        config = [f"logs: [{{path: 'logs/*-{name}.log', start_at: beginning}}]", f"state_dir: {self.directory}/state-{name}"]
         if name != "c":
             # Often enough that a pass is seen within the scene.
-            config |= {"redis": {"url": f"redis://127.0.0.1:{self.redis_port}"}, "scan": {"watched_interval": "5s"}}
-        return json.dumps(config)  # which is YAML
+            config += [f"redis: {{url: '{self.redis_url()}'}}", "scan: {watched_interval: 5s}"]
+        # The preset has none with a fence counter.
+        billing = "  - {name: billing, keys: ['billing:lock:{id}'], fence: 'billing:fence:{id}', ttl: 30s}"
+        return "\n".join([*config, self.services.settings() + billing, ""])
+
+    def redis_url(self):
+        return f"redis://127.0.0.1:{self.redis_port}/"
+
+    def redis(self, *words):
+        """A command by hand. One is asked again while Redis restarts."""
+        command = ["redis-cli", "-p", str(self.redis_port), *map(str, words)]
+        self.wait(" ".join(command), lambda: subprocess.run(command, capture_output=True).returncode == 0)
 
     def start_prometheus(self):
-        (self.directory / "rules.yml").write_text(compressed_rules(self.speed))
+        (self.directory / "rules.yml").write_text(self.services.scale(rulelib.MAIN_RULES.read_text()))
         # Each has the name that it would have on its node.
         targets = [{"targets": [f"127.0.0.1:{port}"], "labels": {"cluster": "harbor", "instance": f"node-{name}:9877"}} for name, port in self.exporter_ports.items()]
         config = {
@@ -159,7 +125,7 @@ class Scene(contextlib.ExitStack):
     def ask(self, expression, at=None):
         return self.api("query", query=expression, **({"time": at} if at else {}))["result"]
 
-    async def wait(self, what, condition, deadline=30.0):
+    def wait(self, what, condition, deadline=30.0):
         end = time.time() + deadline
         while True:
             with contextlib.suppress(OSError, ValueError):
@@ -170,82 +136,79 @@ class Scene(contextlib.ExitStack):
                     raise RuntimeError(f"{name} ended:\n{(self.directory / f'{name}.out').read_text()[-2000:]}")
             if time.time() > end:
                 raise RuntimeError(f"waited {deadline:.0f} s in vain for {what}")
-            await asyncio.sleep(0.2)
+            time.sleep(0.2)
 
     # The story.
 
-    async def play(self):
+    def play(self):
         """Afterwards Prometheus has it all, and `moments` say when what was."""
         self.start_redis()
+        self.wait("Redis", lambda: socket.create_connection(("127.0.0.1", self.redis_port), 1).close() is None)
         for name in self.exporter_ports:
-            (self.directory / "logs" / f"node-{name}.log").touch()
             self.start_exporter(name)
         self.start_prometheus()
-        await self.wait("all exporters to be scraped", lambda: len(self.ask("redis_lock_exporter_start_time_seconds")) == 3)
-        trouble = Trouble()
-        self.logs = [Log(self.directory / "logs" / f"node-{name}.log") for name in self.exporter_ports]
-        fleet = asyncio.create_task(Fleet(self.redis_port, self.speed, trouble).run(self.logs))
-        try:
-            await self.tell(trouble, Redis(self.redis_port))
-        finally:
-            trouble.over = True
-            await asyncio.wait_for(fleet, 30)
+        self.wait("all exporters to be scraped", lambda: len(self.ask("redis_lock_exporter_start_time_seconds")) == 3)
+        with open(self.directory / "services.out", "ab") as errors:
+            self.services.start(self.redis_url(), self.directory / "logs", len(self.exporter_ports), errors)
+        self.processes["services"] = self.services.process
+        self.tell()
+        self.services.stop()
+        del self.processes["services"]
 
-    async def tell(self, trouble, redis):
+    def tell(self):
+        services = self.services
         self.note("healthy")
-        await self.wait("ratios", lambda: len(self.ask("lock_namespace:redis_lock_not_owned_per_operation:ratio10m")) >= 3)
+        self.wait("ratios", lambda: len(self.ask("lock_namespace:redis_lock_not_owned_per_operation:ratio10m")) >= 3, 60 * 5 / self.speed + 30)
         # Held throughout: twins must not count them twice.
-        await self.set_aside(redis)
-        await self.minutes(self.story.healthy)
+        self.set_aside()
+        self.minutes(self.story.healthy)
 
         self.note("failover")
         self.stop("redis")
         self.start_redis()
-        await self.wait("the failover to be seen", lambda: self.ask("sum(redis_lock_exporter_redis_failovers_total) >= 2"))
-        await self.set_aside(redis)
-        await self.wait("Redis to be watched again", lambda: self.ask("min(redis_lock_exporter_tracking_up) == 1"))
-        await self.minutes(self.story.calm / 2)
-        trouble.late = 0.5  # the leading indicator
-        await self.minutes(self.story.calm / 2)
+        self.wait("the failover to be seen", lambda: self.ask("sum(redis_lock_exporter_redis_failovers_total) >= 2"), 60 * 2 / self.speed + 30)
+        self.set_aside()
+        self.wait("Redis to be watched again", lambda: self.ask("min(redis_lock_exporter_tracking_up) == 1"), 60 * 2 / self.speed + 30)
+        self.minutes(self.story.calm / 2)
+        services.tell("late-renewals")  # the leading indicator
+        self.minutes(self.story.calm / 2)
 
         self.note("incident")
-        trouble.late, trouble.stalls, trouble.timeouts, trouble.leaderless = 0.9, 0.3, 0.25, {"cordum:wf:delay:poller"}
-        await redis.command("SET", "saga:wf-1:lock", "held", "NX")
+        services.tell("pauses", "outages", "leaderless")
+        self.redis("SET", "saga:wf-1:lock", "held", "NX")
         for fence in (7, 3):
-            await redis.command("SET", "billing:lock:1", "held", "PX", 1000)
-            await redis.command("SET", "billing:fence:1", fence)
-            await self.minutes(0.5)
-        for number in range(12):
-            await redis.command("DEL", "cordum:reconciler:default")
-            self.logs[0].write("scheduler", "job state changed", job_id=f"twice-{number}", new_state="SUCCEEDED")
-            self.logs[1].write("scheduler", "job state changed", job_id=f"twice-{number}", new_state="FAILED")
-            self.logs[1].write("scheduler", "job state changed", job_id=f"twice-{number}", new_state="SUCCEEDED")
-            self.logs[2].write("workflow-engine", "distributed lock failed — using local-only lock, cross-replica race possible", run_id=f"run-{number}", error="i/o timeout")
-            await self.minutes((self.story.incident - 1) / 12)
-        pages = 'ALERTS{alertstate="firing",severity="critical",alertname=~"RedisLock(NotOwned|RenewalFailure)RatioHigh"}'
-        await self.wait("a page", lambda: self.ask(pages), 60 * 15 / self.speed + 30)
-        await self.wait("an absent leader", lambda: self.ask('ALERTS{alertname="RedisLockLeaderAbsent",alertstate="firing"}'), 60 * 8 / self.speed + 30)
+            self.redis("SET", "billing:lock:1", "held", "PX", 1000)
+            self.redis("SET", "billing:fence:1", fence)
+            self.minutes(0.5)
+        for _ in range(12):
+            self.redis("DEL", "cordum:reconciler:default")
+            self.minutes((self.story.incident - 1) / 12)
+        pages = 'ALERTS{alertstate="firing",severity="critical",lock_namespace="workflow",alertname=~"RedisLock(NotOwned|RenewalFailure)RatioHigh"}'
+        self.wait("a page", lambda: self.ask(pages), 60 * 15 / self.speed + 30)
+        self.wait("an absent leader", lambda: self.ask('ALERTS{alertname="RedisLockLeaderAbsent",alertstate="firing"}'), 60 * 8 / self.speed + 30)
+        self.wait("a holder that gave up", lambda: self.ask("sum(redis_lock_abandonments_total) > 0"), 60 * 15 / self.speed + 30)
         self.note("peak")
 
-        trouble.late, trouble.stalls, trouble.timeouts, trouble.leaderless = 0.1, 0.0, 0.0, set()
-        await redis.command("DEL", "saga:wf-1:lock")
+        services.tell("calm")
+        self.redis("DEL", "saga:wf-1:lock")
         self.note("recovery")
-        await self.minutes(self.story.recovery / 2)
+        self.minutes(self.story.recovery / 2)
         self.stop("exporter-b")
         self.start_exporter("b")
         self.note("restart")
-        await self.wait("the restart to be scraped", lambda: self.ask("changes(redis_lock_exporter_start_time_seconds[5m]) > 0"))
-        await self.minutes(self.story.recovery / 2)
+        self.wait("the restart to be scraped", lambda: self.ask("changes(redis_lock_exporter_start_time_seconds[5m]) > 0"), 60 * 2 / self.speed + 30)
+        self.minutes(self.story.recovery / 2)
         bad = "lock_namespace:redis_lock_not_owned:slice_bad == 1"
-        await self.wait("recovery", lambda: not self.ask(bad), 60 * 10 / self.speed + 30)
+        self.wait("recovery", lambda: not self.ask(bad), 60 * 10 / self.speed + 30)
+        self.abandoned = services.failures("abandonments")
         self.note("end")
 
-    async def set_aside(self, redis):
+    def set_aside(self):
         for number in range(3):
-            await redis.command("SET", f"lock:eval:run:lock:tenant:{number}", "held", "PX", 3_600_000)
+            self.redis("SET", f"lock:eval:run:lock:tenant:{number}", "held", "PX", 3_600_000)
 
-    async def minutes(self, count):
-        await asyncio.sleep(count * 60 / self.speed)
+    def minutes(self, count):
+        time.sleep(count * 60 / self.speed)
 
     def note(self, moment):
         self.moments[moment] = time.time()

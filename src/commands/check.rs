@@ -1,17 +1,22 @@
 //! `check`: is the configuration good, and what does it say?
 //!
-//! Problems go to standard error as text, or to standard output as JSON. Exit code 1 if there are any. With `--logs` a good
+//! Problems go to standard error as text, or to standard output as JSON. Exit code 1 if there are any; warnings do not count. With `--logs` a good
 //! configuration is tried on a sample instead of being described, see `check_logs.rs`; with `--rules` a file of alert rules is
 //! compared with the metrics there are.
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
+
+use serde::Serialize;
 
 use super::check_logs;
 use super::input::is_closed_pipe;
 use crate::cli::{CheckArgs, CheckOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
 use crate::config::redis::{RedisConfig, RedisMode};
 use crate::config::units::{format_duration, format_size};
-use crate::config::{Config, LogSource, Problem, Problems, RuleFile, STDIN, StartAt, WebConfig};
+use crate::config::{
+    BlindSpot, Config, Journal, LogKind, LogSource, Problem, Problems, Push, RuleFile, StartAt, WebConfig,
+};
 use crate::namespace::{Namespace, OnRenewalFailure, Severity, Style};
 
 /// Runs the command and returns the exit code.
@@ -55,8 +60,11 @@ fn check(args: &CheckArgs, out: &mut impl Write, errors: &mut impl Write) -> any
     match (&args.logs, args.output) {
         (None, CheckOutput::Text) if is_about_web_only => {}
         (Some(path), _) => check_logs::run(path, args, &config, out)?,
-        (None, CheckOutput::Text) => write_summary(&config, out)?,
-        (None, CheckOutput::Json) => write_json(&[], out)?,
+        (None, CheckOutput::Text) => {
+            write_summary(&config, out)?;
+            write_blind_spots(&config, out)?;
+        }
+        (None, CheckOutput::Json) => write_findings(&warnings(&config), out)?,
     }
     out.flush()?;
     Ok(EXIT_OK)
@@ -92,9 +100,31 @@ fn load(args: &CheckArgs) -> Result<Config, Problems> {
     }
 }
 
+/// A problem or a warning, for programs.
+#[derive(Serialize)]
+struct Finding<'a> {
+    severity: &'static str,
+    #[serde(flatten)]
+    problem: Cow<'a, Problem>,
+}
+
 fn write_json(problems: &[Problem], out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, problems)?;
+    let finding = |problem| Finding { severity: "error", problem: Cow::Borrowed(problem) };
+    write_findings(&problems.iter().map(finding).collect::<Vec<_>>(), out)
+}
+
+fn write_findings(findings: &[Finding<'_>], out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, findings)?;
     writeln!(out)
+}
+
+/// See [`write_blind_spots`].
+fn warnings(config: &Config) -> Vec<Finding<'static>> {
+    let warning = |BlindSpot { preset, text }| {
+        let problem = Problem { file: format!("preset {preset}"), line: 0, column: 0, message: text, help: None };
+        Finding { severity: "warning", problem: Cow::Owned(problem) }
+    };
+    config.blind_spots().into_iter().map(warning).collect()
 }
 
 fn write_rules(rules: RuleFile, output: CheckOutput, out: &mut impl Write) -> io::Result<()> {
@@ -139,15 +169,38 @@ fn write_summary(config: &Config, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// The configuration is good, and yet a preset of it may see less than its user believes.
+fn write_blind_spots(config: &Config, out: &mut impl Write) -> io::Result<()> {
+    let blind_spots = config.blind_spots();
+    if blind_spots.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    writeln!(out, "{}", count(blind_spots.len(), "warning"))?;
+    for blind_spot in blind_spots {
+        writeln!(out, "  {blind_spot}")?;
+    }
+    Ok(())
+}
+
 fn describe_source(source: &LogSource) -> String {
     let start = match source.start_at {
         StartAt::End => "from the end",
         StartAt::Beginning => "from the beginning",
     };
     let max_line = format_size(source.max_line_bytes as u64);
-    match source.path.as_str() {
-        STDIN => format!("standard input (lines up to {max_line})"),
-        path => format!("{path} ({start} at the first start, lines up to {max_line})"),
+    match &source.kind {
+        LogKind::Stdin => format!("standard input (lines up to {max_line})"),
+        LogKind::Files => format!("{} ({start} at the first start, lines up to {max_line})", source.name),
+        LogKind::Journal(Journal { matches, directory }) => {
+            let from = directory.as_ref().map_or_else(|| "this machine".to_owned(), |path| path.display().to_string());
+            let which = if matches.is_empty() { "every entry".to_owned() } else { matches.join(" ") };
+            format!("{}: journal of {from}, {which} ({start} at the first start, lines up to {max_line})", source.name)
+        }
+        LogKind::Push(Push { max_request_bytes }) => {
+            let max_request = format_size(*max_request_bytes as u64);
+            format!("{}: POST /loki/api/v1/push (requests up to {max_request}, lines up to {max_line})", source.name)
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! The lines go through the extractor and the ledger of the daemon, so what is said here is what `run` would do. Lines that
 //! have none of the texts that rules look for, and do not look like trouble with a lock, are called silent.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -26,6 +26,9 @@ use crate::sources::rules::Verdict;
 
 /// A message tells people which line it is; a stack trace inside of it may be long.
 const MAX_MESSAGE_CHARS: usize = 1000;
+
+/// As many lines as a record may have.
+const MAX_EARLIER: usize = 512;
 
 /// Somebody who writes a rule wants to see a line that no rule takes if it speaks of a lock (not of a block or a clock)...
 static A_LOCK: LazyLock<Regex> = LazyLock::new(|| {
@@ -73,6 +76,8 @@ struct Sample<'a> {
     joiner: Joiner,
     /// Line numbers of pieces whose whole may come in a later block, by offset.
     pieces: BTreeMap<u64, u64>,
+    /// Offsets and numbers of the last lines of earlier blocks: a record may have begun there.
+    earlier: VecDeque<(u64, u64)>,
     /// The line with which a lock's last failure was counted, for each operation.
     counted: HashMap<(NamespaceId, String, Option<&'static str>), u64>,
     summary: Summary,
@@ -83,7 +88,7 @@ struct Looked {
     offset: u64,
     text: Vec<u8>,
     time: Option<TimeMs>,
-    verdict: Option<Verdict>,
+    judged: Option<Box<(Record, Verdict)>>,
 }
 
 impl<'a> Sample<'a> {
@@ -95,6 +100,7 @@ impl<'a> Sample<'a> {
             now: clock::now(),
             joiner: Joiner::default(),
             pieces: BTreeMap::new(),
+            earlier: VecDeque::new(),
             counted: HashMap::new(),
             summary: Summary::default(),
         }
@@ -106,8 +112,8 @@ impl<'a> Sample<'a> {
         let mut looked = Vec::new();
         self.extractor.look(block, offset, &mut self.joiner, &mut |look| match look {
             Look::Piece { offset } => pieces.push(offset),
-            Look::Line { offset, text, time, verdict } => {
-                looked.push(Looked { offset, text: text.to_vec(), time, verdict });
+            Look::Line { offset, text, time, judged } => {
+                looked.push(Looked { offset, text: text.to_vec(), time, judged });
             }
         });
         let breaks = memchr_iter(b'\n', block).map(|at| at + 1).filter(|start| *start < block.len());
@@ -122,42 +128,52 @@ impl<'a> Sample<'a> {
         let mut findings = Vec::new();
         for line in looked {
             let index = left.remove(&line.offset).map(|index| first_number + index as u64);
-            let number = index.or_else(|| self.pieces.get(&line.offset).copied()).unwrap_or(first_number);
+            let number = index.or_else(|| self.number_of(line.offset)).unwrap_or(first_number);
             findings.push(self.judge(number, line));
         }
         for (line_offset, index) in left {
             let end = starts.get(index + 1).map_or(block.len(), |next| *next);
             let unwrapped = unwrap_line(block[starts[index]..end].trim_ascii_end());
             let (text, time) = (unwrapped.text.into_owned(), unwrapped.time);
-            let line = Looked { offset: line_offset, text, time, verdict: None };
+            let line = Looked { offset: line_offset, text, time, judged: None };
             findings.push(self.judge(first_number + index as u64, line));
         }
         if !self.joiner.is_waiting() {
             self.pieces.clear();
         }
+        let last = starts.len().saturating_sub(MAX_EARLIER);
+        for (index, start) in starts.iter().enumerate().skip(last) {
+            self.earlier.push_back((offset + *start as u64, first_number + index as u64));
+        }
+        self.earlier.drain(..self.earlier.len().saturating_sub(MAX_EARLIER));
         findings.sort_by_key(|finding| finding.line);
         findings
+    }
+
+    /// The number of a line that is not of the present block.
+    fn number_of(&self, offset: u64) -> Option<u64> {
+        let earlier = self.earlier.iter().find(|(other, _)| *other == offset).map(|(_, number)| *number);
+        self.pieces.get(&offset).copied().or(earlier)
     }
 
     /// Pieces of which the sample does not have the rest.
     fn rest(&mut self) -> Vec<Finding<'a>> {
         let mut looked = Vec::new();
         self.extractor.look_at_rest(&mut self.joiner, &mut |look| {
-            if let Look::Line { offset, text, time, verdict } = look {
-                looked.push(Looked { offset, text: text.to_vec(), time, verdict });
+            if let Look::Line { offset, text, time, judged } = look {
+                looked.push(Looked { offset, text: text.to_vec(), time, judged });
             }
         });
-        let number = |line: &Looked| self.pieces.get(&line.offset).copied().unwrap_or_default();
+        let number = |line: &Looked| self.number_of(line.offset).unwrap_or_default();
         let numbered: Vec<(u64, Looked)> = looked.into_iter().map(|line| (number(&line), line)).collect();
         numbered.into_iter().map(|(number, line)| self.judge(number, line)).collect()
     }
 
     /// What there is to say about a line; counts it in the summary.
     fn judge(&mut self, number: u64, line: Looked) -> Finding<'a> {
-        let finding = match line.verdict {
-            Some(Verdict::Event(event)) => self.taken(number, &event),
-            Some(Verdict::Ignored { .. } | Verdict::NoMatch) => self.not_taken(number, &line, true),
-            None => self.not_taken(number, &line, false),
+        let finding = match line.judged.as_deref() {
+            Some((_, Verdict::Event(event))) => self.taken(number, event),
+            Some(_) | None => self.not_taken(number, &line),
         };
         self.summary.count(finding.outcome);
         finding
@@ -196,7 +212,8 @@ impl<'a> Sample<'a> {
         finding
     }
 
-    fn not_taken(&self, number: u64, line: &Looked, has_literal: bool) -> Finding<'a> {
+    fn not_taken(&self, number: u64, line: &Looked) -> Finding<'a> {
+        let has_literal = line.judged.is_some();
         let is_lock_trouble = A_LOCK.is_match(&line.text) && TROUBLE.is_match(&line.text);
         let silent = || {
             let why = Some(NO_TEXT.to_owned());
@@ -206,8 +223,13 @@ impl<'a> Sample<'a> {
             return silent();
         }
         let rules = &self.config.rules;
-        let record = Record::parse(&line.text, line.time);
-        let (outcome, rule, why) = match rules.evaluate(&record) {
+        let judged = line.judged.clone().unwrap_or_else(|| {
+            let record = Record::parse(&line.text, line.time);
+            let verdict = rules.evaluate(&record);
+            Box::new((record, verdict))
+        });
+        let (record, verdict) = *judged;
+        let (outcome, rule, why) = match verdict {
             Verdict::Ignored { rule } => (Outcome::Ignored, Some(rule), rules.why_ignored(rule).to_owned()),
             Verdict::Event(event) => {
                 let why = "the rule would take it, but colors or escapes hide its text from the search";

@@ -12,6 +12,8 @@ pub mod healthcheck;
 mod input;
 pub mod manual;
 pub mod pack;
+pub mod presets;
 pub mod replay;
 pub mod run;
+mod samples;
 mod table;

@@ -121,6 +121,7 @@ impl<'a> Replay<'a> {
                 self.seen.lines += finding.lines;
                 self.seen.bytes += finding.end - finding.start;
                 events.extend(finding.events);
+                joiner = finding.joiner;
                 self.progress.show(name, offset, self.seen.bytes, self.started);
                 self.count(name, bytes_before, &mut events)?;
             }

@@ -21,7 +21,7 @@ use tracing::{error, info, warn};
 
 use crate::cli::{EXIT_FAILED, EXIT_USAGE, RunArgs};
 use crate::clock;
-use crate::config::{Config, LogSource, STDIN};
+use crate::config::{Config, LogKind, LogSource, STDIN};
 use crate::event::{Input, TimeMs};
 use crate::inquiry::Inquiry;
 use crate::namespace::KeyMap;
@@ -29,10 +29,12 @@ use crate::observation::OwnerHasher;
 use crate::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
 use crate::server::{self, App, Entrance, Limits, Listener, ReloadRequest, WebFile, WebFollower};
 use crate::snapshot::Snapshot;
+use crate::sources::entries::Streams;
 use crate::sources::extractor::Extractor;
-use crate::sources::keyspace;
+use crate::sources::push::{self, Intake};
 use crate::sources::stdin::{self, Follower};
 use crate::sources::tailer::{Start, Tailer};
+use crate::sources::{journal, keyspace};
 use crate::state::{State, StateDirectory};
 use crate::systemd;
 
@@ -46,6 +48,9 @@ const INQUIRIES: usize = 8;
 const TAILER: &str = "tailer";
 /// The name of the source that looks at Redis.
 const KEYSPACE: &str = "keyspace";
+/// The name of a source that reads a journal, and of the one that takes pushed lines.
+const JOURNAL: &str = "reader of a journal";
+const PUSH: &str = "taker of pushed lines";
 /// How long stopping may take before the process gives up and says what was still busy.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -151,6 +156,7 @@ impl Exporter {
         let (ready, is_ready) = watch::channel(false);
         let (reload, reloads) = mpsc::channel(1);
         let (inquiries, is_asked) = watch::channel(None);
+        let (intake, pushes) = watch::channel(None);
         let mut daemon = Daemon {
             args: args.clone(),
             web: web.clone(),
@@ -159,6 +165,7 @@ impl Exporter {
             publish,
             ready,
             inquiries,
+            intake,
             hasher: OwnerHasher::new(),
             started: clock::now(),
             reloads: watch::Sender::new(ReloadStatus { ok: true, web_ok: true, last_success: clock::now() }),
@@ -179,10 +186,11 @@ impl Exporter {
                 snapshot: snapshots.clone(),
                 readiness: Box::new(move || match *is_ready.borrow() {
                     true => Ok(()),
-                    false => Err("log files are being looked for and their positions saved".to_owned()),
+                    false => Err("logs are being looked for and their positions saved".to_owned()),
                 }),
                 reload: args.enable_lifecycle.then(|| reload.clone()),
                 inquiries: (!args.disable_api).then(|| is_asked.clone()),
+                pushes: pushes.clone(),
                 page: !args.disable_page,
             };
             let entrance = Entrance { listener, web: web.as_ref().map(|file| Arc::clone(&file.web)) };
@@ -224,6 +232,8 @@ struct Daemon {
     ready: watch::Sender<bool>,
     /// Where the generation at work takes questions.
     inquiries: watch::Sender<Option<mpsc::Sender<Inquiry>>>,
+    /// Where the generation at work takes pushed lines.
+    intake: watch::Sender<Option<Intake>>,
     /// Owners look the same over a reload.
     hasher: OwnerHasher,
     started: TimeMs,
@@ -264,7 +274,7 @@ impl Daemon {
             TAILER
         });
 
-        for (index, source) in config.logs.iter().enumerate().filter(|(_, source)| source.path == STDIN) {
+        for (index, source) in config.logs.iter().enumerate().filter(|(_, source)| source.kind == LogKind::Stdin) {
             let lines = match &self.stdin {
                 Some(lines) => lines.clone(),
                 None => stdin::read(source.max_line_bytes).context("cannot read standard input")?,
@@ -276,6 +286,42 @@ impl Daemon {
                 follower.run(&stop);
                 STDIN
             });
+        }
+
+        let mut intake = None;
+        for (index, source) in config.logs.iter().enumerate() {
+            let streams = || Streams::new(Arc::clone(&config.rules), source.max_line_bytes);
+            match &source.kind {
+                LogKind::Files | LogKind::Stdin => {}
+                LogKind::Journal(journal) => {
+                    let setup = journal::Setup {
+                        source: index,
+                        journal: journal.clone(),
+                        start_at: source.start_at,
+                        max_line_bytes: source.max_line_bytes,
+                        position: state.journals.get(&source.name).cloned(),
+                        streams: streams(),
+                        out: out.clone(),
+                        now: Arc::clone(&sources_now),
+                    };
+                    let stop = stop.clone();
+                    sources.spawn(async move {
+                        journal::run(setup, stop).await;
+                        JOURNAL
+                    });
+                }
+                LogKind::Push(push) => {
+                    let (sender, requests) = mpsc::channel(push::QUEUE);
+                    intake = Some(Intake::new(push, sender, index, &sources_now));
+                    let known = state.pushed.clone();
+                    let setup = push::Setup { source: index, streams: streams(), known, requests, out: out.clone() };
+                    let stop = stop.clone();
+                    sources.spawn(async move {
+                        push::run(setup, stop).await;
+                        PUSH
+                    });
+                }
+            }
         }
 
         let redis = config.redis.clone().map(|redis| {
@@ -311,6 +357,7 @@ impl Daemon {
         });
         let (inquiries, asked) = mpsc::channel(INQUIRIES);
         self.inquiries.send_replace(Some(inquiries));
+        self.intake.send_replace(intake);
         let pipeline = tokio::spawn(pipeline.run(Inputs { events, inquiries: asked }));
         Ok(Generation { config, stop, sources, pipeline })
     }

@@ -132,6 +132,14 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// As [`Fields::texts`], where an empty list is a way to say that there are none.
+    pub(super) fn texts_or_none(&self, name: &str, findings: &mut Findings) -> Option<Vec<At<String>>> {
+        match self.get(name)?.kind {
+            Kind::List(ref items) if items.is_empty() => Some(Vec::new()),
+            _ => self.texts(name, findings),
+        }
+    }
+
     /// The items of a list; a field with nothing behind it is an empty list.
     pub(super) fn items(&self, name: &str, findings: &mut Findings) -> &'a [Node] {
         match self.get(name) {

@@ -4,6 +4,7 @@
 //! `namespaces.rs` and `rules.rs` compare them, fill in defaults and compile. A configuration has layers: the user's file, the presets it or the
 //! flags name, and the generic preset; earlier layers come first or win. Every stage goes on after a problem.
 
+mod about;
 mod connection;
 mod document;
 pub(crate) mod expression;
@@ -15,6 +16,8 @@ mod patterns;
 pub mod presets;
 mod problem;
 mod raw;
+mod raw_log;
+mod raw_owner;
 mod raw_redis;
 mod raw_rule;
 mod reasons;
@@ -26,17 +29,21 @@ mod suggest;
 pub(crate) mod units;
 mod web;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::document::{Document, position_of, quote};
+use self::namespaces::Keyspace;
+use self::presets::Chosen;
 use self::problem::Findings;
 use self::raw::RawConfig;
 use self::rules::RuleBuilder;
 use crate::namespace::Namespace;
 use crate::sources::rules::RuleSet;
 
+pub use self::about::{About, Checked, KeysFromUser, LogLevel, Side};
 pub use self::logs::{DEFAULT_MAX_LINE_BYTES, STDIN};
 pub use self::problem::{Problem, Problems};
 pub use self::rule_file::RuleFile;
@@ -65,16 +72,43 @@ pub struct Config {
     pub presets: Vec<String>,
 }
 
-/// Files to read, or standard input.
+/// Where lines come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSource {
-    /// A pattern for the `glob` crate; [`STDIN`] is standard input.
-    pub path: String,
+    /// Of all sources, each has another one: it is a label, and the saved state knows the source by it. A pattern for the
+    /// `glob` crate; [`STDIN`] is standard input.
+    pub name: String,
+    pub kind: LogKind,
     pub start_at: StartAt,
     pub max_line_bytes: usize,
 }
 
-/// Where to begin in files that exist at the very first start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogKind {
+    /// Those that the name stands for.
+    Files,
+    Stdin,
+    Journal(Journal),
+    Push(Push),
+}
+
+/// A journal of systemd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Journal {
+    /// `FIELD=value`, as journalctl takes them: one value of each field has to fit. Empty: every entry.
+    pub matches: Arc<[String]>,
+    /// None: the journal of this machine.
+    pub directory: Option<PathBuf>,
+}
+
+/// Lines that others send, in Loki's push protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Push {
+    /// Of one request, also when it is unpacked.
+    pub max_request_bytes: usize,
+}
+
+/// Where to begin in logs that exist at the very first start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartAt {
     End,
@@ -116,6 +150,53 @@ impl Config {
     pub fn from_yaml(name: &str, text: &str, overrides: &Overrides) -> Result<Config, Problems> {
         let document = Document { name: name.to_owned(), text: text.to_owned() };
         assemble(Some(document), overrides, Targets::Required)
+    }
+}
+
+impl Config {
+    /// What the presets in use cannot see with these settings.
+    pub fn blind_spots(&self) -> Vec<BlindSpot> {
+        let mut found = Vec::new();
+        for preset in self.presets.iter().filter_map(|name| presets::preset(name)) {
+            let About { logs, keyspace, log_level, .. } = &preset.about;
+            let mut add = |text: String| found.push(BlindSpot { preset: preset.name.clone(), text });
+            let (has_logs, has_redis) = (!self.logs.is_empty(), self.redis.is_some());
+            if !has_redis && !preset.reads_logs {
+                add("its library logs nothing, so without `redis: {url: ...}` nothing at all is seen of it".to_owned());
+            } else if !has_redis && !logs.blind_to.is_empty() {
+                add(format!("without `redis` it cannot see: {}", logs.blind_to.join("; ")));
+            }
+            if has_redis && !has_logs && preset.reads_logs && !keyspace.blind_to.is_empty() {
+                add(format!("without `logs` it cannot see: {}", keyspace.blind_to.join("; ")));
+            }
+            if let (true, Some(level @ (LogLevel::Debug | LogLevel::Info | LogLevel::Notice))) = (has_logs, log_level) {
+                add(format!(
+                    "some of its lines are written at the level {}; a program that logs only what is above it hides them",
+                    level.as_str()
+                ));
+            }
+            for namespace in preset.about.keys_from_user.iter().filter(|_| has_redis) {
+                let is_without = |own: &&Arc<Namespace>| own.name == namespace.namespace && own.keys.is_empty();
+                if self.namespaces.iter().any(|own| is_without(&own)) {
+                    let namespace = &namespace.namespace;
+                    add(format!("the namespace {namespace} has no keys, so Redis is not looked at for it"));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Something that a preset cannot see with the settings it is used with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlindSpot {
+    pub preset: String,
+    pub text: String,
+}
+
+impl fmt::Display for BlindSpot {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.preset, self.text)
     }
 }
 
@@ -168,13 +249,16 @@ fn assemble(file: Option<Document>, overrides: &Overrides, targets: Targets) -> 
     // A broken file may well have had a log source in it.
     let file_is_sound = findings.is_empty();
     let presets = choose_presets(&user, overrides, &mut findings);
-    let mut layers = vec![Layer { name: "config".to_owned(), raw: user }];
-    for name in &presets {
-        if let Some(document) = presets::find(name) {
-            layers.push(Layer { name: name.clone(), raw: read_preset(document, &mut documents, &mut findings) });
+    let mut layers = vec![Layer { name: rules::USER.to_owned(), raw: user }];
+    let mut abouts = Vec::new();
+    for preset in &presets {
+        if let Some(document) = presets::find(&preset.name) {
+            let (raw, about) = read_preset(document, &mut documents, &mut findings);
+            layers.push(Layer { name: preset.name.clone(), raw });
+            abouts.extend(about.map(|about| (preset, about)));
         }
     }
-    let generic = read_preset(presets::generic(), &mut documents, &mut findings);
+    let (generic, _) = read_preset(presets::generic(), &mut documents, &mut findings);
     layers.push(Layer { name: "generic".to_owned(), raw: generic });
 
     let user = &layers[0].raw;
@@ -187,9 +271,11 @@ fn assemble(file: Option<Document>, overrides: &Overrides, targets: Targets) -> 
     }
     let state_dir = logs::state_dir(user.state_dir.as_ref(), overrides);
     let join_window = join_window(user, &mut findings);
+    let asks_for_keys = redis.is_some() && ask_for_keys(&abouts, &layers[0].raw.namespaces, &mut findings);
+    let keyspace = if redis.is_some() { Keyspace::Watched } else { Keyspace::NotWatched };
     let namespace_layers = layers.iter_mut().map(|layer| std::mem::take(&mut layer.raw.namespaces)).collect();
-    let namespaces = namespaces::build(namespace_layers, &mut findings);
-    if redis.is_some() && namespaces.iter().all(|namespace| namespace.keys.is_empty()) {
+    let namespaces = namespaces::build(namespace_layers, keyspace, &mut findings);
+    if redis.is_some() && !asks_for_keys && namespaces.iter().all(|namespace| namespace.keys.is_empty()) {
         connection::report_without_keys(&layers[0].raw, &mut findings);
     }
 
@@ -205,6 +291,7 @@ fn assemble(file: Option<Document>, overrides: &Overrides, targets: Targets) -> 
     if !findings.is_empty() {
         return Err(findings.into_problems(&documents));
     }
+    let presets = presets.into_iter().map(|preset| preset.name).collect();
     let n_rules = rules.len();
     let rules = Arc::new(RuleSet::new(rules, reasons, key_finders, &namespaces));
     Ok(Config { logs: sources, namespaces, rules, n_rules, redis, state_dir, join_window, presets })
@@ -223,16 +310,55 @@ fn read_layer(document: Document, documents: &mut Vec<Document>, findings: &mut 
     raw
 }
 
-/// A preset says how to read lines and what locks look like, never where they are or where to keep state.
-fn read_preset(document: Document, documents: &mut Vec<Document>, findings: &mut Findings) -> RawConfig {
-    let raw = read_layer(document, documents, findings);
-    let RawConfig { namespaces, reasons, keys_in_text, rules, .. } = raw;
-    RawConfig { namespaces, reasons, keys_in_text, rules, ..RawConfig::default() }
+fn read_preset(
+    document: Document,
+    documents: &mut Vec<Document>,
+    findings: &mut Findings,
+) -> (RawConfig, Option<About>) {
+    let read = match document.parse(documents.len()) {
+        Ok(root) => RawConfig::read_preset(&root, findings),
+        Err(problem) => {
+            findings.add_problem(problem);
+            Default::default()
+        }
+    };
+    documents.push(document);
+    read
+}
+
+/// Reports presets whose library has no prefix of its own, where the user did not say which keys are locks: to look at
+/// every key would be the alternative. True if there are any.
+fn ask_for_keys(abouts: &[(&Chosen, About)], user: &[raw::RawNamespace], findings: &mut Findings) -> bool {
+    let mut asks = false;
+    for (preset, about) in abouts {
+        for KeysFromUser { namespace, example } in &about.keys_from_user {
+            let is_named = |text: &Option<fields::At<String>>| text.as_ref().is_some_and(|at| at.value == *namespace);
+            let is_answered = user.iter().any(|own| is_named(&own.name) && own.keys.is_some() || is_named(&own.like));
+            if is_answered {
+                continue;
+            }
+            asks = true;
+            let title = &about.title;
+            let message = format!(
+                "the preset `{}` does not know which keys are locks: {title} has no prefix of its own",
+                preset.name
+            );
+            let help = format!(
+                "add `namespaces: [{{name: {namespace}, keys: [\"{example}\"]}}]` with the keys of your program, or \
+                 `keys: []` if its logs are enough"
+            );
+            match preset.place {
+                Some(place) => findings.add(place, message, help),
+                None => findings.add_problem(Problem::without_line(presets::FLAG, message, help)),
+            }
+        }
+    }
+    asks
 }
 
 /// The presets of the file, then those of the flags that the file does not have.
-fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut Findings) -> Vec<String> {
-    let mut chosen: Vec<String> = Vec::new();
+fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut Findings) -> Vec<Chosen> {
+    let mut chosen: Vec<Chosen> = Vec::new();
     let unknown = |name: &str| {
         let help = suggest::help_with(name, &presets::names());
         (format!("unknown preset {}", quote(name)), help)
@@ -241,18 +367,18 @@ fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut Findin
         if presets::find(&preset.value).is_none() {
             let (message, help) = unknown(&preset.value);
             findings.add(preset.place, message, help);
-        } else if chosen.contains(&preset.value) {
+        } else if chosen.iter().any(|other| other.name == preset.value) {
             findings.add(preset.place, format!("the preset `{}` is there twice", preset.value), "remove one of them");
         } else {
-            chosen.push(preset.value.clone());
+            chosen.push(Chosen { name: preset.value.clone(), place: Some(preset.place) });
         }
     }
     for name in &overrides.presets {
         if presets::find(name).is_none() {
             let (message, help) = unknown(name);
-            findings.add_problem(Problem::without_line("--preset", message, help));
-        } else if !chosen.contains(name) {
-            chosen.push(name.clone());
+            findings.add_problem(Problem::without_line(presets::FLAG, message, help));
+        } else if !chosen.iter().any(|other| other.name == *name) {
+            chosen.push(Chosen { name: name.clone(), place: None });
         }
     }
     chosen

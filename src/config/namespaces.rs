@@ -8,17 +8,30 @@ use super::fields::At;
 use super::overlap;
 use super::problem::Findings;
 use super::raw::{RawNamespace, RawThresholds};
+use super::suggest;
 use super::units::format_duration;
-use crate::namespace::{KeyTemplate, Namespace, OTHER, Thresholds};
+use crate::namespace::{KeyTemplate, Namespace, OTHER, OwnerRule, Thresholds};
 
 /// Each namespace has about forty series, whether or not anything happens in it.
 const MAX_NAMESPACES: usize = 200;
 pub(super) const KEY_HELP: &str = "write the key with its changing parts in braces: app:lock:{id}";
 const MAX_DURATION: Duration = Duration::from_secs(366 * 86_400);
 
+/// Is there a Redis whose keys must be told apart? Without one, a line's own rule tells what it is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keyspace {
+    Watched,
+    NotWatched,
+}
+
 /// Namespaces in order: the user's, the presets', `other`. Earlier layers win field by field.
-pub(super) fn build(layers: Vec<Vec<RawNamespace>>, findings: &mut Findings) -> Vec<Arc<Namespace>> {
-    let merged = merge(layers, findings);
+pub(super) fn build(
+    layers: Vec<Vec<RawNamespace>>,
+    keyspace: Keyspace,
+    findings: &mut Findings,
+) -> Vec<Arc<Namespace>> {
+    let mut merged = merge(layers, findings);
+    take_likenesses(&mut merged, findings);
     let mut namespaces = Vec::new();
     let mut templates = Vec::new();
     for (name, raw) in merged {
@@ -27,9 +40,11 @@ pub(super) fn build(layers: Vec<Vec<RawNamespace>>, findings: &mut Findings) -> 
         let keys: Vec<KeyTemplate> = own_templates.iter().map(|placed| placed.template.clone()).collect();
         let fence = raw.fence.as_ref().and_then(|fence| parse_fence(fence, &keys, findings));
         templates.extend(own_templates);
-        namespaces.push(Arc::new(Namespace { fence, ..checked(name, keys, &raw) }));
+        let exclude = parse_templates(raw.exclude.iter().flatten(), findings);
+        let owner = raw.owner.as_ref().map(|owner| owner.build(findings)).unwrap_or_default();
+        namespaces.push(Arc::new(Namespace { fence, exclude, owner, ..checked(name, keys, &raw) }));
     }
-    check_overlaps(&namespaces, &templates, findings);
+    check_overlaps(&namespaces, &templates, keyspace, findings);
     namespaces.push(Arc::new(Namespace::other()));
     namespaces
 }
@@ -65,6 +80,26 @@ fn merge(layers: Vec<Vec<RawNamespace>>, findings: &mut Findings) -> Vec<(String
     merged
 }
 
+/// Fills in what a namespace does not say and the one that it is `like` says. Keys are each namespace's own.
+fn take_likenesses(merged: &mut [(String, RawNamespace)], findings: &mut Findings) {
+    for index in 0..merged.len() {
+        let Some(like) = merged[index].1.like.clone() else { continue };
+        let others = merged.iter().filter(|(name, other)| *name != merged[index].0 && other.like.is_none());
+        let others: Vec<&(String, RawNamespace)> = others.collect();
+        match others.iter().find(|(name, _)| *name == like.value) {
+            Some((_, model)) => {
+                let own = RawNamespace { keys: None, components: None, fence: None, ..model.clone() };
+                fill(&mut merged[index].1, own);
+            }
+            None => {
+                let names: Vec<&str> = others.iter().map(|(name, _)| name.as_str()).collect();
+                let message = format!("`like` names {}, and there is no such namespace", quote(&like.value));
+                findings.add(like.place, message, suggest::help_with(&like.value, &names));
+            }
+        }
+    }
+}
+
 /// Takes over from `lower` what `upper` does not give.
 fn fill(upper: &mut RawNamespace, lower: RawNamespace) {
     fn fill_field<T>(upper: &mut Option<T>, lower: Option<T>) {
@@ -73,6 +108,9 @@ fn fill(upper: &mut RawNamespace, lower: RawNamespace) {
         }
     }
     fill_field(&mut upper.keys, lower.keys);
+    fill_field(&mut upper.exclude, lower.exclude);
+    fill_field(&mut upper.owner, lower.owner);
+    fill_field(&mut upper.no_ttl_is_normal, lower.no_ttl_is_normal);
     fill_field(&mut upper.components, lower.components);
     fill_field(&mut upper.style, lower.style);
     fill_field(&mut upper.on_renewal_failure, lower.on_renewal_failure);
@@ -139,9 +177,18 @@ struct PlacedTemplate {
 fn parse_keys(namespace: usize, raw: &RawNamespace, findings: &mut Findings) -> Vec<PlacedTemplate> {
     let mut templates = Vec::new();
     for key in raw.keys.iter().flatten() {
-        match KeyTemplate::parse(&key.value) {
-            Ok(template) => templates.push(PlacedTemplate { namespace, place: key.place, template }),
-            Err(sentence) => findings.add(key.place, sentence, KEY_HELP),
+        let parsed = parse_templates([key], findings);
+        templates.extend(parsed.into_iter().map(|template| PlacedTemplate { namespace, place: key.place, template }));
+    }
+    templates
+}
+
+fn parse_templates<'a>(texts: impl IntoIterator<Item = &'a At<String>>, findings: &mut Findings) -> Vec<KeyTemplate> {
+    let mut templates = Vec::new();
+    for text in texts {
+        match KeyTemplate::parse(&text.value) {
+            Ok(template) => templates.push(template),
+            Err(sentence) => findings.add(text.place, sentence, KEY_HELP),
         }
     }
     templates
@@ -171,7 +218,12 @@ fn parse_fence(fence: &At<String>, keys: &[KeyTemplate], findings: &mut Findings
 }
 
 /// A key must belong to one namespace, or else the component of a line must tell which of two it is about.
-fn check_overlaps(namespaces: &[Arc<Namespace>], templates: &[PlacedTemplate], findings: &mut Findings) {
+fn check_overlaps(
+    namespaces: &[Arc<Namespace>],
+    templates: &[PlacedTemplate],
+    keyspace: Keyspace,
+    findings: &mut Findings,
+) {
     for (index, later) in templates.iter().enumerate() {
         for earlier in &templates[..index] {
             let (left, right) = (&earlier.template, &later.template);
@@ -183,13 +235,25 @@ fn check_overlaps(namespaces: &[Arc<Namespace>], templates: &[PlacedTemplate], f
                     findings.add(place, message, "remove one of them");
                 }
             } else if !told_apart(first, second) && overlap::is_ambiguous(left, right) {
+                let are_of_presets = place.document > 0;
+                if are_of_presets && keyspace == Keyspace::NotWatched {
+                    continue;
+                }
                 let (first, second) = (&first.name, &second.name);
                 let message = format!(
                     "a key may fit both `{}` of `{first}` and `{}` of `{second}`",
                     left.as_str(),
                     right.as_str()
                 );
-                let help = "give both namespaces `components`, so that the component of a line tells them apart";
+                let help = match are_of_presets {
+                    true => format!(
+                        "say in your own file whose keys they are: `namespaces: [{{name: {second}, keys: []}}]` leaves \
+                         them all to `{first}`; or give both of them narrower `keys`"
+                    ),
+                    false => {
+                        "give both namespaces `components`, so that the component of a line tells them apart".to_owned()
+                    }
+                };
                 findings.add(place, message, help);
             }
         }
@@ -213,11 +277,14 @@ fn checked(name: String, keys: Vec<KeyTemplate>, raw: &RawNamespace) -> Namespac
     Namespace {
         name,
         keys,
+        exclude: Vec::new(),
+        owner: OwnerRule::default(),
         components: raw.components.iter().flatten().map(|component| component.value.clone()).collect(),
         style: value(&raw.style).unwrap_or_default(),
         on_renewal_failure: value(&raw.on_renewal_failure).unwrap_or_default(),
         severity: value(&raw.severity).unwrap_or_default(),
         ttl: value(&raw.ttl),
+        no_ttl_is_normal: value(&raw.no_ttl_is_normal).unwrap_or(false),
         renew_every: value(&raw.renew_every),
         takeover_slo: value(&raw.takeover_slo),
         retry_every: value(&raw.retry_every),

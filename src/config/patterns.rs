@@ -13,14 +13,17 @@ const MAX_COMPILED_BYTES: usize = 1 << 20;
 
 /// Compiles an expression that is tested against a text.
 pub(super) fn compile(source: &At<String>, findings: &mut Findings) -> Option<Regex> {
-    if let Some((message, help)) = syntax_problem(&source.value) {
-        findings.add(source.place, format!("not a valid regular expression: {message}"), help);
-        return None;
-    }
     let compiled = RegexBuilder::new(&source.value).size_limit(MAX_COMPILED_BYTES).build();
     if compiled.is_err() {
-        let message = "the regular expression needs too much memory";
-        findings.add(source.place, message, "make its repetitions such as {1000} smaller");
+        match syntax_problem(&source.value) {
+            Some((problem, help)) => {
+                findings.add(source.place, format!("not a valid regular expression: {problem}"), help);
+            }
+            None => {
+                let message = "the regular expression needs too much memory";
+                findings.add(source.place, message, "make its repetitions such as {1000} smaller");
+            }
+        }
     }
     compiled.ok()
 }

@@ -2,14 +2,16 @@
 //!
 //! The first of two stages: [`RawConfig::read`] reports unknown fields, wrong types and words, bad durations and sizes.
 //! `logs.rs`, `namespaces.rs` and `rules.rs` make the checked configuration of it. Rules are read in `raw_rule.rs`,
-//! what is said about Redis in `raw_redis.rs`.
+//! log sources in `raw_log.rs`, what is said about Redis in `raw_redis.rs`.
 
 use std::time::Duration;
 
-use super::StartAt;
+use super::about::About;
 use super::document::{Kind, Node};
 use super::fields::{At, Fields, text};
 use super::problem::Findings;
+use super::raw_log::RawLog;
+use super::raw_owner::RawOwner;
 use super::raw_redis::{RawRedis, RawScan, RawWatch};
 use super::raw_rule::{RawReason, RawRule};
 use crate::namespace::{OnRenewalFailure, Severity, Style};
@@ -32,18 +34,16 @@ pub(super) struct RawConfig {
     pub(super) rules: Vec<RawRule>,
 }
 
-#[derive(Debug)]
-pub(super) struct RawLog {
-    pub(super) path: Option<At<String>>,
-    pub(super) start_at: Option<At<StartAt>>,
-    pub(super) max_line_bytes: Option<At<u64>>,
-}
-
 /// `None`: not given, so a preset's value stays.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RawNamespace {
     pub(super) name: Option<At<String>>,
+    /// A namespace of a preset that this one takes its other fields from, all but the keys.
+    pub(super) like: Option<At<String>>,
     pub(super) keys: Option<Vec<At<String>>>,
+    pub(super) exclude: Option<Vec<At<String>>>,
+    pub(super) owner: Option<RawOwner>,
+    pub(super) no_ttl_is_normal: Option<At<bool>>,
     pub(super) components: Option<Vec<At<String>>>,
     pub(super) style: Option<At<Style>>,
     pub(super) on_renewal_failure: Option<At<OnRenewalFailure>>,
@@ -60,7 +60,7 @@ pub(super) struct RawNamespace {
     pub(super) thresholds: RawThresholds,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RawThresholds {
     pub(super) not_owned_ratio: Option<At<f64>>,
     pub(super) renewal_failure_ratio: Option<At<f64>>,
@@ -70,36 +70,49 @@ pub(super) struct RawThresholds {
 
 impl RawConfig {
     #[rustfmt::skip]
-    pub(super) const FIELDS: [&str; 11] = [
+    const FIELDS: [&str; 11] = [
         "state_dir", "join_window", "logs", "redis", "scan", "watch", "presets", "namespaces", "reasons", "keys_in_text",
         "rules",
     ];
+    /// A preset says how to read lines and what locks look like, never where they are or where to keep state.
+    const PRESET_FIELDS: [&str; 5] = ["about", "namespaces", "reasons", "keys_in_text", "rules"];
 
     /// Reads a whole document; an empty one says nothing.
     pub(super) fn read(root: &Node, findings: &mut Findings) -> Self {
         if matches!(root.kind, Kind::Null) {
             return Self::default();
         }
-        let Some(fields) = Fields::of(root, "the configuration", &Self::FIELDS, findings) else {
-            return Self::default();
+        let fields = Fields::of(root, "the configuration", &Self::FIELDS, findings);
+        fields.map_or_else(Self::default, |fields| Self::of(&fields, findings))
+    }
+
+    /// Reads a preset. Only the generic one has nothing to say about itself.
+    pub(super) fn read_preset(root: &Node, findings: &mut Findings) -> (Self, Option<About>) {
+        let Some(fields) = Fields::of(root, "a preset", &Self::PRESET_FIELDS, findings) else {
+            return Default::default();
         };
+        let about = fields.get("about").and_then(|node| About::read(node, findings));
+        (Self::of(&fields, findings), about)
+    }
+
+    fn of(fields: &Fields<'_>, findings: &mut Findings) -> Self {
         let preset_names = fields.items("presets", findings);
         let patterns = fields.items("keys_in_text", findings);
         Self {
             state_dir: fields.text("state_dir", findings),
             join_window: fields.duration("join_window", findings),
-            logs: read_items(&fields, "logs", RawLog::read, findings),
+            logs: read_items(fields, "logs", RawLog::read, findings),
             redis: fields.get("redis").and_then(|node| RawRedis::read(node, findings)),
             scan: fields.get("scan").and_then(|node| RawScan::read(node, findings)),
-            watch: RawWatch::read(&fields, findings),
+            watch: RawWatch::read(fields, findings),
             presets: preset_names.iter().filter_map(|node| text(node, "a preset", findings)).collect(),
-            namespaces: read_items(&fields, "namespaces", RawNamespace::read, findings),
-            reasons: read_items(&fields, "reasons", RawReason::read, findings),
+            namespaces: read_items(fields, "namespaces", RawNamespace::read, findings),
+            reasons: read_items(fields, "reasons", RawReason::read, findings),
             keys_in_text: patterns
                 .iter()
                 .filter_map(|node| text(node, "an item of `keys_in_text`", findings))
                 .collect(),
-            rules: read_items(&fields, "rules", RawRule::read, findings),
+            rules: read_items(fields, "rules", RawRule::read, findings),
         }
     }
 }
@@ -114,24 +127,12 @@ fn read_items<T>(
     items.iter().filter_map(|item| read(item, findings)).collect()
 }
 
-impl RawLog {
-    fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
-        let fields = Fields::of(node, "a log source", &["path", "start_at", "max_line_bytes"], findings)?;
-        fields.require("path", "add `path: /var/log/app/*.log`, or `path: '-'` for standard input", findings);
-        let start_at = [("end", StartAt::End), ("beginning", StartAt::Beginning)];
-        Some(Self {
-            path: fields.text("path", findings),
-            start_at: fields.choice("start_at", &start_at, findings),
-            max_line_bytes: fields.size("max_line_bytes", findings),
-        })
-    }
-}
-
 impl RawNamespace {
     #[rustfmt::skip]
-    const FIELDS: [&str; 16] = [
-        "name", "keys", "components", "style", "on_renewal_failure", "severity", "ttl", "renew_every", "takeover_slo",
-        "retry_every", "renewal_failure_budget", "max_hold", "leader_absent", "strict", "fence", "thresholds",
+    const FIELDS: [&str; 20] = [
+        "name", "like", "keys", "exclude", "owner", "components", "style", "on_renewal_failure", "severity", "ttl",
+        "no_ttl_is_normal", "renew_every", "takeover_slo", "retry_every", "renewal_failure_budget", "max_hold",
+        "leader_absent", "strict", "fence", "thresholds",
     ];
 
     fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
@@ -142,7 +143,11 @@ impl RawNamespace {
         let severity = [("page", Severity::Page), ("ticket", Severity::Ticket)];
         Some(Self {
             name: fields.text("name", findings),
-            keys: fields.texts("keys", findings),
+            like: fields.text("like", findings),
+            keys: fields.texts_or_none("keys", findings),
+            exclude: fields.texts_or_none("exclude", findings),
+            owner: fields.get("owner").and_then(|node| RawOwner::read(node, findings)),
+            no_ttl_is_normal: fields.boolean("no_ttl_is_normal", findings),
             components: fields.texts("components", findings),
             style: fields.choice("style", &style, findings),
             on_renewal_failure: fields.choice("on_renewal_failure", &policy, findings),
@@ -161,6 +166,16 @@ impl RawNamespace {
                 .and_then(|node| RawThresholds::read(node, findings))
                 .unwrap_or_default(),
         })
+    }
+}
+
+impl RawNamespace {
+    /// For people: its name and its keys.
+    pub(super) fn describe(&self) -> String {
+        let name = self.name.as_ref().map_or("", |name| &name.value);
+        let keys: Vec<String> = self.keys.iter().flatten().map(|key| format!("`{}`", key.value)).collect();
+        let keys = if keys.is_empty() { "keys of your own".to_owned() } else { keys.join(", ") };
+        format!("`{name}`: {keys}")
     }
 }
 

@@ -43,6 +43,7 @@ pub(super) struct RawCondition {
 pub(super) enum RawTest {
     AnyOf(Vec<String>),
     Regex(At<String>),
+    Without(At<String>),
     Absent,
 }
 
@@ -128,6 +129,13 @@ impl RawRule {
     }
 }
 
+impl RawRule {
+    /// It makes an event of a line.
+    pub(super) fn counts(&self) -> bool {
+        self.event.as_ref().is_some_and(|event| event.value != EventName::Ignore)
+    }
+}
+
 impl Fields<'_> {
     fn label<L: Label>(&self, name: &str, findings: &mut Findings) -> Option<At<L>> {
         let allowed: Vec<(&str, L)> = L::ALL.iter().map(|label| (label.as_str(), *label)).collect();
@@ -145,7 +153,8 @@ impl Fields<'_> {
     }
 }
 
-/// `where`: field names of the log's own choosing, each with a value, a list of values, `{regex}` or `{absent: true}`.
+/// `where`: field names of the log's own choosing, each with a value, a list of values, `{regex}`, `{without}`, both of
+/// these, or `{absent: true}`.
 fn read_conditions(node: &Node, findings: &mut Findings) -> Vec<RawCondition> {
     let Kind::Mapping(entries) = &node.kind else {
         let message = format!("`where` must be a mapping, found {}", node.describe());
@@ -159,38 +168,46 @@ fn read_conditions(node: &Node, findings: &mut Findings) -> Vec<RawCondition> {
             findings.add(key.place, format!("`{}` is there twice in `where`", field.value), "remove one of them");
             continue;
         }
-        if let Some(test) = read_test(value, &field.value, findings) {
-            conditions.push(RawCondition { field: field.value, test });
+        for test in read_tests(value, &field.value, findings) {
+            conditions.push(RawCondition { field: field.value.clone(), test });
         }
     }
     conditions
 }
 
-fn read_test(node: &Node, field: &str, findings: &mut Findings) -> Option<RawTest> {
-    let test = match &node.kind {
+fn read_tests(node: &Node, field: &str, findings: &mut Findings) -> Vec<RawTest> {
+    match &node.kind {
         Kind::List(items) if items.is_empty() => {
             findings.add(node.place, format!("`{field}` in `where` is an empty list"), "list the values to accept");
-            return None;
+            Vec::new()
         }
         Kind::List(items) => {
-            RawTest::AnyOf(items.iter().filter_map(|item| value_text(item, field, findings)).collect())
+            vec![RawTest::AnyOf(items.iter().filter_map(|item| value_text(item, field, findings)).collect())]
         }
-        Kind::Mapping(_) => {
-            let fields = Fields::of(node, "a condition", &["regex", "absent"], findings)?;
-            fields.exactly_one("regex", "absent", findings);
-            match fields.boolean("absent", findings) {
-                Some(At { value: true, .. }) => RawTest::Absent,
-                Some(At { place, .. }) => {
-                    let help = "write `absent: true`, or `regex: '.'` for a field that is there";
-                    findings.add(place, "`absent` must be true", help);
-                    return None;
-                }
-                None => RawTest::Regex(fields.text("regex", findings)?),
-            }
+        Kind::Mapping(_) => match Fields::of(node, "a condition", &["regex", "without", "absent"], findings) {
+            Some(fields) => read_condition(&fields, findings),
+            None => Vec::new(),
+        },
+        _ => value_text(node, field, findings).into_iter().map(|value| RawTest::AnyOf(vec![value])).collect(),
+    }
+}
+
+fn read_condition(fields: &Fields<'_>, findings: &mut Findings) -> Vec<RawTest> {
+    if !fields.has("without") || fields.has("absent") {
+        fields.exactly_one("regex", "absent", findings);
+    }
+    match fields.boolean("absent", findings) {
+        Some(At { value: true, .. }) => vec![RawTest::Absent],
+        Some(At { place, .. }) => {
+            let help = "write `absent: true`, or `regex: '.'` for a field that is there";
+            findings.add(place, "`absent` must be true", help);
+            Vec::new()
         }
-        _ => RawTest::AnyOf(vec![value_text(node, field, findings)?]),
-    };
-    Some(test)
+        None => {
+            let regex = fields.text("regex", findings).map(RawTest::Regex);
+            regex.into_iter().chain(fields.text("without", findings).map(RawTest::Without)).collect()
+        }
+    }
 }
 
 /// Fields of a log line are compared as text, so `true` and `3` need no quotes.

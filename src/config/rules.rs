@@ -18,6 +18,8 @@ use crate::event::{NamespaceId, Operation};
 use crate::namespace::{KeyTemplate, Namespace};
 use crate::sources::rules::{Condition, FieldTest, Matcher, RuleDraft, RuleEvent, required_literals};
 
+/// The name of the user's own layer.
+pub(super) const USER: &str = "config";
 const MAX_RULES: usize = 5000;
 const MAX_NAME_CHARS: usize = 100;
 /// The ledger remembers failures for longer than this, whatever the configuration says.
@@ -36,9 +38,14 @@ impl<'a> RuleBuilder<'a> {
         Self { namespaces, names: BTreeMap::new(), drafts: Vec::new() }
     }
 
-    /// Adds the rules of one layer: `config` or the name of a preset.
+    /// Adds the rules of one layer: `config` or the name of a preset. A rule of the user stands in the place of a preset's
+    /// rule of the same name.
     pub(super) fn add_layer(&mut self, layer: &str, rules: Vec<RawRule>, findings: &mut Findings) {
         for (index, raw) in rules.into_iter().enumerate() {
+            let is_replaced = |name: &At<String>| self.names.get(&name.value).is_some_and(|(other, _)| other == USER);
+            if layer != USER && raw.name.as_ref().is_some_and(is_replaced) {
+                continue;
+            }
             if self.drafts.len() == MAX_RULES {
                 findings.add(raw.place, format!("more than {MAX_RULES} rules"), "join rules with lists and regexes");
                 return;
@@ -69,10 +76,9 @@ impl<'a> RuleBuilder<'a> {
             Some((other, _)) if other == layer => {
                 findings.add(place, format!("the rule {} is there twice", quote(&name)), "give each rule its own name");
             }
-            // The earlier layer is the one that the user can change.
-            Some((_, other_place)) => {
-                let message = format!("the preset `{layer}` has a rule {} too", quote(&name));
-                findings.add(*other_place, message, "choose another name");
+            Some((other, _)) => {
+                let message = format!("the preset `{other}` has a rule {} too", quote(&name));
+                findings.add(place, message, "choose another name");
             }
         }
         name
@@ -127,6 +133,7 @@ fn conditions(raw: &RawRule, findings: &mut Findings) -> Vec<Condition> {
         let test = match &condition.test {
             RawTest::AnyOf(values) => Some(FieldTest::AnyOf(values.clone())),
             RawTest::Regex(source) => patterns::compile(source, findings).map(FieldTest::Regex),
+            RawTest::Without(source) => patterns::compile(source, findings).map(FieldTest::Without),
             RawTest::Absent => Some(FieldTest::Absent),
         };
         conditions.extend(test.map(|test| Condition { field: condition.field.clone(), test }));

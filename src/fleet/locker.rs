@@ -11,7 +11,9 @@ use redis::{AsyncConnectionConfig, Client, RedisResult, Script, cmd};
 use super::Territory;
 use super::territory::Made;
 
-const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+/// Compare-and-delete.
+pub const RELEASE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 const RENEW: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
 const NEXT_FENCE: &str = "\

@@ -14,8 +14,8 @@ mod territory;
 mod worker;
 
 pub use failures::{Comparison, Failures};
-pub use locker::{Locker, Token, resource};
-pub use proxy::Proxy;
+pub use locker::{Locker, RELEASE, Token, resource};
+pub use proxy::{Proxy, client_through};
 pub use random::{Random, Uuid};
 pub use record::{Deed, End, Record, Truth};
 pub use server::Server;

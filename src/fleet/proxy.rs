@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use redis::{Client, ConnectionAddr, RedisResult};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -74,6 +75,12 @@ impl Proxy {
             way.generation += 1;
         });
     }
+}
+
+/// A client for the same Redis as another one, but by way of a proxy on this port.
+pub fn client_through(port: u16, client: &Client) -> RedisResult<Client> {
+    let nearby = ConnectionAddr::Tcp(Ipv4Addr::LOCALHOST.to_string(), port);
+    Client::open(client.get_connection_info().clone().set_addr(nearby))
 }
 
 async fn accept(listener: TcpListener, way: watch::Sender<Way>) {

@@ -18,6 +18,8 @@ const PENDING: usize = 65_536;
 const PATIENCE_MS: TimeMs = 30_000;
 /// By how much the clock of a program may be behind.
 const CLOCK_TOLERANCE_MS: TimeMs = 2000;
+/// Holds of a lock that are looked at, from the latest on. More would let many refusals at once take long.
+const HOLDS: usize = 256;
 
 /// A lock that was not owned, as a line told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,26 +108,30 @@ impl Causes {
 }
 
 /// The latest abnormal end that no other refusal explains; otherwise, if the lock was released each time, it was
-/// somebody else who did so.
+/// somebody else who did so. That takes a memory that goes back to the hold in question.
 pub(super) fn explain(history: &mut History, key: KeyHash, loss: &Loss) -> Finding {
     let latest = loss.at.saturating_add(CLOCK_TOLERANCE_MS);
     let is_abnormal = |record: &Record| {
         let abnormal = matches!(record.ending, Ending::Expired | Ending::TakenOver | Ending::LostInFailover);
         abnormal && !record.explained && record.not_before <= latest
     };
-    if let Some((record, next)) = history.find_mut(key, is_abnormal) {
+    if let Some((record, next)) = history.find_mut(key, HOLDS, is_abnormal) {
         // Who may not release is done with the lock; who may not renew will try again, or to release.
         record.explained = loss.operation == Operation::Release;
         return Finding::of(record, next.as_ref(), loss);
     }
+    if is_forgotten(history, key, loss) {
+        return Finding::NOTHING;
+    }
     let mut next = None;
     let mut finding = Finding::NOTHING;
-    for record in history.of(key) {
+    for record in history.many_of(key, HOLDS) {
         if record.not_before <= latest {
             match record.ending {
                 // What cannot be told may have been anything.
                 Ending::Unknown => return Finding::NOTHING,
-                Ending::Released | Ending::Flushed if finding == Finding::NOTHING => {
+                // One that ended after the line is likely the next owner's: it counts only if clocks must differ.
+                Ending::Released | Ending::Flushed if finding.hold.is_none_or(|hold| hold.not_before > loss.at) => {
                     finding = Finding::of(record, next, loss);
                 }
                 _ => {}
@@ -136,8 +142,25 @@ pub(super) fn explain(history: &mut History, key: KeyHash, loss: &Loss) -> Findi
     finding
 }
 
+/// Whether the hold that a line is about may have ended before all that is remembered of a busy lock, or of busy locks
+/// together. A holder seldom finds out later than two TTLs after it set the last one.
+fn is_forgotten(history: &History, key: KeyHash, loss: &Loss) -> bool {
+    let mut forgotten_until = history.oldest_of_many().map(|oldest| oldest.ended);
+    let (mut count, mut longest) = (0, 0);
+    for record in history.many_of(key, HOLDS) {
+        count += 1;
+        longest = record.ttl.map_or(0, |ttl| TimeMs::from(ttl.get())).max(longest);
+        if count == HOLDS {
+            forgotten_until = forgotten_until.max(Some(record.began));
+        }
+    }
+    forgotten_until.is_some_and(|until| loss.at.saturating_sub(until) < 2 * longest)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
     use crate::observation::OwnerHasher;
 
@@ -216,6 +239,50 @@ mod tests {
         history.push(KEY, Record { owner: second, ended: 30, ..record });
         let finding = explain(&mut history, KEY, &loss(40, Operation::Renew));
         assert_eq!((finding.lost_at, finding.owner, finding.next_owner), (Some(10), first, second));
+    }
+
+    /// One hold of `ttl` that expires at 1 s, then released ones, one each 100 ms.
+    fn busy(released: usize, ttl: u32) -> (History, TimeMs) {
+        let mut history = history(&[(1000, Ending::Expired, 0)]);
+        let mut ended = 1000;
+        for _ in 0..released {
+            ended += 100;
+            history.push(KEY, Record { ttl: NonZeroU32::new(ttl), ..Record::short(ended, NamespaceId(0)) });
+        }
+        (history, ended)
+    }
+
+    fn cause(history: &mut History, at: TimeMs) -> Cause {
+        explain(history, KEY, &loss(at, Operation::Release)).cause
+    }
+
+    #[test]
+    fn on_a_busy_lock_an_expiry_is_found_among_many_holds() {
+        let (mut history, now) = busy(HOLDS - 1, 5000);
+        assert_eq!(cause(&mut history, now), Cause::ExpiredNeverRenewed);
+    }
+
+    #[test]
+    fn releases_prove_nothing_where_the_memory_is_shorter_than_a_hold() {
+        let (mut history, now) = busy(HOLDS, 60_000);
+        assert_eq!(cause(&mut history, now), Cause::Unknown, "256 holds of a busy lock");
+        let (mut history, now) = busy(HOLDS, 5000);
+        assert_eq!(cause(&mut history, now), Cause::DeletedEarly, "they reach back far enough");
+    }
+
+    #[test]
+    fn the_release_after_the_line_is_the_next_owners() {
+        let hasher = OwnerHasher::new();
+        let (first, second) = (Some(hasher.hash(b"1")), Some(hasher.hash(b"2")));
+        let record = Record::short(10_000, NamespaceId(0));
+        let mut history = History::default();
+        history.push(KEY, Record { owner: first, ..record });
+        history.push(KEY, Record { owner: second, ..Record::short(12_000, NamespaceId(0)) });
+        let finding = explain(&mut history, KEY, &loss(11_000, Operation::Release));
+        assert_eq!((finding.cause, finding.lost_at), (Cause::DeletedEarly, Some(10_000)));
+        assert_eq!((finding.owner, finding.next_owner), (first, second));
+        let finding = explain(&mut history, KEY, &loss(9_000, Operation::Release));
+        assert_eq!(finding.owner, first, "clocks differ: the one nearest to the line");
     }
 
     #[test]

@@ -281,19 +281,19 @@ impl Case<'_> {
     }
 
     fn gone(&self, mut life: Life, facts: &mut Vec<Fact>) {
-        let extra = if self.doubtful { 0 } else { self.changes.saturating_sub(1) };
-        if extra % 2 > 0 {
-            life.renewals = life.renewals.saturating_add(1);
-            facts.push(Fact::Renewed { count: 1, at: self.sighting.until, margin: None });
-        }
         let ending = match self.ending(&life) {
             // Somebody deleted it: without a TTL nothing else ends a lock.
             None if self.watching => self.deleted(&life),
             None => Ending::Unknown,
             Some(ending) => ending,
         };
+        let extra = if self.doubtful { 0 } else { self.changes.saturating_sub(1) };
+        // Nobody renews what has expired. Who finds it so takes it in one step, and Redis tells of both at once.
+        let renewals = if ending == Ending::Expired { 0 } else { extra % 2 };
+        life.renewals = life.renewals.saturating_add(renewals as u32);
+        self.renewed_unseen(renewals, facts);
         self.end(&life, ending, facts);
-        self.short_holds(extra / 2, facts);
+        self.short_holds((extra - renewals).div_ceil(2), facts);
     }
 
     /// How a life ended of which nothing is left to see. `None`: it had no TTL.

@@ -187,6 +187,9 @@ impl Ledger {
         let failed = self.is_new(moment, Aspect::Acquire, moment.joining());
         if failed {
             self.counters_of(moment).acquire_failures.increment(reason);
+            if !matches!(reason, Reason::Busy | Reason::Canceled) {
+                self.happened_lately(moment, Event::AcquireFailure);
+            }
         }
         counted(failed, "acquire_failed", "acquire", reason)
     }

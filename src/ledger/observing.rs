@@ -229,7 +229,7 @@ impl Keyspace {
 
     /// A key as the line told it, otherwise those that templates make of the id.
     pub(super) fn keys_of(&self, namespace: NamespaceId, lock: &str) -> Vec<String> {
-        let is_key = self.namespaces[usize::from(namespace.0)].keys.iter().any(|template| template.matches(lock));
+        let is_key = self.namespaces[usize::from(namespace.0)].template_of(lock).is_some();
         let mut keys = self.possible_keys(namespace, lock);
         if is_key {
             keys.truncate(1)

@@ -17,6 +17,8 @@ pub(super) enum Event {
     Renewal,
     Expiration,
     Acquisition,
+    /// But for those that found the lock taken, or that the program itself broke off.
+    AcquireFailure,
     Abandonment,
     UnlockedWork,
     ConflictingWrite,
@@ -90,6 +92,7 @@ impl Recent {
                 renewals: sum(Event::Renewal),
                 expirations: sum(Event::Expiration),
                 acquisitions: sum(Event::Acquisition),
+                acquire_failures: sum(Event::AcquireFailure),
                 abandonments: sum(Event::Abandonment),
                 unlocked_work: sum(Event::UnlockedWork),
                 conflicting_writes: sum(Event::ConflictingWrite),

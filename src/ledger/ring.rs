@@ -62,8 +62,8 @@ impl<T: Copy, const CAPACITY: usize, const PER_LOCK: usize> Ring<T, CAPACITY, PE
         }
     }
 
-    /// Where the entries of the lock are, the latest first.
-    fn places(&self, key: KeyHash) -> impl Iterator<Item = usize> + '_ {
+    /// Where the entries of the lock are, the latest first, and no more than `most`.
+    fn places(&self, key: KeyHash, most: usize) -> impl Iterator<Item = usize> + '_ {
         let head = self.heads.find(key.0, |found| self.entries[*found as usize].key == key).map(|head| *head as usize);
         let mut age_before = None;
         std::iter::successors(head, |place| Some(self.entries.get(*place)?.previous as usize))
@@ -75,23 +75,39 @@ impl<T: Copy, const CAPACITY: usize, const PER_LOCK: usize> Ring<T, CAPACITY, PE
                 age_before = Some(age);
                 entry.key == key && is_older
             })
-            .take(PER_LOCK)
+            .take(most)
     }
 
     /// The latest first.
     pub(super) fn of(&self, key: KeyHash) -> impl Iterator<Item = &T> + '_ {
-        self.places(key).map(|place| &self.entries[place].value)
+        self.many_of(key, PER_LOCK)
+    }
+
+    /// The latest first, further back than what is shown.
+    pub(super) fn many_of(&self, key: KeyHash, most: usize) -> impl Iterator<Item = &T> + '_ {
+        self.places(key, most).map(|place| &self.entries[place].value)
+    }
+
+    /// The oldest entry of any lock, once older ones have left the ring.
+    pub(super) fn oldest_of_many(&self) -> Option<&T> {
+        let oldest = self.entries.get(self.next).filter(|_| self.evictions > 0);
+        oldest.map(|entry| &entry.value)
     }
 
     pub(super) fn latest(&self, key: KeyHash) -> Option<&T> {
         self.of(key).next()
     }
 
-    /// The first entry, from the latest on, that fits; with the one after it.
-    pub(super) fn find_mut(&mut self, key: KeyHash, fits: impl Fn(&T) -> bool) -> Option<(&mut T, Option<T>)> {
+    /// The first entry, from the latest on and among `most`, that fits; with the one after it.
+    pub(super) fn find_mut(
+        &mut self,
+        key: KeyHash,
+        most: usize,
+        fits: impl Fn(&T) -> bool,
+    ) -> Option<(&mut T, Option<T>)> {
         let mut after = None;
         let mut found = None;
-        for place in self.places(key) {
+        for place in self.places(key, most) {
             let value = &self.entries[place].value;
             if fits(value) {
                 found = Some(place);
@@ -129,8 +145,11 @@ mod tests {
         assert_eq!(of(&ring, 1), (4..20).rev().collect::<Vec<_>>());
         assert_eq!(of(&ring, 2).len(), PER_LOCK);
         assert_eq!(of(&ring, 3), [0_i64; 0]);
-        let found = ring.find_mut(KeyHash(1), |at| *at <= 10).map(|(found, after)| (*found, after));
+        let found = ring.find_mut(KeyHash(1), PER_LOCK, |at| *at <= 10).map(|(found, after)| (*found, after));
         assert_eq!(found, Some((10, Some(11))));
+        assert_eq!(ring.many_of(KeyHash(1), 19).last(), Some(&1));
+        assert_eq!(ring.find_mut(KeyHash(1), 19, |at| *at <= 1).map(|(found, _)| *found), Some(1));
+        assert!(ring.find_mut(KeyHash(1), 19, |at| *at == 0).is_none());
     }
 
     #[test]
@@ -139,11 +158,13 @@ mod tests {
         ring.push(KeyHash(7), -2);
         ring.push(KeyHash(7), -1);
         ring.push(KeyHash(8), -1);
+        assert_eq!(ring.oldest_of_many(), None, "nothing has left it");
         for at in 0..CAPACITY - 2 {
             ring.push(KeyHash(100 + at as u64 % 500), at as i64);
         }
         assert_eq!(of(&ring, 7), [-1], "the one before was overwritten");
         assert_eq!((ring.entries.len(), ring.evictions()), (CAPACITY, 1));
+        assert_eq!(ring.oldest_of_many(), Some(&-1));
         ring.push(KeyHash(7), 5);
         assert_eq!(of(&ring, 7), [5], "its place was taken by itself");
         ring.push(KeyHash(9), 5);

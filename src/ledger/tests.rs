@@ -13,18 +13,9 @@ fn ledger() -> Ledger {
     let namespace = |name: &str, renew_every: Option<u64>| {
         Arc::new(Namespace {
             name: name.to_owned(),
-            keys: Vec::new(),
-            components: Vec::new(),
-            style: Default::default(),
-            on_renewal_failure: Default::default(),
             severity: Default::default(),
-            ttl: None,
             renew_every: renew_every.map(Duration::from_secs),
-            takeover_slo: None,
-            retry_every: None,
-            renewal_failure_budget: None,
-            fence: None,
-            thresholds: Default::default(),
+            ..Namespace::other()
         })
     };
     let namespaces = vec![namespace("jobs", Some(20)), namespace("other", None)];
@@ -33,7 +24,16 @@ fn ledger() -> Ledger {
 
 fn event(happening: Happening, lock: &str) -> LogEvent {
     let lock = Some(lock.to_owned()).filter(|lock| !lock.is_empty());
-    LogEvent { offset: 0, time: None, namespace: JOBS, lock, happening, joins: None, rule: RuleId(0) }
+    LogEvent {
+        offset: 0,
+        time: None,
+        waited: Duration::ZERO,
+        namespace: JOBS,
+        lock,
+        happening,
+        joins: None,
+        rule: RuleId(0),
+    }
 }
 
 /// Applies what happened to the lock `a` at each time, in ms, and compares with `counted`: `event/operation` or nothing.

@@ -10,17 +10,21 @@ use crate::event::NamespaceId;
 pub struct KeyMap {
     /// Those with more literal text first: of two that match a key it describes the key better.
     templates: Vec<(KeyTemplate, NamespaceId)>,
+    /// Keys that are no locks of a namespace although a template of it describes them.
+    excluded: Vec<(KeyTemplate, NamespaceId)>,
 }
 
 impl KeyMap {
     pub fn new(namespaces: &[Arc<Namespace>]) -> Self {
         let mut templates: Vec<(KeyTemplate, NamespaceId)> = Vec::new();
+        let mut excluded = Vec::new();
         for (index, namespace) in namespaces.iter().enumerate() {
             templates.extend(namespace.keys.iter().map(|key| (key.clone(), NamespaceId(index as u16))));
+            excluded.extend(namespace.exclude.iter().map(|key| (key.clone(), NamespaceId(index as u16))));
         }
         // A stable sort: namespaces that share a template stay in the order of the configuration.
         templates.sort_by_key(|(template, _)| std::cmp::Reverse(template.literal_length()));
-        Self { templates }
+        Self { templates, excluded }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -29,13 +33,19 @@ impl KeyMap {
 
     /// The namespaces whose template describes the key best. More than one: they share it, and the TTL tells them apart.
     pub fn namespaces_of(&self, key: &str) -> impl Iterator<Item = NamespaceId> {
-        let mut matching = self.templates.iter().filter(|(template, _)| template.matches(key)).peekable();
+        let mut matching = self.matching(key).peekable();
         let length = matching.peek().map(|(template, _)| template.literal_length());
         matching.take_while(move |(template, _)| Some(template.literal_length()) == length).map(|(_, id)| *id)
     }
 
     pub fn is_lock(&self, key: &str) -> bool {
-        self.templates.iter().any(|(template, _)| template.matches(key))
+        self.matching(key).next().is_some()
+    }
+
+    fn matching(&self, key: &str) -> impl Iterator<Item = &(KeyTemplate, NamespaceId)> {
+        let is_excluded =
+            |id: NamespaceId| self.excluded.iter().any(|(template, of)| *of == id && template.matches(key));
+        self.templates.iter().filter(move |(template, id)| template.matches(key) && !is_excluded(*id))
     }
 
     /// Literal heads, none of which begins with another one. Templates that begin with a field have none and are left out.

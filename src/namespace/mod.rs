@@ -6,9 +6,11 @@
 use std::time::Duration;
 
 mod keys;
+mod owner;
 mod template;
 
 pub use keys::KeyMap;
+pub use owner::OwnerRule;
 pub use template::KeyTemplate;
 
 /// Name of the namespace that takes every lock event no configured namespace claims.
@@ -86,6 +88,9 @@ pub struct Thresholds {
 pub struct Namespace {
     pub name: String,
     pub keys: Vec<KeyTemplate>,
+    /// Keys that are no locks although `keys` describes them: a library's queues, counters and latches.
+    pub exclude: Vec<KeyTemplate>,
+    pub owner: OwnerRule,
     /// Where several namespaces share a key template: the components (the `component` field of a line) whose lines are
     /// about this one. Empty: any.
     pub components: Vec<String>,
@@ -93,6 +98,8 @@ pub struct Namespace {
     pub on_renewal_failure: OnRenewalFailure,
     pub severity: Severity,
     pub ttl: Option<Duration>,
+    /// Locks that stay until they are deleted are how the library works, not a sign of trouble.
+    pub no_ttl_is_normal: bool,
     pub renew_every: Option<Duration>,
     pub takeover_slo: Option<Duration>,
     /// How often those who wait for the lock try to take it.
@@ -119,11 +126,14 @@ impl Namespace {
         Self {
             name: OTHER.to_owned(),
             keys: Vec::new(),
+            exclude: Vec::new(),
+            owner: OwnerRule::default(),
             components: Vec::new(),
             style: Style::Item,
             on_renewal_failure: OnRenewalFailure::Fence,
             severity: Severity::Ticket,
             ttl: None,
+            no_ttl_is_normal: false,
             renew_every: None,
             takeover_slo: None,
             retry_every: None,
@@ -133,10 +143,17 @@ impl Namespace {
         }
     }
 
+    /// The template that describes a key of this namespace.
+    pub fn template_of(&self, key: &str) -> Option<&KeyTemplate> {
+        let matching = self.keys.iter().filter(|template| template.matches(key));
+        let best = matching.max_by_key(|template| template.literal_length())?;
+        (!self.exclude.iter().any(|template| template.matches(key))).then_some(best)
+    }
+
     /// `lock` is what a line told about the lock: its key, or its bare id.
     pub fn name_lock<'a>(&self, lock: Option<&'a str>) -> LockName<'a> {
         let Some(lock) = lock else { return LockName::default() };
-        let template = self.keys.iter().find(|template| template.matches(lock));
+        let template = self.template_of(lock);
         let id = template.and_then(|template| template.id_of(lock)).unwrap_or(lock);
         LockName { id: Some(id), key: template.map(|_| lock) }
     }

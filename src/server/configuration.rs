@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::namespaces::policy;
 use crate::config::redis::{Credentials, PasswordSource, RedisConfig, RedisMode, ScanFrom, Tls};
-use crate::config::{Config, LogSource, StartAt};
+use crate::config::{Config, Journal, LogKind, LogSource, Push, StartAt};
 
 pub(super) fn body(config: &Config) -> String {
     let namespaces = config.namespaces.iter().map(|namespace| {
@@ -33,7 +33,17 @@ fn log(source: &LogSource) -> Value {
         StartAt::End => "end",
         StartAt::Beginning => "beginning",
     };
-    json!({ "path": source.path, "start_at": start_at, "max_line_bytes": source.max_line_bytes })
+    let mut shown = json!({ "name": source.name, "start_at": start_at, "max_line_bytes": source.max_line_bytes });
+    match &source.kind {
+        LogKind::Files | LogKind::Stdin => shown["path"] = source.name.as_str().into(),
+        LogKind::Journal(Journal { matches, directory }) => {
+            shown["journal"] = json!({ "matches": **matches, "directory": directory });
+        }
+        LogKind::Push(Push { max_request_bytes }) => {
+            shown["push"] = json!({ "max_request_bytes": max_request_bytes });
+        }
+    }
+    shown
 }
 
 fn redis(redis: &RedisConfig) -> Value {

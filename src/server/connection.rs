@@ -91,7 +91,7 @@ async fn serve_http(stream: Box<dyn Stream>, context: Arc<Context>) {
     let stream = TokioIo::new(StallGuard::new(stream, limits.write_stall));
     let service = service_fn(|request: Request<Incoming>| {
         let context = Arc::clone(&context);
-        async move { Ok::<Response<_>, Infallible>(answer(&context, &request).await) }
+        async move { Ok::<Response<_>, Infallible>(answer(&context, request).await) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(limits.header_read);
@@ -115,7 +115,7 @@ async fn serve_http(stream: Box<dyn Stream>, context: Arc<Context>) {
 }
 
 /// The routes, behind what the web configuration asks for.
-async fn answer(context: &Context, request: &Request<Incoming>) -> Answer {
+async fn answer(context: &Context, request: Request<Incoming>) -> Answer {
     let Some(web) = &context.web else { return routes::answer(context, request).await };
     let mut answer = match web.admit(request.headers()).await {
         Ok(()) => routes::answer(context, request).await,

@@ -15,6 +15,7 @@
 //! | `GET /api/v1/locks/{key}` | one lock and its history |
 //! | `GET /api/v1/incidents` | locks that were lost, and why |
 //! | `GET /api/v1/config` | the configuration in effect, without secrets |
+//! | `POST /loki/api/v1/push` | takes log lines in Loki's protocol; 404 unless the configuration wants them |
 //!
 //! `HEAD` works wherever `GET` does, `PUT` wherever `POST` does. Each connection is a task of its own with limits on time and
 //! size, so a slow client holds up nobody but itself. When file descriptors run out, accepting backs off and goes on.
@@ -36,6 +37,7 @@ mod negotiate;
 mod overview;
 mod page;
 mod process;
+mod push;
 pub(crate) mod query;
 mod routes;
 mod runbooks;
@@ -56,6 +58,7 @@ use tracing::{debug, info, warn};
 use self::listener::Client;
 use crate::inquiry::Inquiry;
 use crate::snapshot::Snapshot;
+use crate::sources::push::Intake;
 
 pub use self::listener::Listener;
 pub use self::web_file::{Web, WebFile, WebFollower};
@@ -74,6 +77,8 @@ pub struct App {
     /// Where to ask about single locks: the pipeline of the day, and none while the exporter starts. `None`: the API is
     /// off.
     pub inquiries: Option<watch::Receiver<Option<mpsc::Sender<Inquiry>>>>,
+    /// Where pushed lines go: `None` inside unless the configuration in effect wants them.
+    pub pushes: watch::Receiver<Option<Intake>>,
     /// Serve the page, which needs the API, and the runbooks, which do not.
     pub page: bool,
 }
@@ -102,6 +107,10 @@ pub struct Limits {
     pub reload: Duration,
     /// For the pipeline to answer a question.
     pub inquiry: Duration,
+    /// For a whole request body, where one is read.
+    pub body_read: Duration,
+    /// For pushed lines to be counted and saved.
+    pub push: Duration,
 }
 
 impl Default for Limits {
@@ -114,6 +123,8 @@ impl Default for Limits {
             drain: Duration::from_secs(5),
             reload: Duration::from_secs(30),
             inquiry: Duration::from_secs(5),
+            body_read: Duration::from_secs(15),
+            push: Duration::from_secs(10),
         }
     }
 }

@@ -106,6 +106,7 @@ fn in_numbers(sums: &Sums) -> Value {
     json!({
         "not_owned": sums.not_owned,
         "renewal_failures": sums.renewal_failures,
+        "acquire_failures": sums.acquire_failures,
         "abandonments": sums.abandonments,
         "unlocked_work": sums.unlocked_work,
         "conflicting_writes": sums.conflicting_writes,

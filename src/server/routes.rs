@@ -1,6 +1,6 @@
 //! From a request to its answer. See the table of routes in the parent module.
 //!
-//! Request bodies are never read. hyper leaves the body out of answers to `HEAD` and keeps its length.
+//! Request bodies are never read, but for pushed lines. hyper leaves the body out of answers to `HEAD` and keeps its length.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http_body_util::Full;
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION,
     REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::process::read_process;
-use super::{Context, ReloadRequest, api, landing, negotiate, page, runbooks};
+use super::{Context, ReloadRequest, api, landing, negotiate, page, push, runbooks};
 use crate::exposition::{Build, Scrape};
 use crate::snapshot::Snapshot;
 
@@ -32,11 +32,11 @@ pub(super) const CSS: &str = "text/css; charset=utf-8";
 pub(super) const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 pub(super) const SVG: &str = "image/svg+xml";
 
-pub(super) async fn answer<B>(context: &Context, request: &Request<B>) -> Answer {
+pub(super) async fn answer(context: &Context, request: Request<Incoming>) -> Answer {
     let (reading, writing): (&[Method], &[Method]) = (&[Method::GET, Method::HEAD], &[Method::POST, Method::PUT]);
     let methods = match request.uri().path() {
         "/metrics" | "/-/healthy" | "/-/ready" | "/" => reading,
-        "/-/reload" => writing,
+        "/-/reload" | push::PATH => writing,
         path if api::is_route(path) || is_for_people(context, path) => reading,
         _ => return text(StatusCode::NOT_FOUND, "not found\n"),
     };
@@ -46,13 +46,14 @@ pub(super) async fn answer<B>(context: &Context, request: &Request<B>) -> Answer
         return with(refusal, ALLOW, allowed);
     }
     match request.uri().path() {
-        "/metrics" => metrics(context, request),
+        "/metrics" => metrics(context, &request),
         "/-/healthy" => text(StatusCode::OK, "healthy\n"),
         "/-/ready" => ready(context),
         "/-/reload" => reload(context).await,
-        "/" => front_page(context, request),
-        path if api::is_route(path) => api::answer(context, request).await,
-        path => for_people(request, path),
+        "/" => front_page(context, &request),
+        push::PATH => push::answer(context, request).await,
+        path if api::is_route(path) => api::answer(context, &request).await,
+        path => for_people(&request, path),
     }
 }
 
@@ -91,13 +92,18 @@ fn ready(context: &Context) -> Answer {
 
 /// One line for each thing that is not as it should be.
 fn degraded(snapshot: &Snapshot) -> String {
-    let Some(redis) = &snapshot.redis else { return String::new() };
+    let logs = snapshot.sources.iter().filter_map(|source| {
+        let complaint = source.now.complaint.as_ref()?;
+        Some(format!("degraded: log source {}: {complaint}\n", source.name))
+    });
+    let logs: String = logs.collect();
+    let Some(redis) = &snapshot.redis else { return logs };
     let complaints = redis.now.complaints.iter().map(|complaint| format!("degraded: {complaint}\n"));
     let down = (redis.now.complaints.is_empty() && !redis.now.is_up()).then(|| {
         let (up, known) = (redis.now.nodes_up, redis.now.nodes);
         format!("degraded: redis {}: {up} of {known} known primaries connected\n", redis.name)
     });
-    complaints.chain(down).collect()
+    logs + &complaints.chain(down).collect::<String>()
 }
 
 async fn reload(context: &Context) -> Answer {

@@ -1,8 +1,8 @@
-//! From a block of whole lines to the events in it. Shared by the tailer, standard input and `replay`.
+//! From a block of whole lines to the events in it. Shared by all log sources and `replay`.
 //!
 //! Container runtimes cut long lines into pieces (`P` records of CRI, Docker records without a newline). Pieces are joined
-//! here, for each stream of a file, within bounds. While a piece is waiting for the rest the caller must not move the saved
-//! position: [`Joiner::is_waiting`].
+//! here, for each stream of a file, within bounds. So are the lines of one record, see `records.rs`. While a piece is waiting
+//! for the rest, or a record for its end, the caller must not move the saved position: [`Joiner::is_waiting`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use memchr::{memchr, memmem, memrchr};
 
 use crate::event::{LogEvent, TimeMs};
-use crate::sources::lines::{Record, Stream, Unwrapped, unwrap_line};
+use crate::sources::lines::{Line, Record, Stream, Unwrapped, unwrap_line, without_colors};
+use crate::sources::records::{Open, Records, Whole};
 use crate::sources::rules::{RuleSet, Verdict};
 use crate::sources::search::Searcher;
 
@@ -23,12 +24,17 @@ pub struct Extractor {
     max_line_bytes: usize,
 }
 
-/// Pieces of cut lines that wait for their rest. Bounded by `max_line_bytes` for each of the two streams.
-#[derive(Default)]
+/// What is not whole yet: pieces of cut lines that wait for their rest, and records that wait for their end. Bounded: pieces
+/// by `max_line_bytes` for each of the two streams.
+#[derive(Debug, Default)]
 pub struct Joiner {
     waiting: Vec<Piece>,
+    /// Fields that come with the lines rather than in them.
+    around: Arc<[(String, String)]>,
+    records: Records,
 }
 
+#[derive(Debug)]
 struct Piece {
     stream: Stream,
     offset: u64,
@@ -39,9 +45,9 @@ struct Piece {
 
 /// What the extractor tells about a line it looked at.
 pub enum Look<'a> {
-    /// One piece of a cut line. The whole comes as a [`Look::Line`] after its last piece.
+    /// One piece of a cut line, or one line of a record. The whole comes as a [`Look::Line`] after the last of them.
     Piece { offset: u64 },
-    /// A whole line.
+    /// A whole line or record.
     Line {
         /// Where it begins; for a cut line, where its first piece does.
         offset: u64,
@@ -50,17 +56,27 @@ pub enum Look<'a> {
         /// Time of the wrapping.
         time: Option<TimeMs>,
         /// None: no text in it that any rule needs.
-        verdict: Option<Verdict>,
+        judged: Option<Box<(Record, Verdict)>>,
     },
 }
 
 impl Joiner {
+    /// The lines that follow come with these fields. See [`Extractor::with_fields_around`].
+    pub fn surround(&mut self, fields: &Arc<[(String, String)]>) {
+        self.around = Arc::clone(fields);
+    }
+
     pub fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.records.is_waiting()
     }
 
     pub fn is_overdue(&self) -> bool {
-        self.waiting.iter().any(|piece| piece.since.elapsed() > JOIN_TIMEOUT)
+        self.records.is_overdue() || self.waiting.iter().any(|piece| piece.since.elapsed() > JOIN_TIMEOUT)
+    }
+
+    /// What stands before the place where reading begins: a record may have begun there.
+    pub fn prime(&mut self, before: &[u8], end: u64) {
+        self.records.remember(before, end - before.len() as u64);
     }
 
     fn take(&mut self, stream: Stream) -> Option<Piece> {
@@ -83,6 +99,12 @@ impl Extractor {
         Self { rules, searcher, max_line_bytes }
     }
 
+    /// For lines that come with fields ([`Joiner::surround`]): a condition may be met outside of the line.
+    pub fn with_fields_around(rules: Arc<RuleSet>, max_line_bytes: usize) -> Self {
+        let searcher = Searcher::new(&rules.needed_texts_of_messages());
+        Self { rules, searcher, max_line_bytes }
+    }
+
     /// Appends the events of `block`, which holds whole lines (the newline of the last one may be missing) and starts at
     /// `offset` of its file.
     pub fn extract(&self, block: &[u8], offset: u64, joiner: &mut Joiner, events: &mut Vec<LogEvent>) {
@@ -101,19 +123,20 @@ impl Extractor {
         let mut position = 0;
         let mut hit = self.searcher.find_at(block, 0);
         let mut cut = find_cut(cutting, block, 0);
+        let escape = Escape::of(cutting, block);
+        let mut colored = self.find_colored(escape, block, 0);
         while position < block.len() {
             let next = if joiner.is_waiting() {
                 position
             } else {
-                match (hit, cut) {
-                    (Some(hit), Some(cut)) => hit.min(cut),
-                    (Some(at), None) | (None, Some(at)) => at,
-                    (None, None) => break,
+                match [hit, cut, colored].into_iter().flatten().min() {
+                    Some(next) => next,
+                    None => break,
                 }
             };
             let start = memrchr(b'\n', &block[position..next]).map_or(position, |at| position + at + 1);
             let end = memchr(b'\n', &block[next..]).map_or(block.len(), |at| next + at);
-            self.take_line(&block[start..end], offset + start as u64, joiner, told);
+            self.take_line(&block[start..end], (block, offset, start), joiner, told);
             position = (end + 1).min(block.len());
             if hit.is_some_and(|at| at < position) {
                 hit = self.searcher.find_at(block, position);
@@ -121,20 +144,40 @@ impl Extractor {
             if cut.is_some_and(|at| at < position) {
                 cut = find_cut(cutting, block, position);
             }
+            if colored.is_some_and(|at| at < position) {
+                colored = self.find_colored(escape, block, position);
+            }
         }
+        joiner.records.remember(block, offset);
+        joiner.records.waiting_lines().for_each(|offset| told(Look::Piece { offset }));
     }
 
     /// As [`Extractor::flush`], telling about it.
     pub fn look_at_rest(&self, joiner: &mut Joiner, told: &mut impl FnMut(Look<'_>)) {
         for piece in std::mem::take(&mut joiner.waiting) {
-            self.take_text(&piece.text, piece.time, piece.offset, told);
+            self.take_text(&piece, (&[], piece.offset), joiner, told);
+        }
+        for open in joiner.records.finish_all() {
+            self.judge(&open, joiner, told);
         }
     }
 
-    fn take_line(&self, line: &[u8], offset: u64, joiner: &mut Joiner, told: &mut impl FnMut(Look<'_>)) {
+    /// `place`: the block, where it begins in the file, and where the line begins in it.
+    fn take_line(
+        &self,
+        line: &[u8],
+        (block, block_offset, start): (&[u8], u64, usize),
+        joiner: &mut Joiner,
+        told: &mut impl FnMut(Look<'_>),
+    ) {
+        let offset = block_offset + start as u64;
+        let before = |offset: u64| (&block[..offset.saturating_sub(block_offset) as usize], block_offset);
         let Unwrapped { text, time, stream, partial } = unwrap_line(line);
         match (joiner.take(stream), partial) {
-            (None, false) => self.take_text(&text, time, offset, told),
+            (None, false) => {
+                let whole = Piece { stream, offset, time, text: text.into_owned(), since: Instant::now() };
+                self.take_text(&whole, before(offset), joiner, told);
+            }
             (None, true) => {
                 told(Look::Piece { offset });
                 let text = text.into_owned();
@@ -148,27 +191,124 @@ impl Extractor {
                 if partial {
                     joiner.waiting.push(piece);
                 } else {
-                    self.take_text(&piece.text, piece.time, piece.offset, told);
+                    self.take_text(&piece, before(piece.offset), joiner, told);
                 }
             }
         }
     }
 
-    fn take_text(&self, text: &[u8], time: Option<TimeMs>, offset: u64, told: &mut impl FnMut(Look<'_>)) {
-        let is_found = self.searcher.find_at(text, 0).is_some();
-        let verdict = is_found.then(|| self.rules.evaluate(&Record::parse(text, time)));
-        let verdict = verdict.map(|verdict| match verdict {
-            Verdict::Event(event) => Verdict::Event(LogEvent { offset, ..event }),
+    fn take_text(&self, whole: &Piece, before: (&[u8], u64), joiner: &mut Joiner, told: &mut impl FnMut(Look<'_>)) {
+        let Piece { stream, offset, time, text, .. } = whole;
+        let is_hit = self.is_hit(text);
+        let nothing = Look::Line { offset: *offset, text, time: *time, judged: None };
+        if !is_hit && !joiner.records.is_waiting() {
+            return told(nothing);
+        }
+        let line = Line::new(text, *time);
+        let whole = Whole { text, line, stream: *stream, offset: *offset, before, around: Arc::clone(&joiner.around) };
+        let mut ended = Vec::new();
+        let belongs = joiner.records.offer(&whole, is_hit, &mut ended);
+        ended.drain(..).for_each(|open| self.judge(&open, joiner, told));
+        if belongs {
+            return;
+        }
+        if !is_hit {
+            return told(nothing);
+        }
+        if whole.line.is_whole() {
+            let record = Record::of_lines(&[whole.line]).within(&joiner.around);
+            let verdict = self.verdict(&record, *offset, Duration::ZERO);
+            return told(Look::Line { offset: *offset, text, time: *time, judged: Some(Box::new((record, verdict))) });
+        }
+        if !joiner.records.begin(whole, &mut ended) {
+            told(Look::Piece { offset: *offset });
+        }
+        ended.drain(..).for_each(|open| self.judge(&open, joiner, told));
+    }
+
+    /// What the rules make of a record. Where they make nothing of it, each line that was hit is told by itself.
+    fn judge(&self, open: &Open, joiner: &mut Joiner, told: &mut impl FnMut(Look<'_>)) {
+        let record = Record::of_lines(&open.lines).within(&open.around);
+        let offset = open.offsets.first().copied().unwrap_or_default();
+        match self.verdict(&record, offset, open.since.elapsed()) {
+            Verdict::NoMatch => {
+                for (offset, text) in &open.hits {
+                    let judged =
+                        Some(Box::new((Record::parse(text, record.time).within(&open.around), Verdict::NoMatch)));
+                    told(Look::Line { offset: *offset, text, time: None, judged });
+                }
+            }
+            verdict => {
+                joiner.records.is_counted(open);
+                open.offsets.iter().for_each(|offset| told(Look::Piece { offset: *offset }));
+                let (text, time) = (open.lines.first().map_or("", Line::text), record.time);
+                told(Look::Line { offset, text: text.as_bytes(), time, judged: Some(Box::new((record, verdict))) });
+            }
+        }
+    }
+
+    fn verdict(&self, record: &Record, offset: u64, waited: Duration) -> Verdict {
+        match self.rules.evaluate(record) {
+            Verdict::Event(event) => Verdict::Event(LogEvent { offset, waited, ..event }),
             other => other,
-        });
-        told(Look::Line { offset, text, time, verdict });
+        }
+    }
+
+    /// Does a line have a text that a rule needs, be it with colors in the middle?
+    fn is_hit(&self, line: &[u8]) -> bool {
+        let is_found = |text: &[u8]| self.searcher.find_at(text, 0).is_some();
+        is_found(line) || without_colors(line).is_some_and(|text| is_found(&text))
+    }
+
+    /// Position inside the next line, at or after `from`, whose colors hide a text that a rule needs.
+    fn find_colored(&self, escape: Escape, block: &[u8], mut from: usize) -> Option<usize> {
+        loop {
+            let at = from + escape.find(block.get(from..)?)?;
+            let start = memrchr(b'\n', &block[from..at]).map_or(from, |newline| from + newline + 1);
+            let end = memchr(b'\n', &block[at..]).map_or(block.len(), |newline| at + newline);
+            let text = without_colors(&block[start..end]);
+            if text.is_some_and(|text| self.searcher.find_at(&text, 0).is_some()) {
+                return Some(at);
+            }
+            from = end + 1;
+        }
+    }
+}
+
+/// How the escape character that begins a color is written in a file.
+#[derive(Clone, Copy)]
+enum Escape {
+    AsItIs,
+    /// Inside of JSON.
+    Escaped,
+}
+
+impl Escape {
+    /// Judged by the beginning of a block, so that plain text is searched for one byte only.
+    fn of(cutting: Cutting, block: &[u8]) -> Self {
+        let head = &block[..block.len().min(4096)];
+        let is_escaped = cutting == Cutting::Docker || Self::Escaped.find(head).is_some();
+        if is_escaped { Self::Escaped } else { Self::AsItIs }
+    }
+
+    fn find(self, text: &[u8]) -> Option<usize> {
+        match self {
+            Self::AsItIs => memchr(0x1b, text),
+            Self::Escaped => {
+                let is_escape = |at: &usize| matches!(text.get(at + 5), Some(b'b' | b'B'));
+                memmem::find_iter(text, b"\\u001").find(is_escape)
+            }
+        }
     }
 }
 
 fn event_of(look: Look<'_>) -> Option<LogEvent> {
     match look {
-        Look::Line { verdict: Some(Verdict::Event(event)), .. } => Some(event),
-        _ => None,
+        Look::Line { judged, .. } => match *judged? {
+            (_, Verdict::Event(event)) => Some(event),
+            _ => None,
+        },
+        Look::Piece { .. } => None,
     }
 }
 
@@ -196,8 +336,9 @@ fn find_cut(cutting: Cutting, block: &[u8], from: usize) -> Option<usize> {
     match cutting {
         Cutting::Never => None,
         Cutting::Cri => {
-            let find = |text: &[u8]| memmem::find(&block[from..], text).map(|at| from + at);
-            [find(b" stdout P "), find(b" stderr P ")].into_iter().flatten().min()
+            // One search for both streams: two would each look through the whole rest of the block, again for every line.
+            let is_cut = |at: &usize| block[..*at].ends_with(b" stdout") || block[..*at].ends_with(b" stderr");
+            memmem::find_iter(&block[from..], b" P ").map(|at| from + at).find(is_cut)
         }
         // The text of a whole line ends in an escaped newline.
         Cutting::Docker => memmem::find_iter(&block[from..], b"\",\"stream\":\"")

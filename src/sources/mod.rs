@@ -1,10 +1,16 @@
-//! Where events come from. Each source turns something outside (log files, standard input) into batches for the pipeline.
+//! Where events come from. Each source turns something outside (log files, standard input, a journal, what others
+//! push, Redis) into batches for the pipeline.
 
+pub(crate) mod backoff;
 pub mod blocks;
 pub mod cursor;
+pub mod entries;
 pub mod extractor;
+pub mod journal;
 pub mod keyspace;
 pub mod lines;
+pub mod push;
+mod records;
 pub mod rules;
 pub mod scout;
 pub mod search;

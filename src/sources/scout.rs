@@ -17,6 +17,7 @@ use crate::event::LogEvent;
 use crate::sources::blocks::{BLOCK_BYTES, count_lines};
 use crate::sources::cursor::{MARK_BYTES, Mark};
 use crate::sources::extractor::{Extractor, Joiner};
+use crate::sources::records::TAIL_BYTES;
 
 /// What the reader takes itself, and what the scout takes, of a backlog that is longer than both.
 pub const PART_BYTES: u64 = 4 << 20;
@@ -50,6 +51,8 @@ pub struct Finding {
     pub tail: Mark,
     pub lines: u64,
     pub events: Vec<LogEvent>,
+    /// What the reader needs to know of the part to go on: nothing waits in it.
+    pub joiner: Joiner,
 }
 
 impl Scout {
@@ -113,8 +116,14 @@ impl Task {
             tail: Mark::default(),
             lines: 0,
             events: Vec::new(),
+            joiner: Joiner::default(),
         };
-        let mut joiner = Joiner::default();
+        let before = self.start.min(TAIL_BYTES as u64) as usize;
+        let length = self.file.read_at(&mut buffer[..before], self.start - before as u64)?;
+        if length < before {
+            return Ok(None);
+        }
+        finding.joiner.prime(&buffer[..before], self.start);
         while finding.end < self.start + PART_BYTES {
             // The bytes before the end come with every read, and must be those that were there.
             let length = self.file.read_at(buffer, finding.end - MARK_BYTES as u64)?;
@@ -130,11 +139,11 @@ impl Task {
             let Some(last) = memrchr(b'\n', bytes) else { break };
             let text = &bytes[..=last];
             finding.lines += count_lines(text);
-            self.extractor.extract(text, finding.end, &mut joiner, &mut finding.events);
+            self.extractor.extract(text, finding.end, &mut finding.joiner, &mut finding.events);
             finding.end += text.len() as u64;
             finding.tail = Mark::of(&buffer[text.len()..text.len() + MARK_BYTES]);
         }
-        Ok((finding.end > self.start && !joiner.is_waiting()).then_some(finding))
+        Ok((finding.end > self.start && !finding.joiner.is_waiting()).then_some(finding))
     }
 }
 
@@ -157,17 +166,20 @@ mod tests {
 
     const CUT: &str = "2026-06-25T13:37:04Z stderr P [SCHEDULER] WARN lock renewal fai\n";
     const REST: &str = "2026-06-25T13:37:04Z stderr F led error=lock not owned\n";
+    const NEXT: &str = "2026-06-25T13:37:05Z stderr F [SCHEDULER] INFO next\n";
 
     #[test]
     fn whole_lines_are_found_and_the_rest_is_left() {
-        let finding = found(&format!("{CUT}{REST}half a li")).unwrap();
-        assert_eq!((finding.lines, finding.events.len()), (2, 1));
-        assert_eq!(finding.end - finding.start, (CUT.len() + REST.len()) as u64);
+        let finding = found(&format!("{CUT}{REST}{NEXT}half a li")).unwrap();
+        assert_eq!((finding.lines, finding.events.len()), (3, 1));
+        assert_eq!(finding.end - finding.start, (CUT.len() + REST.len() + NEXT.len()) as u64);
     }
 
     #[test]
     fn a_part_that_ends_inside_a_cut_line_is_left_to_the_reader() {
-        assert!(found(&format!("{CUT}{REST}{CUT}")).is_none());
+        assert!(found(&format!("{CUT}{REST}{NEXT}{CUT}")).is_none());
+        // More of the record may follow.
+        assert!(found(&format!("{CUT}{REST}")).is_none());
         assert!(found("no whole line").is_none());
     }
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::clock;
-use crate::event::{Batch, Input};
+use crate::event::{Batch, Input, LogEvent, Reached, TimeMs};
 use crate::snapshot::SourceTotals;
 use crate::sources::blocks::{Blocks, Cut, count_lines};
 use crate::sources::extractor::{Extractor, Joiner};
@@ -107,11 +107,13 @@ impl Follower {
         self.hand_over(events, SourceTotals::default());
     }
 
-    fn hand_over(&self, events: Vec<crate::event::LogEvent>, mut seen: SourceTotals) {
+    fn hand_over(&self, events: Vec<LogEvent>, mut seen: SourceTotals) {
         let now = clock::now();
         seen.events = events.len() as u64;
-        let events = events.into_iter().map(|event| (event.time.unwrap_or(now), event)).collect();
+        let read = |event: &LogEvent| event.time.unwrap_or(now - event.waited.as_millis() as TimeMs);
+        let events = events.into_iter().map(|event| (read(&event), event)).collect();
         seen.last_read = (seen.bytes > 0).then_some(now);
-        let _ = self.out.blocking_send(Input::Logs(Batch { source: self.source, events, cursors: Vec::new(), seen }));
+        let batch = Batch { source: self.source, events, reached: Reached::Nothing, seen };
+        let _ = self.out.blocking_send(Input::Logs(batch));
     }
 }

@@ -20,9 +20,12 @@ export async function openBrowser() {
   return {
     complaints,
     requests,
-    // `tolerant`: the exporter will be stopped, and the browser may say so.
-    async open(url, { viewport = { width: 1280, height: 900 }, colorScheme = "dark", tolerant = false, scale = 1 } = {}) {
-      const context = await browser.newContext({ viewport, colorScheme, deviceScaleFactor: scale, reducedMotion: "reduce" });
+    // `tolerant`: the exporter will be stopped, and the browser may say so. `httpCredentials`: what somebody types into the browser's
+    // own window; certificates are the tests' own, so nobody else vouches for them.
+    async open(url, { viewport = { width: 1280, height: 900 }, colorScheme = "dark", tolerant = false, scale = 1, httpCredentials } = {}) {
+      const context = await browser.newContext({
+        viewport, colorScheme, deviceScaleFactor: scale, reducedMotion: "reduce", ignoreHTTPSErrors: true, httpCredentials,
+      });
       const page = await context.newPage();
       page.setDefaultTimeout(25_000);
       const { origin } = new URL(url);

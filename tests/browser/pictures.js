@@ -20,12 +20,11 @@ try {
   process.stderr.write(`the exporter is at ${world.url}\n`);
   if (process.env.WORLD_FILE) writeFileSync(process.env.WORLD_FILE, world.url);
   await sleep(Math.max(0, minutes - TROUBLE_MINUTES) * 60_000);
-  fleet.freeze(true);
+  fleet.freeze();
   await sleep(Math.min(minutes, TROUBLE_MINUTES) * 60_000);
   await until("incidents", async () => (await world.ask("incidents")).total > 0);
   mkdirSync(IMAGES, { recursive: true });
   await take();
-  await fleet.stop();
 } finally {
   await browser.close();
   world.stop();

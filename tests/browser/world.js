@@ -1,9 +1,11 @@
 // A Redis, an exporter that watches it with the Cordum preset, a log, and programs that lock: everything on free loopback ports,
 // in a directory of its own, ended whatever happens.
 
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import http from "node:http";
+import https from "node:https";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -12,8 +14,12 @@ import { fileURLToPath } from "node:url";
 import { Redis } from "./redis.js";
 
 const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
-const BINARY = process.env.EXPORTER ?? path.join(process.env.CARGO_TARGET_DIR ?? path.join(ROOT, "target"), "debug/redis_lock_exporter");
+export const BINARY = process.env.EXPORTER ?? path.join(process.env.CARGO_TARGET_DIR ?? path.join(ROOT, "target"), "debug/redis_lock_exporter");
 const DEADLINE_MS = 30_000;
+
+// Who may see the page of a secured world.
+export const USER = { username: "operator", password: "correct horse" };
+const HASH = "$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e";
 
 export const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
@@ -38,11 +44,11 @@ const RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('
 const RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 export class World {
-  // `watched`: the exporter looks at Redis, not only at the log.
-  static async start({ watched = true } = {}) {
+  // `watched`: the exporter looks at Redis, not only at the log. `secured`: it is served over TLS to USER only.
+  static async start({ watched = true, secured = false } = {}) {
     const world = new World();
     try {
-      await world.#start(watched);
+      await world.#start(watched, secured);
     } catch (error) {
       world.stop();
       throw error;
@@ -50,7 +56,7 @@ export class World {
     return world;
   }
 
-  async #start(watched) {
+  async #start(watched, secured) {
     this.directory = mkdtempSync(path.join(tmpdir(), "page-"));
     this.children = [];
     process.once("exit", () => this.stop());
@@ -58,28 +64,42 @@ export class World {
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => process.exit(2));
     const port = await freePort();
     this.password = randomBytes(12).toString("hex");
-    this.server = this.#spawn("redis-server", ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", this.directory, "--requirepass", this.password]);
+    this.server = this.run("redis-server", ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", this.directory, "--requirepass", this.password]);
+    this.redisUrl = `redis://:${this.password}@127.0.0.1:${port}/0`;
     this.redis = await until("Redis listens", () => Redis.connect(port).catch(() => null));
     await this.redis.command("AUTH", this.password);
     writeFileSync(this.#place("cordum.log"), "");
-    const redis = watched ? `redis: {url: "redis://:${this.password}@127.0.0.1:${port}/0", name: main}\n` : "";
+    const redis = watched ? `redis: {url: "${this.redisUrl}", name: main}\n` : "";
     writeFileSync(this.#place("config.yaml"), `${redis}logs: [{path: "${this.#place("*.log")}"}]\npresets: [cordum]\n`);
-    this.exporter = this.#spawn(BINARY, ["--config.file", this.#place("config.yaml"), "--state.dir", this.#place("state"), "--web.listen-address", "127.0.0.1:0"]);
+    const web = secured ? ["--web.config.file", this.#secure()] : [];
+    this.exporter = this.run(BINARY, ["--config.file", this.#place("config.yaml"), "--state.dir", this.#place("state"), "--web.listen-address", "127.0.0.1:0", ...web]);
     this.exporter.stderr.setEncoding("utf8").on("data", (text) => { this.output = (this.output ?? "") + text; });
     const address = await until("the exporter listens", () => /serving http address=(\S+)/.exec(this.output ?? "")?.[1]);
-    this.url = `http://${address}/`;
+    this.url = `${secured ? "https" : "http"}://${address}/`;
     await until("the exporter watches", async () => {
       const { redis, logs } = await this.ask("overview");
       return logs?.[0]?.open_files === 1 && (!watched || (redis?.tracking && redis.scan_last_success_at !== null));
     });
   }
 
-  #spawn(command, words) {
-    const child = spawn(command, words.map(String), { stdio: ["ignore", "ignore", "pipe"] });
+  // A program that ends with the world.
+  run(command, words) {
+    const child = spawn(command, words.map(String), { stdio: ["pipe", "ignore", "pipe"] });
     child.on("error", (error) => { throw error; });
     child.stderr.resume();
     this.children.push(child);
     return child;
+  }
+
+  // A certificate of its own and a web configuration; gives the path of the latter.
+  #secure() {
+    const [certificate, key] = [this.#place("server.pem"), this.#place("server.key")];
+    execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+      "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", key, "-out", certificate], { stdio: "ignore" });
+    const path = this.#place("web.yaml");
+    writeFileSync(path, `tls_server_config: {cert_file: server.pem, key_file: server.key}\nbasic_auth_users: {${USER.username}: "${HASH}"}\n`);
+    this.access = { ca: readFileSync(certificate), auth: `${USER.username}:${USER.password}` };
+    return path;
   }
 
   #place(name) {
@@ -93,8 +113,11 @@ export class World {
   }
 
   async ask(what) {
-    const response = await fetch(`${this.url}api/v1/${what}`);
-    return response.json();
+    const { get } = this.access ? https : http;
+    const response = await new Promise((resolve, reject) => {
+      get(`${this.url}api/v1/${what}`, this.access ?? {}, resolve).on("error", reject);
+    });
+    return JSON.parse(Buffer.concat(await response.toArray()).toString("utf8"));
   }
 
   lock(key) {

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Checks everything under deploy/ by every means short of the platforms themselves.
 
-systemd units with systemd-analyze, the Dockerfile with hadolint, kustomize directories with a real kustomize, the Helm chart with
-Go's templates and sprig (no helm binary can be had), all Kubernetes objects against the published schemas, scrape examples with
-promtool, configurations with the exporter itself. Called by scripts/test_deploy.sh, which fetches the tools.
+systemd units with systemd-analyze, the Dockerfile with hadolint, kustomize directories with a real kustomize, the Helm chart with a real
+Helm (helm.py), all Kubernetes objects against the published schemas, scrape examples with promtool, configurations with the exporter
+itself. Called by scripts/test_deploy.sh, which fetches the tools.
 
-usage: check.py EXPORTER KUSTOMIZE PROMTOOL RENDER_CHART NODE_DIRECTORY
+usage: check.py EXPORTER KUSTOMIZE PROMTOOL HELM_LIBRARY NODE_DIRECTORY
 """
 
 import json
@@ -16,10 +16,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 import jsonschema
 import kubernetes_validate
 import yaml
+
+import helm
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -39,7 +42,8 @@ def problem(what):
 
 def run(*command, **options):
     """What a command prints; a problem where it fails."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    options = {"stderr": subprocess.PIPE, **options}
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, **options)
     if done.returncode != 0:
         problem(f"{' '.join(map(str, command))}: {(done.stderr or done.stdout).strip()}")
     return done.stdout
@@ -47,14 +51,20 @@ def run(*command, **options):
 
 def systemd():
     with tempfile.TemporaryDirectory() as directory:
-        unit = pathlib.Path(directory, "redis_lock_exporter.service")
-        text = (DEPLOY / "systemd/redis_lock_exporter.service").read_text()
+        unit, socket = (pathlib.Path(directory, f"redis_lock_exporter.{kind}") for kind in ("service", "socket"))
+        text = (DEPLOY / "systemd" / unit.name).read_text()
         # The binary need not be installed for the unit to be right.
         unit.write_text(text.replace("/usr/bin/redis_lock_exporter", str(EXPORTER)))
-        run("systemd-analyze", "verify", "--man=no", unit)
+        shutil.copy(DEPLOY / "systemd" / socket.name, socket)
+        # It complains of what it does not know, but succeeds.
+        for complaint in run("systemd-analyze", "verify", "--man=no", unit, socket, stderr=subprocess.STDOUT).splitlines():
+            problem(f"systemd-analyze verify: {complaint}")
         report = run("systemd-analyze", "security", "--offline=true", f"--threshold={EXPOSURE}", unit)
     score = re.search(r"Overall exposure level for \S+: ([\d.]+)", report)
     print(f"  systemd: exposure {score[1] if score else 'unknown'} of 10, at most {int(EXPOSURE) / 10} is allowed")
+    stated = re.search(r"gives it ([\d.]+) of 10", (ROOT / "docs/deployment.md").read_text())
+    if not score or not stated or stated[1] != score[1]:
+        problem(f"docs/deployment.md states an exposure of {stated and stated[1]}, it is {score and score[1]}")
 
 
 def docker():
@@ -75,7 +85,48 @@ def docker():
         user = next(line for line in acl if line.startswith("user exporter "))
         if set(re.findall(r"\+\S+", user)) != documented:
             problem(f"users.acl: the exporter's commands are not those of docs/operations.md: {sorted(documented)}")
+    for image in [service.get("image", "") for service in compose["services"].values() if "build" not in service]:
+        if not re.search(r":\S*\d", image):
+            problem(f"compose.yaml: {image} has no version")
+    exporter = compose["services"]["exporter"]
+    if not exporter["read_only"] or exporter["cap_drop"] != ["ALL"]:
+        problem("compose.yaml: the exporter is not locked in")
+    together(exporter["environment"])
     print(f"  docker: {len(compose['services'])} services; the image was not built (no container engine)")
+
+
+def together(environment):
+    """Redis and the exporter of the compose file, with its files and variables, here instead of in containers."""
+    with tempfile.TemporaryDirectory() as directory:
+        at = pathlib.Path(directory)
+        shutil.copy(DEPLOY / "docker/users.acl", at)
+        redis = at / "redis.sock"
+        config = (DEPLOY / "docker/config.yaml").read_text().replace("redis://redis:6379/0", f"unix://{redis}")
+        (at / "config.yaml").write_text(config.replace("/var/log/app", str(at)))
+        server = ["redis-server", "--port", "0", "--unixsocket", redis, "--aclfile", at / "users.acl", "--save", "", "--dir", at]
+        listen = at / "exporter.sock"
+        flags = ["--config.file", at / "config.yaml", "--state.dir", at / "state", "--web.listen-address", f"unix://{listen}"]
+        started = []
+        try:
+            for command in (server, [EXPORTER, *flags]):
+                words = [str(word) for word in command]
+                with (at / "log").open("a") as log:
+                    started.append(subprocess.Popen(words, env={**os.environ, **environment}, stdout=log, stderr=log))
+            deadline = time.monotonic() + 60
+            metrics = ""
+            while "\nredis_lock_exporter_redis_up 1\n" not in metrics and time.monotonic() < deadline:
+                time.sleep(0.1)
+                asked = ["curl", "--silent", "--unix-socket", listen, "http://exporter/metrics"]
+                metrics = subprocess.run([str(word) for word in asked], capture_output=True, text=True, check=False).stdout
+            if "\nredis_lock_exporter_redis_up 1\n" not in metrics:
+                problem(f"compose: the exporter does not reach Redis with its files: {(at / 'log').read_text()[-2000:]}")
+            refused_commands = re.findall(r"^redis_lock_exporter_redis_permission_denied.* 1$", metrics, re.MULTILINE)
+            if refused_commands:
+                problem(f"compose: users.acl refuses {refused_commands}")
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
 
 
 def documented_commands():
@@ -151,6 +202,7 @@ def selectors_fit(where, manifests):
             "NetworkPolicy": lambda: spec["podSelector"].get("matchLabels"),
             "PodDisruptionBudget": lambda: spec["selector"].get("matchLabels"),
             "PodMonitor": lambda: spec["selector"].get("matchLabels"),
+            "ServiceMonitor": lambda: spec["selector"].get("matchLabels"),
         }.get(manifest["kind"])
         labels = wanted() if wanted else None
         if labels and "sidecar" not in manifest["metadata"]["name"]:
@@ -189,45 +241,125 @@ def kustomize():
         problem(f"kustomize sidecar: containers are {names}")
 
 
-def helm():
+def chart(values, **options):
+    """What Helm makes of the chart with these values, by kind and the rest of the name."""
+    made = HELM.install(CHART, "demo", "locks", values, **options)
+    return {(manifest["kind"], manifest["metadata"]["name"].removeprefix("demo-redis-lock-exporter")): manifest for manifest in made}
+
+
+def refused(values, why, **options):
+    try:
+        chart(values, **options)
+        problem(f"helm takes {values} {options or ''}")
+    except helm.Refused as reason:
+        if why not in str(reason):
+            problem(f"helm refuses {values} {options or ''}, but not because of {why!r}: {reason}")
+
+
+def helm_chart():
     schema = json.loads((CHART / "values.schema.json").read_text())
     jsonschema.Draft7Validator.check_schema(schema)
-    validator = jsonschema.Draft7Validator(schema)
-    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
-    for error in validator.iter_errors(defaults):
-        problem(f"values.yaml: {error.message}")
-    undescribed = set(defaults) ^ (set(schema["properties"]) - {"global"})
+    undescribed = set(yaml.safe_load((CHART / "values.yaml").read_text())) ^ (set(schema["properties"]) - {"global"})
     if undescribed:
         problem(f"values.yaml and values.schema.json differ in {undescribed}")
-    bad = [{"keyspce": {}}, {"keyspace": {"replicas": "two"}}, {"keyspace": {"replica": 1}}, {"service": {"port": 0}}, {"image": {}}]
-    for values in bad:
-        if validator.is_valid(values):
-            problem(f"values.schema.json lets {values} through")
-    rendered = 0
+    refused({"keyspce": {}}, "keyspce")
+    refused({"keyspace": {"replicas": "two"}}, "/keyspace/replicas")
+    refused({"keyspace": {"replica": 1}}, "'replica'")
+    refused({"service": {"port": 0}}, "/service/port")
+    refused({"image": {"repository": ""}}, "/image/repository")
+    refused({"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}, "choose one")
+    refused({}, "incompatible with Kubernetes", minor="24")
+    cases = {}
     for case in sorted((ROOT / "tests/deploy/values").glob("*.yaml")):
-        given = yaml.safe_load(case.read_text())
-        for error in validator.iter_errors(merged(defaults, given)):
-            problem(f"{case.name}: {error.message}")
-        manifests = objects(run(RENDERER, CHART, "demo", "locks", case))
+        cases[case.stem] = made = chart(yaml.safe_load(case.read_text()))
+        manifests = list(made.values())
         configurations(f"helm {case.stem}", manifests)
         validate(f"helm {case.stem}", manifests)
-        rendered += 1
-        for manifest in manifests:
-            if manifest["kind"] == "PrometheusRule":
-                same = yaml.safe_load((ROOT / "alerts/redis_lock.rules.yml").read_text())["groups"]
-                if manifest["spec"]["groups"] != same:
-                    problem("helm: the rules in the chart are not the rules of alerts/")
-    if rendered < 3:
-        problem("helm: too few cases in tests/deploy/values")
+    helm_items(cases)
 
 
-def merged(defaults, given):
-    """As Helm does it before it looks at the schema."""
-    both = {**defaults, **given}
-    for key in defaults.keys() & given.keys():
-        if isinstance(defaults[key], dict) and isinstance(given[key], dict):
-            both[key] = merged(defaults[key], given[key])
-    return both
+def helm_items(cases):
+    """Every promise of the chart, with the values that ask for it (tests/deploy/values)."""
+    defaults, everything, logs_only, services = (cases[name] for name in ("defaults", "everything", "logs-only", "services"))
+
+    def promise(what, kept):
+        if not kept:
+            problem(f"helm: {what}")
+
+    def pod(made, kind, name):
+        return made[kind, name]["spec"]["template"]["spec"]
+
+    def container(made, kind, name):
+        return pod(made, kind, name)["containers"][0]
+
+    def volume(made, kind, name, wanted):
+        return next((entry for entry in pod(made, kind, name)["volumes"] if entry["name"] == wanted), None)
+
+    deployment, daemonset = ("Deployment", "-keyspace"), ("DaemonSet", "-logs")
+    kinds = {kind for kind, _ in defaults}
+    promise("the keyspace side alone is the default", deployment in defaults and daemonset not in defaults)
+    promise("nothing of the operator by default", not kinds & {"PodMonitor", "ServiceMonitor", "PrometheusRule"})
+    promise("the log side alone", daemonset in logs_only and deployment not in logs_only and ("Service", "") not in logs_only)
+    promise("both sides", deployment in everything and daemonset in everything)
+
+    keyspace, logs = container(everything, *deployment), container(everything, *daemonset)
+    promise("an extra argument reaches the keyspace side", "--log.level=debug" in keyspace["args"])
+    promise("and only that one", "--log.level=debug" not in logs["args"])
+    promise("an extra variable", {"name": "TZ", "value": "UTC"} in keyspace.get("env", []))
+    promise("an extra volume", volume(everything, *daemonset, "journal") == {"name": "journal", "hostPath": {"path": "/run/log/journal"}})
+    promise("is mounted", {"name": "journal", "mountPath": "/run/log/journal", "readOnly": True} in logs["volumeMounts"])
+    secrets = {entry["secret"]["secretName"] for entry in pod(everything, *deployment)["volumes"] if "secret" in entry}
+    promise("existing secrets: password, TLS to Redis, web configuration", secrets == {"redis", "rtls", "web"})
+    promise("the web configuration on both sides", all("--web.config.file=/etc/redis_lock_exporter_web/web.yaml" in side["args"] for side in (keyspace, logs)))
+    promise("no secret is made", not any(kind == "Secret" for made in cases.values() for kind, _ in made))
+    promise("a pull secret", pod(logs_only, *daemonset)["imagePullSecrets"] == [{"name": "regcred"}])
+    promise("another registry", container(logs_only, *daemonset)["image"] == "registry.example.com/redis_lock_exporter:1.2.3")
+    existing = volume(services, *deployment, "config")["configMap"]["name"]
+    promise("an existing ConfigMap", existing == "mine" and ("ConfigMap", "-keyspace") not in services)
+
+    asks = {name: probe["httpGet"]["path"] for name, probe in container(defaults, *deployment).items() if name.endswith("Probe")}
+    promise(f"probes ask the exporter: {asks}", asks == {"startupProbe": "/-/healthy", "livenessProbe": "/-/healthy", "readinessProbe": "/-/ready"})
+    knocks = [probe for name, probe in keyspace.items() if name.endswith("Probe") and "tcpSocket" not in probe]
+    promise("behind a web configuration probes only knock", "livenessProbe" in keyspace and not knocks)
+
+    budget = defaults["PodDisruptionBudget", "-keyspace"]["spec"]
+    promise("a budget that never blocks a drain", budget["maxUnavailable"] == 1)
+    promise("no budget when it is not wanted", ("PodDisruptionBudget", "-keyspace") not in services)
+    policy = services["NetworkPolicy", "-keyspace"]["spec"]
+    promise("the policy lets out to Redis' ports", [port["port"] for rule in policy["egress"] for port in rule["ports"]] == [53, 53, 7000])
+    promise("the log side goes nowhere", everything["NetworkPolicy", "-logs"]["spec"]["egress"] == [])
+    selector = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    promise("who may scrape", logs_only["NetworkPolicy", "-logs"]["spec"]["ingress"][0]["from"] == [selector])
+    promise("no policy when it is not wanted", not any(kind == "NetworkPolicy" for kind, _ in cases["least"]))
+
+    state = volume(everything, *daemonset, "state")["hostPath"]
+    promise("counters of the log side outlive the pod", state == {"path": "/var/lib/redis_lock_exporter", "type": "DirectoryOrCreate"})
+    promise("and are where the exporter saves them", {"name": "state", "mountPath": "/var/lib/redis_lock_exporter"} in logs["volumeMounts"])
+
+    endpoint = everything["PodMonitor", ""]["spec"]["podMetricsEndpoints"][0]
+    promise("the PodMonitor's label and TLS", everything["PodMonitor", ""]["metadata"]["labels"]["release"] == "kps" and endpoint["tlsConfig"])
+    promise("one monitor at a time", ("ServiceMonitor", "") not in everything and ("PodMonitor", "") not in services)
+    monitor = services["ServiceMonitor", ""]
+    promise("the ServiceMonitor's namespace", monitor["metadata"]["namespace"] == "monitoring")
+    endpoint = monitor["spec"]["endpoints"][0]
+    credentials = {"username": {"name": "scrape", "key": "user"}, "password": {"name": "scrape", "key": "password"}}
+    promise("over TLS with a password", endpoint["scheme"] == "https" and endpoint["basicAuth"] == credentials)
+    found = [name for (kind, name), made in services.items() if kind == "Service" and fits(monitor["spec"]["selector"], made)]
+    promise(f"the ServiceMonitor finds both sides: {found}", sorted(found) == ["", "-logs"])
+    for name in found:
+        ports = [port["name"] for port in services["Service", name]["spec"]["ports"]]
+        promise(f"at their port: {ports}", endpoint["port"] in ports)
+
+    groups = yaml.safe_load((ROOT / "alerts/redis_lock.rules.yml").read_text())["groups"]
+    promise("the rules are those of alerts/", everything["PrometheusRule", ""]["spec"]["groups"] == groups)
+    boards = everything["ConfigMap", "-dashboards"]
+    promise("dashboards have the label of Grafana's sidecar", boards["metadata"]["labels"]["grafana_dashboard"] == "1")
+    same = {f"redis-lock-{file.stem}.json": json.loads(file.read_text()) for file in (ROOT / "dashboards").glob("*.json")}
+    promise("and are those of dashboards/", {name: json.loads(text) for name, text in boards["data"].items()} == same)
+
+
+def fits(selector, manifest):
+    return selector["matchLabels"].items() <= manifest["metadata"]["labels"].items()
 
 
 def examples():
@@ -246,10 +378,11 @@ def examples():
 
 
 if __name__ == "__main__":
-    EXPORTER, KUSTOMIZE, PROMTOOL, RENDERER, NODE = map(pathlib.Path, sys.argv[1:6])
+    EXPORTER, KUSTOMIZE, PROMTOOL, LIBRARY, NODE = map(pathlib.Path, sys.argv[1:6])
+    HELM = helm.Helm(LIBRARY)
     FLAGS = set(re.findall(r"--[a-z][\w.-]*", run(EXPORTER, "run", "--help")))
     os.environ.pop("XDG_CONFIG_HOME", None)
-    for part in (systemd, docker, kustomize, helm, examples):
+    for part in (systemd, docker, kustomize, helm_chart, examples):
         part()
     print(f"{len(problems)} problems")
     sys.exit(bool(problems))

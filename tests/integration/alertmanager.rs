@@ -50,13 +50,29 @@ fn a_page_mutes_the_tickets_of_its_namespace_only() {
 
 #[test]
 fn redis_down_mutes_symptoms_but_not_damage() {
-    let symptoms = ["RedisLockNotOwnedRatioHigh", "RedisLockRenewalFailureRatioHigh", "RedisLockMassRenewalOverdue"];
+    let symptoms = [
+        "RedisLockNotOwnedRatioHigh",
+        "RedisLockRenewalFailureRatioHigh",
+        "RedisLockMassRenewalOverdue",
+        "RedisLockAcquireFailing",
+    ];
     let damage = ["RedisLockUnlockedWork", "RedisLockDuplicateTerminalState", "RedisLockFenceRegression"];
     let mut posted = vec![firing("RedisLockRedisDown", "critical")];
     posted.extend(symptoms.iter().chain(&damage).map(|name| firing(name, "critical").of("workflow")));
     posted.push(firing("RedisLockStateNotSaved", "warning"));
     posted.push(firing("RedisLockNotOwnedRatioHigh", "critical").of("workflow").in_cluster("other"));
-    check(&posted, &[1, 2, 3]);
+    check(&posted, &[1, 2, 3, 4]);
+}
+
+#[test]
+fn unlocked_work_is_the_page_where_locks_cannot_be_had() {
+    let posted = [
+        firing("RedisLockUnlockedWork", "critical").of("workflow"),
+        firing("RedisLockAcquireFailing", "critical").of("workflow"),
+        firing("RedisLockAcquireFailing", "critical").of("scheduler"),
+        firing("RedisLockAcquireFailing", "critical").of("workflow").in_cluster("other"),
+    ];
+    check(&posted, &[1]);
 }
 
 #[test]
@@ -65,7 +81,9 @@ fn a_failover_mutes_its_tickets_and_never_a_page() {
     let mut muted = Vec::new();
     for (name, rules) in alerts() {
         // These mute others themselves.
-        if ["RedisLockRedisDown", "RedisLockExporterAbsent", "RedisLockFailoverObserved"].contains(&name.as_str()) {
+        let muting =
+            ["RedisLockRedisDown", "RedisLockExporterAbsent", "RedisLockFailoverObserved", "RedisLockUnlockedWork"];
+        if muting.contains(&name.as_str()) {
             continue;
         }
         for rule in rules {

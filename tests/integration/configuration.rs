@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use redis_lock_exporter::config::redis::{Credentials, PasswordSource, RedisMode, ScanFrom, WatchConfig};
-use redis_lock_exporter::config::{Config, LogSource, Overrides, StartAt};
+use redis_lock_exporter::config::{Config, LogKind, LogSource, Overrides, Push, StartAt};
 
 fn fixtures(extension: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bad-config");
@@ -47,11 +47,15 @@ fn bad_configurations() {
 
 #[test]
 fn examples_of_the_documentation_load() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
-    let text = fs::read_to_string(path).unwrap();
+    let read = |page: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
+    let text = read("docs/configuration.md") + &read("docs/log-sources.md");
     let mut n_examples = 0;
     for block in text.split("```yaml\n").skip(1) {
         let yaml = block.split("```").next().unwrap();
+        // Configurations of Promtail, Vector and Fluent Bit.
+        if ["clients:", "sources:", "pipeline:"].iter().any(|begin| yaml.starts_with(begin)) {
+            continue;
+        }
         // Parts of a configuration are shown without log sources.
         let overrides = match yaml.contains("logs:") {
             true => Overrides::default(),
@@ -62,7 +66,7 @@ fn examples_of_the_documentation_load() {
         }
         n_examples += 1;
     }
-    assert!(n_examples > 0);
+    assert!(n_examples > 4);
 }
 
 #[test]
@@ -139,8 +143,14 @@ fn flags_add_sources_and_presets_and_win_over_the_state_directory() {
     let config = Config::from_yaml("c.yaml", text, &overrides).unwrap();
     assert_eq!(config.state_dir.as_deref(), Some(Path::new("/flag")));
     assert_eq!(config.presets, ["cordum"]);
-    let a = LogSource { path: "/a.log".to_owned(), start_at: StartAt::Beginning, max_line_bytes: 2048 };
-    let b = LogSource { path: "/b.log".to_owned(), start_at: StartAt::End, max_line_bytes: 1 << 20 };
+    let a = LogSource {
+        name: "/a.log".to_owned(),
+        kind: LogKind::Files,
+        start_at: StartAt::Beginning,
+        max_line_bytes: 2048,
+    };
+    let b = LogSource { name: "/b.log".to_owned(), kind: LogKind::Files, start_at: StartAt::End, ..a.clone() };
+    let b = LogSource { max_line_bytes: 1 << 20, ..b };
     assert_eq!(config.logs, [a, b]);
 }
 
@@ -282,7 +292,7 @@ fn the_check_command_tells_problems_and_a_summary() {
     let (code, json, errors) = check(&["--config.file", path, "--output", "json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let expected = serde_json::json!([{
-        "file": path, "line": 2, "column": 21, "message": "\"A\" cannot be the name of a namespace",
+        "severity": "error", "file": path, "line": 2, "column": 21, "message": "\"A\" cannot be the name of a namespace",
         "help": "use up to 64 of a-z, 0-9, _ and -",
     }]);
     assert_eq!((code, json, errors), (Some(1), expected, String::new()));
@@ -302,4 +312,25 @@ fn the_check_command_tells_problems_and_a_summary() {
     assert!(!summary.contains("secret"), "{summary}");
     assert_eq!(check(&["--config.file", path, "--output", "json"]), (Some(0), "[]\n".to_owned(), String::new()));
     assert_eq!(check(&["--no-such-flag"]).0, Some(64));
+}
+
+#[test]
+fn journals_and_pushed_lines_are_log_sources() {
+    let text = "logs:\n\
+        - journal: {units: [engine, a.socket], identifiers: app, matches: 'CONTAINER_NAME=x', directory: /j}\n  \
+          start_at: beginning\n\
+        - {journal: , name: all}\n\
+        - {push: {max_request_bytes: 1MiB}, max_line_bytes: 2KiB}\n";
+    let config = Config::from_yaml("config.yaml", text, &Overrides::default()).unwrap();
+    let [selected, all, pushed] = &config.logs[..] else { panic!("{:?}", config.logs) };
+    let LogKind::Journal(journal) = &selected.kind else { panic!("{selected:?}") };
+    let matches =
+        ["_SYSTEMD_UNIT=engine.service", "_SYSTEMD_UNIT=a.socket", "SYSLOG_IDENTIFIER=app", "CONTAINER_NAME=x"];
+    assert_eq!(*journal.matches, matches);
+    assert_eq!(journal.directory.as_deref(), Some(Path::new("/j")));
+    assert_eq!((selected.name.as_str(), selected.start_at), ("journal", StartAt::Beginning));
+    let LogKind::Journal(journal) = &all.kind else { panic!("{all:?}") };
+    assert_eq!((all.name.as_str(), journal.matches.len(), &journal.directory), ("all", 0, &None));
+    assert_eq!(pushed.kind, LogKind::Push(Push { max_request_bytes: 1 << 20 }));
+    assert_eq!((pushed.name.as_str(), pushed.max_line_bytes), ("push", 2048));
 }

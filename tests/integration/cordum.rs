@@ -361,7 +361,7 @@ fn messages_that_contain_each_other_are_told_apart() {
 }
 
 #[test]
-fn unknown_programs_are_counted_as_other_and_their_traces_are_not() {
+fn unknown_programs_are_counted_as_other_and_once_with_their_traces() {
     let log = "\
 2026-06-25T13:00:00Z ERROR worker: invoice failed: lock not owned
 Traceback (most recent call last):
@@ -373,6 +373,6 @@ redis.exceptions.LockError: this lock was never ours
 Caused by: com.example.LockException: lock not owned
 throw new LockException(\"lock not owned\");
 ";
-    assert_eq!(counters(log), BTreeMap::from([("not_owned other unknown".to_owned(), 1)]));
+    assert_eq!(counters(log), BTreeMap::from([("not_owned other unknown".to_owned(), 2)]), "the second by its cause");
     assert!(parse(&replay(log, "metrics")).contains_key(&not_owned("other", "unknown")));
 }

@@ -8,25 +8,14 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis_lock_exporter::commands::drill::NAMES;
 use redis_lock_exporter::fleet::{Locker, Territory, Token};
 use serde_json::Value;
 
-use crate::daemon::{BINARY, Daemon, command, text};
+use crate::daemon::{BINARY, Daemon, command};
+use crate::prometheus::Prometheus;
 use crate::redis::{RedisServer, eventually, free_port};
 use crate::site::Site;
-
-const SCENARIOS: [&str; 10] = [
-    "stale-release",
-    "renewal-failure",
-    "combined",
-    "pause",
-    "delay",
-    "pause-and-delay",
-    "crash-takeover",
-    "blind-delete",
-    "leader-loss",
-    "redis-failover",
-];
 
 fn drill(arguments: &[&str]) -> Output {
     command(&[&["drill", "--output", "json"], arguments].concat())
@@ -59,6 +48,33 @@ fn measured(scenario: &Value, id: &str) -> String {
     of_id.unwrap_or_else(|| panic!("no {id}: {scenario}"))["measured"].as_str().unwrap().to_owned()
 }
 
+/// What did not go as it should, for the message of a failed test: a whole report is too long for a log.
+fn shortcomings(report: &Value) -> String {
+    let mut lines = Vec::new();
+    let mut timelines = Vec::new();
+    if !report["exporter_problem"].is_null() {
+        lines.push(format!("exporter: {}", report["exporter_problem"]));
+    }
+    for scenario in report["scenarios"].as_array().into_iter().flatten() {
+        let name = scenario["name"].as_str().unwrap_or_default();
+        if !scenario["error"].is_null() {
+            lines.push(format!("{name}: {}", scenario["error"]));
+        }
+        let failed = scenario["expectations"].as_array().into_iter().flatten().filter(|one| one["held"] != true);
+        lines.extend(failed.map(|one| {
+            format!("{name}: {} {}: {} (measured: {})", one["side"], one["id"], one["statement"], one["measured"])
+        }));
+        if scenario["held"] != true {
+            timelines.push(format!("{name}: {}", scenario["measured"]));
+            let entries = scenario["timeline"].as_array().into_iter().flatten();
+            timelines.extend(entries.map(|entry| format!("{name}: {entry}")));
+        }
+    }
+    lines.push(format!("clean-up: {}", report["cleanup"]));
+    lines.extend(timelines);
+    lines.join("\n")
+}
+
 fn seconds(scenario: &Value, name: &str) -> f64 {
     scenario["measured"][name].as_f64().unwrap_or_else(|| panic!("{name} was not measured: {scenario}"))
 }
@@ -69,23 +85,32 @@ fn drill_keys(server: &RedisServer) -> Vec<String> {
     keys.iter().map(crate::redis::client::text).collect()
 }
 
+/// One that is gone from the program would be missed here.
+#[test]
+fn the_documentation_has_every_scenario() {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/drills.md")).unwrap();
+    // The first table is theirs.
+    let rows = page.lines().skip_while(|line| !line.starts_with("| `")).take_while(|line| line.starts_with("| `"));
+    assert_eq!(rows.map(|row| row.split('`').nth(1).unwrap()).collect::<Vec<_>>(), NAMES);
+}
+
 #[test]
 fn all_scenarios_hold() {
     let site = Site::new();
     let (markdown, json) = (site.place("report.md"), site.place("report.json"));
     let output = drill(&["--speed", "15", "--report", &markdown, "--report", &json]);
     let (exit_code, report) = report(&output);
-    assert_eq!((exit_code, &report["held"]), (Some(0), &Value::Bool(true)), "{report:#}");
+    assert_eq!((exit_code, &report["held"]), (Some(0), &Value::Bool(true)), "{}", shortcomings(&report));
     let names: Vec<&str> =
         report["scenarios"].as_array().unwrap().iter().map(|scenario| scenario["name"].as_str().unwrap()).collect();
-    assert_eq!(names, SCENARIOS);
+    assert_eq!(names, NAMES);
     assert_eq!(report["cleanup"]["keys_left"], Value::Array(Vec::new()));
     assert!(report["cleanup"]["keys_written"].as_u64().unwrap() > 10, "{}", report["cleanup"]);
     assert!(report["timing"].as_str().unwrap().contains("15 times shorter"), "{}", report["timing"]);
     assert_eq!(serde_json::from_slice::<Value>(&fs::read(json).unwrap()).unwrap(), report);
 
     let ttl = report["ttl_seconds"].as_f64().unwrap();
-    for name in SCENARIOS {
+    for name in NAMES {
         let scenario = scenario(&report, name);
         assert!(verdicts(scenario, "workers").len() >= 2 || name == "leader-loss", "{scenario}");
         assert!(verdicts(scenario, "exporter").len() >= 4, "{scenario}");
@@ -115,7 +140,7 @@ fn all_scenarios_hold() {
     }
 
     let markdown = fs::read_to_string(markdown).unwrap();
-    for name in SCENARIOS {
+    for name in NAMES {
         assert!(markdown.contains(&format!("\n## {name}: ok\n")), "{markdown}");
     }
     assert!(markdown.contains("15 times shorter") && markdown.contains("none left behind"), "{markdown}");
@@ -173,7 +198,7 @@ impl Staging {
 fn a_given_exporter_on_a_given_redis() {
     let staging = Staging::configured("redis: {url: 'REDIS'}\n");
     let (exit_code, report) = report(&staging.drill(&["stale-release", "pause"], &[]));
-    assert_eq!((exit_code, &report["held"]), (Some(0), &Value::Bool(true)), "{report:#}");
+    assert_eq!((exit_code, &report["held"]), (Some(0), &Value::Bool(true)), "{}", shortcomings(&report));
     assert_eq!(report["exporter_problem"], Value::Null);
     assert_eq!(report["scenarios"].as_array().unwrap().len(), 2);
     staging.is_as_before();
@@ -329,7 +354,7 @@ fn a_redis_with_a_password() {
     let password = site.place("password");
     let flags = ["crash-takeover", "--speed", "30", "--redis.url", &server.url(), "--redis.password-file", &password];
     let (exit_code, report) = report(&drill(&flags));
-    assert_eq!(exit_code, Some(0), "{report:#}");
+    assert_eq!(exit_code, Some(0), "{}", shortcomings(&report));
     assert!(!report.to_string().contains("secret"));
     let output = drill(&["crash-takeover", "--redis.url", &server.url()]);
     assert_eq!(output.status.code(), Some(2));
@@ -353,7 +378,7 @@ fn usage() {
     check(&["--run-id", "Ü"], 64, "4 to 32");
     check(&["--redis.url", "rediss://127.0.0.1:1"], 2, "redis://HOST:PORT");
     check(&["--redis.url", "redis://me:secret@127.0.0.1:1"], 2, "cannot connect to Redis at 127.0.0.1:1");
-    for name in SCENARIOS {
+    for name in NAMES {
         check(&["--list"], 0, name);
     }
     let output = Command::new(BINARY).args(["drill", "stale-release"]).env("PATH", "").output().unwrap();
@@ -396,56 +421,23 @@ async fn a_locker_cannot_leave_its_territory() {
     assert_eq!(server.text(&["EXISTS", &ours]), "0");
 }
 
-/// A Prometheus with rules that page at once, for one of two namespaces.
-struct Prometheus {
-    child: Child,
-    port: u16,
-}
-
-impl Prometheus {
-    fn start(site: &Site, exporter: u16) -> Self {
-        let rule = |expression: &str| {
-            let rule = "{alert: RedisLockNotOwnedRatioHigh, labels: {severity: critical}, expr: 'EXPRESSION'}";
-            format!("      - {}\n", rule.replace("EXPRESSION", expression))
-        };
-        let of_namespace = r#"redis_lock_acquisitions_total{lock_namespace="drill-crash-takeover"} > 0"#;
-        let rules = format!("groups:\n  - name: all\n    interval: 1s\n    rules:\n{}", rule(of_namespace));
-        fs::write(site.path("rules.yml"), rules).unwrap();
-        let targets = format!("{{targets: ['127.0.0.1:{exporter}']}}");
-        let jobs = format!("scrape_configs: [{{job_name: drill, static_configs: [{targets}]}}]");
-        let intervals = "global: {scrape_interval: 1s, evaluation_interval: 1s}";
-        fs::write(site.path("prometheus.yml"), format!("{intervals}\nrule_files: [rules.yml]\n{jobs}\n")).unwrap();
-        let port = free_port();
-        let mut command = Command::new("prometheus");
-        command.arg(format!("--config.file={}", text(&site.path("prometheus.yml"))));
-        command.arg(format!("--storage.tsdb.path={}", text(&site.path("data"))));
-        command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().expect("prometheus is missing: scripts/install.sh installs it");
-        let prometheus = Self { child, port };
-        eventually("Prometheus", || {
-            let address = format!("127.0.0.1:{port}").parse().unwrap();
-            std::net::TcpStream::connect(address).ok()?;
-            let answer = crate::http::ask(address, "GET /-/ready HTTP/1.1\r\nHost: test\r\n\r\n");
-            (answer.status == 200).then_some(())
-        });
-        prometheus
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// With a rule that pages at once, for one of two namespaces.
+fn hasty_prometheus(exporter: &str) -> Prometheus {
+    let expression = r#"redis_lock_acquisitions_total{lock_namespace="drill-crash-takeover"} > 0"#;
+    let rule = format!("{{alert: RedisLockNotOwnedRatioHigh, labels: {{severity: critical}}, expr: '{expression}'}}");
+    let rules = format!("groups:\n  - name: all\n    interval: 1s\n    rules:\n      - {rule}\n");
+    let config = format!(
+        "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [rules.yml]\n\
+         scrape_configs: [{{job_name: drill, static_configs: [{{targets: ['{exporter}']}}]}}]\n"
+    );
+    Prometheus::start(&config, &[("rules.yml", &rules)], &[])
 }
 
 #[test]
 fn a_page_where_silence_is_right_fails() {
-    let site = Site::new();
-    let exporter = free_port();
-    let prometheus = Prometheus::start(&site, exporter);
-    let (url, listen) = (format!("http://127.0.0.1:{}", prometheus.port), format!("127.0.0.1:{exporter}"));
+    let listen = format!("127.0.0.1:{}", free_port());
+    let prometheus = hasty_prometheus(&listen);
+    let url = prometheus.url();
     let flags = ["stale-release", "crash-takeover", "--speed", "30", "--prometheus.settle", "7s"];
     let output = drill(&[&flags[..], &["--prometheus", &url, "--web.listen-address", &listen]].concat());
     let (exit_code, report) = report(&output);

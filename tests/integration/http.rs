@@ -29,9 +29,15 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
 
 /// Sends one request as it is, says that no more will come, and reads to the end.
 pub(crate) fn ask(address: SocketAddr, request: &str) -> Answer {
+    ask_with_body(address, request, &[])
+}
+
+/// The same with a body, whose length the head tells.
+pub(crate) fn ask_with_body(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
     let mut stream = connect(address);
-    let request = request.replacen("\r\n", "\r\nConnection: close\r\n", 1);
-    stream.write_all(request.as_bytes()).unwrap();
+    let head = head.replacen("\r\n", "\r\nConnection: close\r\n", 1);
+    // Somebody who refuses a body need not read it to its end.
+    let _ = stream.write_all(&[head.as_bytes(), body].concat());
     let bytes = drain(&mut stream);
     let head_end =
         bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or_else(|| panic!("no head: {bytes:?}"));

@@ -8,7 +8,7 @@ use redis_lock_exporter::ledger::counters::{Bounds, Histogram, KeyspaceCounters,
 use redis_lock_exporter::namespace::{KeyTemplate, Namespace, OnRenewalFailure, Severity, Style, Thresholds};
 use redis_lock_exporter::observation::OperationsSource;
 use redis_lock_exporter::snapshot::{
-    ExporterView, KeyspaceNow, KeyspaceView, NamespaceView, Ratios, RedisNow, RedisView, Snapshot, SourceNow,
+    ExporterView, KeyspaceNow, KeyspaceView, NamespaceView, PushNow, Ratios, RedisNow, RedisView, Snapshot, SourceNow,
     SourceTotals, SourceView,
 };
 
@@ -16,21 +16,7 @@ use redis_lock_exporter::snapshot::{
 pub(crate) const AWKWARD_SOURCE: &str = "/var/log/a \"b\"\\c\n# EOF # {d=\"1\"} <script>*.log";
 
 pub(crate) fn namespace(name: &str) -> Namespace {
-    Namespace {
-        name: name.to_owned(),
-        keys: Vec::new(),
-        components: Vec::new(),
-        style: Style::Item,
-        on_renewal_failure: OnRenewalFailure::Fence,
-        severity: Severity::Page,
-        ttl: None,
-        renew_every: None,
-        takeover_slo: None,
-        retry_every: None,
-        renewal_failure_budget: None,
-        fence: None,
-        thresholds: Thresholds::default(),
-    }
+    Namespace { name: name.to_owned(), severity: Severity::Page, ..Namespace::other() }
 }
 
 pub(crate) fn view(namespace: Namespace, logs: LogCounters) -> NamespaceView {
@@ -104,10 +90,16 @@ pub(crate) fn full_snapshot() -> Snapshot {
                     truncations: 6,
                     read_errors: 7,
                     last_read: Some(1_785_000_000_123),
+                    ..SourceTotals::default()
                 },
-                now: SourceNow { open_files: 8, lag_bytes: 9_000 },
+                now: SourceNow { open_files: 8, lag_bytes: 9_000, ..SourceNow::default() },
             },
             SourceView { name: AWKWARD_SOURCE.to_owned(), totals: SourceTotals::default(), now: SourceNow::default() },
+            SourceView {
+                name: "push".to_owned(),
+                totals: SourceTotals { duplicates: 16, ..SourceTotals::default() },
+                now: SourceNow { open_files: 1, push: Some(PushNow { rejected: 17 }), ..SourceNow::default() },
+            },
         ],
         exporter: ExporterView {
             started: 1_784_999_000_000,

@@ -366,7 +366,8 @@ impl Server {
             true => Ok(()),
             false => Err("no log source was read yet".to_owned()),
         };
-        let app = App { snapshot, readiness: Box::new(readiness), reload, inquiries, page };
+        let pushes = watch::Sender::new(None).subscribe();
+        let app = App { snapshot, readiness: Box::new(readiness), reload, inquiries, pushes, page };
         let entrance = Entrance { listener: listener.into(), web };
         let serving = runtime.spawn(serve_with_limits(entrance, app, limits, stop.clone()));
         Self { address, publish, ready, stop, serving: Mutex::new(Some(serving)), runtime }

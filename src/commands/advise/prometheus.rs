@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
-use serde::Deserialize;
+use anyhow::bail;
 
 use super::Subject;
 use super::exporter::ABOUT_LOCKS_HELD;
@@ -15,8 +14,9 @@ use crate::advice::{EXPIRED, Evidence, Note, Sample};
 use crate::cli::AdviseArgs;
 use crate::config::units::format_duration;
 use crate::event::Label as _;
-use crate::http_client::{Limits, Response, below, get, shown};
+use crate::http_client::Limits;
 use crate::namespace::{Namespace, OnRenewalFailure, Style};
+use crate::prometheus::{Prometheus, Series};
 
 /// A query over weeks takes its time.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,59 +25,29 @@ const WATCHED_SHARE: f64 = 0.95;
 /// Cluster and namespace.
 type Key = (String, String);
 
-#[derive(Deserialize)]
-struct Answer {
-    status: String,
-    data: Option<Data>,
-    error: Option<String>,
+fn key(series: &Series) -> Key {
+    (series.label("cluster").to_owned(), series.label("lock_namespace").to_owned())
 }
 
-#[derive(Deserialize)]
-struct Data {
-    result: Vec<Series>,
-}
-
-#[derive(Deserialize)]
-struct Series {
-    metric: BTreeMap<String, String>,
-    /// Time and number, the number as text.
-    value: (f64, String),
-}
-
-impl Series {
-    fn label(&self, name: &str) -> String {
-        self.metric.get(name).cloned().unwrap_or_default()
-    }
-
-    fn key(&self) -> Key {
-        (self.label("cluster"), self.label("lock_namespace"))
-    }
-
-    fn number(&self) -> Option<f64> {
-        self.value.1.parse().ok().filter(|number: &f64| number.is_finite())
-    }
-}
-
-struct Prometheus<'a> {
-    base: &'a str,
-    limits: Limits,
+struct History {
+    prometheus: Prometheus,
     range: String,
 }
 
 pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec<Subject>> {
     let limits = Limits { time: PATIENCE, ca_file: args.ca_file.clone(), ..Limits::default() };
-    let prometheus = Prometheus { base: url, limits, range: format_duration(args.range) };
-    let policies = prometheus.policies().await?;
+    let history = History { prometheus: Prometheus::new(url, limits), range: format_duration(args.range) };
+    let policies = history.policies().await?;
     if policies.is_empty() {
         bail!(
             "Prometheus at {} has no series of redis_lock_exporter in the last {}: does it scrape one?",
-            shown(url),
-            prometheus.range
+            history.prometheus.shown(),
+            history.range
         );
     }
-    let mut evidence = prometheus.evidence().await?;
-    let changed = prometheus.numbers(&prometheus.latest_changes()).await?;
-    let replies = prometheus.replies().await?;
+    let mut evidence = history.evidence().await?;
+    let changed = history.numbers(&history.latest_changes()).await?;
+    let replies = history.replies().await?;
     let mut subjects = Vec::new();
     for (key, namespace) in policies {
         let Some(mut evidence) = evidence.remove(&key) else { continue };
@@ -90,19 +60,22 @@ pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec
         subjects.retain(|subject| subject.cluster == *cluster);
     }
     if subjects.is_empty() {
-        bail!("Prometheus at {} has series of redis_lock_exporter, but none that looks at locks in Redis", shown(url));
+        bail!(
+            "Prometheus at {} has series of redis_lock_exporter, but none that looks at locks in Redis",
+            history.prometheus.shown()
+        );
     }
     Ok(subjects)
 }
 
-impl Prometheus<'_> {
+impl History {
     /// What is configured now; for exporters that are gone, what was.
     async fn policies(&self) -> anyhow::Result<BTreeMap<Key, Namespace>> {
         let labels = "cluster, lock_namespace, style, on_renewal_failure";
         let mut policies = BTreeMap::new();
-        for series in self.query(&self.latest("redis_lock_namespace_info", labels)).await? {
+        for series in self.prometheus.query(&self.latest("redis_lock_namespace_info", labels)).await? {
             let namespace = Namespace {
-                name: series.label("lock_namespace"),
+                name: series.label("lock_namespace").to_owned(),
                 style: if series.label("style") == Style::Loop.as_str() { Style::Loop } else { Style::Item },
                 on_renewal_failure: match series.label("on_renewal_failure") {
                     policy if policy == OnRenewalFailure::Continue.as_str() => OnRenewalFailure::Continue,
@@ -110,7 +83,7 @@ impl Prometheus<'_> {
                 },
                 ..Namespace::other()
             };
-            policies.insert(series.key(), namespace);
+            policies.insert(key(&series), namespace);
         }
         let ttl = self.setting("config_ttl_seconds").await?;
         let bound = self.setting("takeover_bound_seconds").await?;
@@ -183,14 +156,14 @@ impl Prometheus<'_> {
             "sum by (cluster, lock_namespace, le) (max by (cluster, redis, lock_namespace, le) \
              (increase(redis_lock_{metric}_bucket[{range}])))"
         );
-        Ok(by_bound(self.query(&query).await?, Series::key))
+        Ok(by_bound(self.prometheus.query(&query).await?, key))
     }
 
     /// By cluster: each exporter times its own questions.
     async fn replies(&self) -> anyhow::Result<BTreeMap<String, Sample>> {
         let range = &self.range;
         let query = format!("sum by (cluster, le) (increase(redis_lock_exporter_redis_reply_seconds_bucket[{range}]))");
-        Ok(by_bound(self.query(&query).await?, |series| series.label("cluster")))
+        Ok(by_bound(self.prometheus.query(&query).await?, |series| series.label("cluster").to_owned()))
     }
 
     async fn counts(&self, query: &str) -> anyhow::Result<BTreeMap<Key, u64>> {
@@ -199,8 +172,8 @@ impl Prometheus<'_> {
     }
 
     async fn numbers(&self, query: &str) -> anyhow::Result<BTreeMap<Key, f64>> {
-        let series = self.query(query).await?;
-        Ok(series.iter().filter_map(|series| Some((series.key(), series.number()?))).collect())
+        let series = self.prometheus.query(query).await?;
+        Ok(series.iter().filter_map(|series| Some((key(series), series.number()?))).collect())
     }
 
     fn seen_in_redis(&self, metric: &str, selector: &str) -> String {
@@ -237,21 +210,6 @@ impl Prometheus<'_> {
         };
         format!("{} / {}", samples("{source=\"watch\"}"), samples(""))
     }
-
-    async fn query(&self, query: &str) -> anyhow::Result<Vec<Series>> {
-        let url = below(self.base, &format!("/api/v1/query?query={}", percent_encode(query)));
-        let name = shown(self.base);
-        // The address with the whole query would drown the reason.
-        let unasked = |error: anyhow::Error| anyhow!("{}", format!("{error:#}").replace(&shown(&url), &name));
-        let response = get(&url, &self.limits).await.map_err(unasked)?;
-        let Response { status, body } = response;
-        let answer: Answer = serde_json::from_slice(&body)
-            .with_context(|| format!("{name} answers with the status {status}, but not as Prometheus does"))?;
-        match (answer.status.as_str(), answer.data) {
-            ("success", Some(data)) => Ok(data.result),
-            _ => bail!("Prometheus at {name} refuses {query:?}: {}", answer.error.unwrap_or_default()),
-        }
-    }
 }
 
 /// Buckets as Prometheus has them, each with the count of all below, as those with a count of their own.
@@ -277,17 +235,6 @@ fn by_bound<K: Ord>(series: Vec<Series>, key: impl Fn(&Series) -> K) -> BTreeMap
     samples.collect()
 }
 
-fn percent_encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len() * 2);
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => encoded.push(byte.into()),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,13 +248,8 @@ mod tests {
             value: (0.0, value.to_owned()),
         };
         let buckets = vec![series("+Inf", "12.6"), series("10", "9.02"), series("1", "9.4"), series("30", "NaN")];
-        let samples = by_bound(buckets, Series::key);
+        let samples = by_bound(buckets, key);
         let expected = Sample::new(vec![(1.0, 9), (10.0, 0), (f64::INFINITY, 4)]);
         assert_eq!(samples, BTreeMap::from([((String::new(), "jobs".to_owned()), expected)]));
-    }
-
-    #[test]
-    fn queries_are_encoded() {
-        assert_eq!(percent_encode("a{b=~\"c|d\"}[7d]"), "a%7Bb%3D~%22c%7Cd%22%7D%5B7d%5D");
     }
 }

@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::config::units::format_duration;
-use crate::fleet::cordum::Pace;
+use crate::fleet::cordum::{Pace, exporter_settings};
 use crate::rule_scaling::{scale, to_text};
 
 const RULES: &str = include_str!("../../../alerts/redis_lock.rules.yml");
@@ -20,26 +19,11 @@ const RULES_EVERY: Duration = Duration::from_secs(30);
 
 /// The preset `cordum` with the times of the fleet.
 pub(super) fn exporter(pace: &Pace, redis_port: u16, logs: &Path) -> String {
-    let mut yaml = format!(
-        "join_window: {}\nlogs:\n  - path: {}\n    start_at: beginning\nredis:\n  name: demo\n  url: redis://127.0.0.1:{redis_port}/0\n\
-         presets: [cordum]\nnamespaces:\n",
-        format_duration(pace.join_window()),
+    format!(
+        "logs:\n  - path: {}\n    start_at: beginning\nredis:\n  name: demo\n  url: redis://127.0.0.1:{redis_port}/0\n{}",
         serde_json::Value::from(format!("{}/*.log", logs.display())),
-    );
-    for namespace in pace.namespaces() {
-        let times = [
-            ("ttl", namespace.ttl),
-            ("renew_every", namespace.renew_every),
-            ("takeover_slo", namespace.takeover_slo),
-            ("max_hold", namespace.thresholds.max_hold),
-            ("leader_absent", namespace.thresholds.leader_absent),
-        ];
-        let _ = writeln!(yaml, "  - name: {}", namespace.name);
-        for (field, time) in times.into_iter().filter_map(|(field, time)| Some((field, time?))) {
-            let _ = writeln!(yaml, "    {field}: {}", format_duration(pace.of(time)));
-        }
-    }
-    yaml
+        exporter_settings(pace),
+    )
 }
 
 pub(super) fn prometheus(pace: &Pace, exporter: &str, alertmanager: Option<&str>) -> String {

@@ -20,7 +20,7 @@ mod keyboard;
 mod observer;
 mod programs;
 mod receiver;
-mod samples;
+mod seen;
 mod stage;
 mod summary;
 mod view;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use serde::Deserialize;
 
 use super::alerts::Told;
-use super::samples::Samples;
+use super::seen::Seen;
 use crate::fleet::cordum::Pace;
 use crate::http_client::{self, Limits, below};
+use crate::prometheus::{Prometheus, Series};
 use crate::rule_scaling::to_text;
 
 /// Over which the rules count bad slices for a page.
@@ -17,14 +17,13 @@ const SLICES_WINDOW: Duration = Duration::from_secs(600);
 
 pub(super) struct Observer {
     exporter: String,
-    pub(super) prometheus: Option<String>,
+    prometheus: Option<Prometheus>,
     slices: String,
-    limits: Limits,
 }
 
 /// What is known at one moment.
 pub(super) struct Look {
-    pub(super) samples: Option<Samples>,
+    pub(super) seen: Option<Seen>,
     /// None: Prometheus did not answer.
     pub(super) alerts: Option<Vec<Told>>,
     /// Bad slices by namespace, of the rule about lost locks.
@@ -32,91 +31,53 @@ pub(super) struct Look {
 }
 
 #[derive(Deserialize)]
-struct Answer<T> {
-    data: T,
-}
-
-#[derive(Deserialize)]
 struct TheAlerts {
     alerts: Vec<Told>,
-}
-
-#[derive(Deserialize)]
-struct Vector {
-    result: Vec<Element>,
-}
-
-#[derive(Deserialize)]
-struct Element {
-    metric: Metric,
-    value: (f64, String),
-}
-
-/// Whatever its labels are.
-#[derive(Deserialize)]
-struct UpVector {
-    result: Vec<serde::de::IgnoredAny>,
-}
-
-#[derive(Deserialize)]
-struct Metric {
-    lock_namespace: String,
 }
 
 impl Observer {
     pub(super) fn new(exporter: String, pace: &Pace) -> Self {
         let window = to_text(pace.of(SLICES_WINDOW));
         let slices = format!("sum_over_time(lock_namespace:redis_lock_not_owned:slice_bad[{window}])>0");
-        let limits = Limits { time: Duration::from_secs(5), ..Limits::default() };
-        Self { exporter, prometheus: None, slices: encode(&slices), limits }
+        Self { exporter, prometheus: None, slices }
+    }
+
+    /// From now on Prometheus is asked, too.
+    pub(super) fn add_prometheus(&mut self, url: &str) {
+        self.prometheus = Some(Prometheus::new(url, limits()));
     }
 
     /// The exporter sees every change of a lock.
     pub(super) async fn is_watching(&self) -> bool {
-        let samples = self.get(&below(&self.exporter, "/metrics")).await.ok().map(Samples::new);
-        samples.is_some_and(|samples| samples.is_watching())
+        self.seen().await.is_some_and(|seen| seen.is_watching())
     }
 
     /// Prometheus, if it is there, has seen the exporter and has nothing to complain about any more: before its first scrape the
     /// exporter is absent for the rules.
     pub(super) async fn is_calm(&self) -> bool {
         let Some(prometheus) = &self.prometheus else { return true };
-        let up = self.ask::<UpVector>(&below(prometheus, &format!("/api/v1/query?query={}", encode("up==1")))).await;
-        let alerts = self.ask::<TheAlerts>(&below(prometheus, "/api/v1/alerts")).await;
-        up.is_ok_and(|vector| !vector.result.is_empty()) && alerts.is_ok_and(|answer| answer.alerts.is_empty())
+        let (up, alerts) = (prometheus.query("up==1").await, prometheus.data::<TheAlerts>("alerts").await);
+        up.is_ok_and(|up| !up.is_empty()) && alerts.is_ok_and(|answer| answer.alerts.is_empty())
     }
 
     pub(super) async fn look(&self) -> Look {
-        let samples = self.get(&below(&self.exporter, "/metrics")).await.ok().map(Samples::new);
+        let seen = self.seen().await;
         let Some(prometheus) = &self.prometheus else {
-            return Look { samples, alerts: None, bad_slices: BTreeMap::new() };
+            return Look { seen, alerts: None, bad_slices: BTreeMap::new() };
         };
-        let alerts = self.ask::<TheAlerts>(&below(prometheus, "/api/v1/alerts")).await;
-        let slices = self.ask::<Vector>(&below(prometheus, &format!("/api/v1/query?query={}", self.slices))).await;
-        let elements = slices.map(|vector| vector.result).unwrap_or_default();
-        let count = |element: Element| (element.metric.lock_namespace, element.value.1.parse().unwrap_or(0));
-        Look {
-            samples,
-            alerts: alerts.ok().map(|answer| answer.alerts),
-            bad_slices: elements.into_iter().map(count).collect(),
-        }
+        let alerts = prometheus.data::<TheAlerts>("alerts").await;
+        let slices = prometheus.query(&self.slices).await.unwrap_or_default().into_iter();
+        let count =
+            |series: Series| (series.label("lock_namespace").to_owned(), series.number().unwrap_or_default() as u64);
+        Look { seen, alerts: alerts.ok().map(|answer| answer.alerts), bad_slices: slices.map(count).collect() }
     }
 
-    async fn ask<T: for<'a> Deserialize<'a>>(&self, url: &str) -> anyhow::Result<T> {
-        let text = self.get(url).await?;
-        Ok(serde_json::from_str::<Answer<T>>(&text).with_context(|| format!("cannot read the answer of {url}"))?.data)
-    }
-
-    async fn get(&self, url: &str) -> anyhow::Result<String> {
-        http_client::get(url, &self.limits).await?.text()
+    async fn seen(&self) -> Option<Seen> {
+        let answer = http_client::get(&below(&self.exporter, "/metrics"), &limits()).await.ok()?;
+        Some(Seen::new(&answer.text().ok()?))
     }
 }
 
-/// For a parameter of a URL.
-fn encode(text: &str) -> String {
-    let encode = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(encode).collect()
+fn limits() -> Limits {
+    Limits { time: Duration::from_secs(5), ..Limits::default() }
 }

@@ -13,7 +13,7 @@ use super::observer::{Look, Observer};
 use super::programs::{Program, find};
 use super::receiver::{Notification, Receiver};
 use crate::cli::{DemoArgs, Incident};
-use crate::fleet::cordum::{Fault, Fleet, Pace};
+use crate::fleet::cordum::{Fault, Fleet, Load, Pace};
 use crate::fleet::{Proxy, Server};
 
 /// Over which the shown ratios are taken, at real speed: that of a slice of the rules.
@@ -31,6 +31,7 @@ pub(super) struct Stage {
     /// The exporter's way to Redis, which leads to the new one after a failover.
     road: Proxy,
     pub(super) exporter: Program,
+    pub(super) is_without_prometheus: bool,
     pub(super) prometheus: Option<Program>,
     pub(super) alertmanager: Option<Program>,
     receiver: Receiver,
@@ -66,7 +67,7 @@ impl Stage {
             sleep(Duration::from_millis(50)).await;
         }
         let seed = jiff::Timestamp::now().as_nanosecond() as u64;
-        let fleet = Fleet::start(&redis.address(), &logs, pace.clone(), seed).await?;
+        let fleet = Fleet::start(&redis.url(), &logs, pace.clone(), Load::default(), seed).await?;
         let receiver = Receiver::start().await?;
         let (mut prometheus, mut alertmanager) = (None, None);
         if !args.without_prometheus
@@ -78,7 +79,9 @@ impl Stage {
             }
             prometheus = Some(start_prometheus(&pace, &program, directory, &exporter, alertmanager.as_ref()).await?);
         }
-        observer.prometheus = prometheus.as_ref().map(Program::url);
+        if let Some(program) = &prometheus {
+            observer.add_prometheus(&program.url());
+        }
         // Not for ever: an alert that does not go away is something to see.
         let deadline = Instant::now() + CALM;
         while !observer.is_calm().await && Instant::now() < deadline {
@@ -90,6 +93,7 @@ impl Stage {
             redis,
             road,
             exporter,
+            is_without_prometheus: args.without_prometheus,
             prometheus,
             alertmanager,
             receiver,
@@ -183,11 +187,11 @@ impl Stage {
     }
 
     fn remember(&mut self, look: &Look) {
-        let Some(samples) = &look.samples else { return };
+        let Some(seen) = &look.seen else { return };
         let now = Instant::now();
         let mut numbers = BTreeMap::new();
         for namespace in self.fleet.totals().locks.keys().copied() {
-            let sum = |metric| samples.sum(metric, namespace);
+            let sum = |metric| seen.sum(metric, namespace);
             let succeeded = sum("redis_lock_releases_total") + sum("redis_lock_renewals_total");
             numbers.insert(namespace, (sum("redis_lock_not_owned_total"), succeeded));
         }

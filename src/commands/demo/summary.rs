@@ -101,14 +101,14 @@ fn expectation(incident: Incident) -> Expectation {
 impl Summary {
     pub(super) fn of(stage: &Stage) -> Self {
         let totals = stage.fleet.totals();
-        let samples = stage.latest.as_ref().and_then(|look| look.samples.as_ref());
-        let counted = samples.map(|samples| samples.failures()).unwrap_or_default();
+        let scrape = stage.latest.as_ref().and_then(|look| look.seen.as_ref());
+        let counted = scrape.map(|seen| seen.failures.clone()).unwrap_or_default();
         let mut causes = BTreeMap::new();
         let mut locks = Vec::new();
         for (namespace, truth) in &totals.locks {
-            let seen = samples.map(|samples| samples.locks(namespace)).unwrap_or_default();
+            let seen = scrape.map(|seen| seen.locks(namespace)).unwrap_or_default();
             locks.extend(compare(namespace, truth, &seen));
-            for (cause, count) in samples.map(|samples| samples.causes(namespace)).unwrap_or_default() {
+            for (cause, count) in scrape.map(|seen| seen.causes(namespace)).unwrap_or_default() {
                 *causes.entry(cause).or_default() += count;
             }
         }

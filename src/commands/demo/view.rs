@@ -99,7 +99,7 @@ impl View {
 
     /// What the exporter shows, beside what the fleet knows.
     fn table(&self, stage: &Stage, width: usize, text: &mut String) {
-        let Some(samples) = stage.latest.as_ref().and_then(|look| look.samples.as_ref()) else {
+        let Some(seen) = stage.latest.as_ref().and_then(|look| look.seen.as_ref()) else {
             text.push_str("the exporter does not answer\n");
             return;
         };
@@ -109,13 +109,13 @@ impl View {
             "{BOLD}{:<20} {:>5} {:>15} {:>15} {:>15} {:>11}  why{PLAIN}",
             "lock namespace", "held", "acquired", "expired", "not owned", ratio
         );
-        let (totals, counted_failures) = (stage.fleet.totals(), samples.failures());
+        let (totals, counted_failures) = (stage.fleet.totals(), &seen.failures);
         for (namespace, truth) in &totals.locks {
-            let counted: Truth = samples.locks(namespace);
+            let counted: Truth = seen.locks(namespace);
             let lost = totals.failures.total("not_owned", Some(namespace));
             let counted_lost = counted_failures.total("not_owned", Some(namespace));
             let ratio = stage.ratio(namespace).map_or("-".to_owned(), |ratio| format!("{:.0} %", ratio * 100.0));
-            let causes = samples.causes(namespace);
+            let causes = seen.causes(namespace);
             let causes: Vec<String> = causes.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
             let row = format!(
                 "{namespace:<20} {:>5} {:>15} {:>15} {:>15} {ratio:>11}  {}",
@@ -142,7 +142,10 @@ impl View {
 /// What to open, and how fast time goes here.
 fn places(stage: &Stage) -> String {
     let mut text = format!("exporter      {}/\n", stage.exporter.url());
-    let missing = "is not on PATH: no alerts are shown";
+    let missing = match stage.is_without_prometheus {
+        true => "was not wanted: no alerts are shown",
+        false => "is not on PATH: no alerts are shown",
+    };
     match &stage.prometheus {
         Some(program) => _ = writeln!(text, "Prometheus    {}/alerts", program.url()),
         None => _ = writeln!(text, "Prometheus    {missing}"),

@@ -16,7 +16,6 @@ mod process;
 mod progress;
 mod prometheus;
 mod report;
-mod samples;
 mod scenarios;
 mod setup;
 mod stage;

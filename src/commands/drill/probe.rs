@@ -8,8 +8,8 @@ use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval};
 
-use super::samples::{Samples, Selector};
 use super::table::NamespaceSpec;
+use crate::commands::samples::{Samples, Selector};
 use crate::http_client::{self, Limits};
 
 const SCRAPE_EVERY: Duration = Duration::from_millis(250);
@@ -17,6 +17,14 @@ const SCRAPE_EVERY: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Of the drill's numbers, each time that one of them changed: hours of a sustained drill.
 const HISTORY: usize = 20_000;
+
+const GAUGES: [&str; 5] = [
+    "redis_lock_namespace_info",
+    "redis_lock_last_held_timestamp_seconds",
+    "redis_lock_held",
+    "redis_lock_exporter_redis_up",
+    "redis_lock_exporter_tracking_up",
+];
 
 /// Stops scraping when it is dropped.
 pub(super) struct Probe {
@@ -163,7 +171,16 @@ async fn keep_scraping(url: String, limits: Limits, seen: Arc<Seen>) {
 }
 
 async fn scrape(url: &str, limits: &Limits) -> anyhow::Result<Samples> {
-    Ok(Samples::parse(&http_client::get(url, limits).await?.text()?))
+    Ok(Samples::parse(&http_client::get(url, limits).await?.text()?, is_of_interest))
+}
+
+/// Buckets and gauges that change all the time are left out: they would only fill the history.
+fn is_of_interest(metric: &str) -> bool {
+    metric.starts_with("redis_lock_")
+        && (GAUGES.contains(&metric)
+            || metric.ends_with("_total")
+            || metric == "redis_lock_takeover_seconds_sum"
+            || metric.starts_with("redis_lock_exporter_log_"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -7,8 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::Context as _;
-use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep};
 
@@ -16,17 +14,18 @@ use super::report::{ScenarioReport, Verdict};
 use super::stage::seconds;
 use super::table::{Kind, Page, Scenario, Side};
 use super::timing::Timing;
-use crate::http_client::{self, Limits};
+use crate::http_client::Limits;
+use crate::prometheus::{Prometheus, Series};
 
 const ASK_EVERY: Duration = Duration::from_secs(5);
 /// Until Prometheus has scraped the exporter for the first time.
 const FIRST_SCRAPE: Duration = Duration::from_secs(90);
-const QUERY: &str = "api/v1/query?query=";
+/// The pages of the drill that fire now.
+const FIRING: &str = "ALERTS{alertstate=\"firing\",severity=\"critical\",lock_namespace=~\"drill-.*\"}";
 
 /// Stops asking when it is dropped.
 pub(super) struct Watch {
-    base: String,
-    limits: Limits,
+    prometheus: Arc<Prometheus>,
     started: Instant,
     seen: Arc<Mutex<Seen>>,
     _watcher: JoinSet<()>,
@@ -39,60 +38,42 @@ struct Seen {
     failure: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Answer {
-    data: Data,
-}
-
-#[derive(Deserialize)]
-struct Data {
-    result: Vec<Series>,
-}
-
-#[derive(Deserialize)]
-struct Series {
-    metric: BTreeMap<String, String>,
-}
-
 impl Watch {
     /// Prometheus must scrape the exporter and have the rules: its silence would mean nothing otherwise.
     pub(super) async fn start(base: &str) -> anyhow::Result<Self> {
-        let limits = Limits::default();
-        let rules = http_client::get(&http_client::below(base, "api/v1/rules?type=alert"), &limits).await?.text()?;
+        let prometheus = Arc::new(Prometheus::new(base, Limits::default()));
+        let rules: serde_json::Value = prometheus.data("rules?type=alert").await?;
         anyhow::ensure!(
-            rules.contains("RedisLockNotOwnedRatioHigh"),
+            rules.to_string().contains("\"RedisLockNotOwnedRatioHigh\""),
             "the Prometheus at {} has not loaded the rules of alerts/redis_lock.rules.yml",
-            http_client::shown(base)
+            prometheus.shown()
         );
         let deadline = Instant::now() + FIRST_SCRAPE;
-        // Encoded by hand: no character of it is special but these.
-        let scraped = "redis_lock_namespace_info%7Block_namespace%3D~%22drill-.*%22%7D";
-        while query(base, scraped, &limits).await?.is_empty() {
+        while prometheus.query("redis_lock_namespace_info{lock_namespace=~\"drill-.*\"}").await?.is_empty() {
             anyhow::ensure!(
                 Instant::now() < deadline,
                 "the Prometheus at {} does not scrape an exporter that knows the drill's namespaces: give one with \
                  --exporter, or let it scrape the drill's own at a fixed --web.listen-address",
-                http_client::shown(base)
+                prometheus.shown()
             );
             sleep(ASK_EVERY).await;
         }
-        let firing = ask(base, &limits).await?;
-        if let Some(Series { metric }) = firing.first() {
-            let alert = metric.get("alertname").map_or("", String::as_str);
+        if let Some(series) = prometheus.query(FIRING).await?.first() {
+            let alert = series.label("alertname");
             anyhow::bail!(
                 "{alert} still pages because of an earlier drill: wait until it is over, or every silence would fail"
             );
         }
         let seen = Arc::default();
         let mut watcher = JoinSet::new();
-        watcher.spawn(keep_asking(base.to_owned(), limits.clone(), Arc::clone(&seen)));
-        Ok(Self { base: base.to_owned(), limits, started: Instant::now(), seen, _watcher: watcher })
+        watcher.spawn(keep_asking(Arc::clone(&prometheus), Arc::clone(&seen)));
+        Ok(Self { prometheus, started: Instant::now(), seen, _watcher: watcher })
     }
 
     /// After everything has happened: an alert may come late.
     pub(super) async fn settle(&self, settle: Duration) {
         sleep(settle).await;
-        let outcome = ask(&self.base, &self.limits).await;
+        let outcome = self.prometheus.query(FIRING).await;
         note(&self.seen, outcome);
     }
 
@@ -151,12 +132,12 @@ fn expected(scenario: &Scenario, lasts: Duration) -> Expected {
     }
 }
 
-async fn keep_asking(base: String, limits: Limits, seen: Arc<Mutex<Seen>>) {
+async fn keep_asking(prometheus: Arc<Prometheus>, seen: Arc<Mutex<Seen>>) {
     let mut clock = interval(ASK_EVERY);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         clock.tick().await;
-        let outcome = ask(&base, &limits).await;
+        let outcome = prometheus.query(FIRING).await;
         note(&seen, outcome);
     }
 }
@@ -167,26 +148,13 @@ fn note(seen: &Mutex<Seen>, outcome: anyhow::Result<Vec<Series>>) {
     match outcome {
         Ok(series) => {
             seen.failure = None;
-            for Series { metric } in series {
-                let label = |name: &str| metric.get(name).cloned().unwrap_or_default();
+            for series in series {
+                let label = |name| series.label(name).to_owned();
                 seen.pages.entry((label("lock_namespace"), label("alertname"))).or_insert_with(Instant::now);
             }
         }
         Err(error) => seen.failure = Some(format!("{error:#}")),
     }
-}
-
-/// The pages of the drill that fire now.
-async fn ask(base: &str, limits: &Limits) -> anyhow::Result<Vec<Series>> {
-    let firing = "ALERTS%7Balertstate%3D%22firing%22%2Cseverity%3D%22critical%22%2Clock_namespace%3D~%22drill-.*%22%7D";
-    query(base, firing, limits).await
-}
-
-async fn query(base: &str, encoded: &str, limits: &Limits) -> anyhow::Result<Vec<Series>> {
-    let url = http_client::below(base, &format!("{QUERY}{encoded}"));
-    let text = http_client::get(&url, limits).await?.text()?;
-    let answer: Answer = serde_json::from_str(&text).context("an answer of Prometheus cannot be read")?;
-    Ok(answer.data.result)
 }
 
 #[cfg(test)]

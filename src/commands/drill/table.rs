@@ -73,20 +73,6 @@ pub(super) enum Kind {
     RedisFailover,
 }
 
-/// In the order in which they run.
-pub const NAMES: [&str; 10] = [
-    "stale-release",
-    "renewal-failure",
-    "combined",
-    "pause",
-    "delay",
-    "pause-and-delay",
-    "crash-takeover",
-    "blind-delete",
-    "leader-loss",
-    "redis-failover",
-];
-
 const fn workers(id: &'static str, statement: &'static str) -> Expectation {
     Expectation { id, side: Side::Workers, statement }
 }
@@ -333,13 +319,23 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
     },
 ];
 
+/// In the order in which they run.
+pub const NAMES: [&str; SCENARIOS.len()] = {
+    let mut names = [""; SCENARIOS.len()];
+    let mut number = 0;
+    while number < names.len() {
+        names[number] = SCENARIOS[number].name;
+        number += 1;
+    }
+    names
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_and_expectations_are_told_apart() {
-        assert_eq!(SCENARIOS.each_ref().map(|scenario| scenario.name), NAMES);
+    fn expectations_are_told_apart() {
         for scenario in &SCENARIOS {
             let mut ids: Vec<&str> = scenario.expectations.iter().map(|expectation| expectation.id).collect();
             ids.sort_unstable();

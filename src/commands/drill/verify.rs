@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 
 use super::probe::Probe;
 use super::report::ScenarioReport;
-use super::samples::Samples;
 use super::stage::{Claim, Happened, IncidentClaim, Notes, Stage, seconds};
+use crate::commands::samples::Samples;
 
 /// How soon an exporter has to show everything. A cause comes some seconds after the line it explains, for the line may be
 /// read before Redis tells of the end that it is about.
@@ -135,19 +135,26 @@ fn judge(report: &mut ScenarioReport, id: &str, held: bool, measured: String) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::Selector;
     use super::super::table::SCENARIOS;
     use super::*;
+    use crate::commands::samples::Selector;
 
     fn claim(what: &str, labels: &[(&'static str, &str)], count: f64) -> Claim {
         let selector = Selector::new("redis_lock_releases_total", labels);
-        Claim { expectation: "keyspace", what: what.to_owned(), selector, at_least: count, at_most: count }
+        Claim {
+            expectation: "keyspace",
+            what: what.to_owned(),
+            selector,
+            at_least: count,
+            at_most: count,
+            needs_clear_end: false,
+        }
     }
 
     #[test]
     fn too_few_too_many_and_no_such_series_all_fail() {
-        let before = Samples::parse("redis_lock_releases_total{lock_namespace=\"a\"} 5\n");
-        let now = Samples::parse("redis_lock_releases_total{lock_namespace=\"a\"} 7\n");
+        let before = Samples::parse("redis_lock_releases_total{lock_namespace=\"a\"} 5\n", |_| true);
+        let now = Samples::parse("redis_lock_releases_total{lock_namespace=\"a\"} 7\n", |_| true);
         let check = |labels: &[(&'static str, &str)], count: f64, held: bool, measured: &str| {
             let mut report = ScenarioReport::new(&SCENARIOS[0]);
             judge_claims(&[claim("releases", labels, count)], &before, &now, &mut report);

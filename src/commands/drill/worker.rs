@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::configuration::{ABANDONED, NOT_OWNED, RELEASE_FAILED, RENEWAL_FAILED};
 use super::process::Reach;
 use super::stage::{Ground, Lock, Stage};
-use crate::fleet::{End, Locker, Token};
+use crate::fleet::{End, Locker, Token, client_through};
 
 /// Where to get Redis from.
 #[derive(Clone, Copy, Debug)]
@@ -72,8 +72,7 @@ impl Ground {
     /// A client for the same Redis over another road.
     pub(super) fn client_over(&self, road: Road) -> anyhow::Result<Client> {
         let Road::Proxy(port) = road else { return Ok(self.client.clone()) };
-        let info = self.client.get_connection_info().clone();
-        Client::open(info.set_addr(ConnectionAddr::Tcp("127.0.0.1".to_owned(), port))).context("bad address of a proxy")
+        client_through(port, &self.client).context("bad address of a proxy")
     }
 }
 

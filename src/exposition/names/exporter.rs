@@ -44,6 +44,16 @@ pub(super) const METRICS: &[Metric] = &[
         "Failures to list, open or read the files of a log source.",
         Numbers::Source(|source| whole(source.totals.read_errors)),
     ),
+    counter(
+        "redis_lock_exporter_log_duplicates_total",
+        "Pushed lines about a lock that had been counted before.",
+        Numbers::Source(|source| source.now.push.and_then(|_| whole(source.totals.duplicates))),
+    ),
+    counter(
+        "redis_lock_exporter_log_rejected_requests_total",
+        "Push requests that were not taken.",
+        Numbers::Source(|source| source.now.push.and_then(|push| whole(push.rejected))),
+    ),
     gauge(
         "redis_lock_exporter_log_lag_bytes",
         "Bytes written to log files but not yet read.",

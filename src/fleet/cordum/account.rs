@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::worker::Lock;
-use super::{MILLISECOND, Nanos};
+use super::{MILLISECOND, Nanos, Totals};
 use crate::fleet::Failures;
 
 /// Renewals that notice the same loss may be this many intervals apart.
@@ -28,6 +30,8 @@ struct Entries {
     /// When the lock could not be had the last time.
     last_refusals: BTreeMap<String, Nanos>,
     ambiguous: u64,
+    first_failure: Option<Instant>,
+    last_failure: Option<Instant>,
 }
 
 /// One failure: which lock, when, and what the exporter should call the reason.
@@ -44,12 +48,12 @@ impl Account {
     }
 
     pub(super) fn acquire_failed(&self, failure: Failure) {
-        self.lock().once("acquire_failures", failure, self.window);
+        self.failed().once("acquire_failures", failure, self.window);
     }
 
     /// Work went on without the lock.
     pub(super) fn unlocked_work(&self, failure: Failure) {
-        let mut entries = self.lock();
+        let mut entries = self.failed();
         entries.once("acquire_failures", failure, self.window);
         if entries.is_new("unlocked_work", failure, self.window) {
             entries.failures.add("unlocked_work", failure.lock.namespace, "");
@@ -57,7 +61,7 @@ impl Account {
     }
 
     pub(super) fn release_failed(&self, failure: Failure) {
-        let mut entries = self.lock();
+        let mut entries = self.failed();
         entries.once("release_failures", failure, self.window);
         if failure.reason == "not_owned" && entries.is_new("lost at release", failure, self.window) {
             entries.failures.add("not_owned", failure.lock.namespace, r#"operation="release""#);
@@ -65,7 +69,7 @@ impl Account {
     }
 
     pub(super) fn renewal_failed(&self, failure: Failure, renew_every: Duration) {
-        let mut entries = self.lock();
+        let mut entries = self.failed();
         entries.once("renewal_failures", failure, self.window);
         if failure.reason != "not_owned" {
             return;
@@ -87,13 +91,28 @@ impl Account {
     }
 
     pub(super) fn unanswered(&self) {
-        self.lock().unanswered += 1;
+        self.failed().unanswered += 1;
     }
 
-    /// Failures, how many requests were never answered, and how many failures may count as one or as two.
-    pub(super) fn totals(&self) -> (Failures, u64, u64) {
+    /// What it knows of them; nothing of the locks.
+    pub(super) fn totals(&self) -> Totals {
         let entries = self.lock();
-        (entries.failures.clone(), entries.unanswered, entries.ambiguous)
+        let burst = entries.first_failure.zip(entries.last_failure).map(|(first, last)| last - first);
+        Totals {
+            failures: entries.failures.clone(),
+            unanswered: entries.unanswered,
+            ambiguous: entries.ambiguous,
+            burst: burst.unwrap_or_default(),
+            ..Totals::default()
+        }
+    }
+
+    /// To note a failure of just now.
+    fn failed(&self) -> std::sync::MutexGuard<'_, Entries> {
+        let (mut entries, now) = (self.lock(), Instant::now());
+        entries.first_failure.get_or_insert(now);
+        entries.last_failure = Some(now);
+        entries
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Entries> {

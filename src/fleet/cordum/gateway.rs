@@ -3,11 +3,13 @@
 
 use super::Said;
 use super::account::Failure;
+use super::fault::Fault;
 use super::worker::{Lock, Worker};
 
-/// Each gateway has organizations of its own: its lines have no time, so two failures of one organization have to be well apart to be
-/// told from one.
-const ORGANIZATIONS: [(&str, [&str; 2]); 2] = [("a", ["acme", "globex"]), ("b", ["initech", "umbrella"])];
+/// Of admissions, in seconds.
+const USUAL: (f64, f64) = (0.5, 1.5);
+/// Longer than the lock lives.
+const SLOW: (f64, f64) = (13.0, 16.0);
 
 pub(super) async fn approve(mut worker: Worker) -> anyhow::Result<()> {
     while !worker.is_stopping() {
@@ -15,7 +17,7 @@ pub(super) async fn approve(mut worker: Worker) -> anyhow::Result<()> {
         let lock = Lock::new("approval", &job);
         match worker.acquire_patiently(&lock).await {
             Ok(Some(mut held)) => {
-                let length = worker.between(1.0, 6.0);
+                let length = worker.between((1.0, 6.0));
                 worker.work(&lock, &mut held, length).await?;
                 if let Some(trouble) = worker.release_or_tell(&lock, &held).await? {
                     let at = worker.process.say(Said::ApprovalReleaseFailed { job: &job, error: &trouble.text })?;
@@ -30,24 +32,24 @@ pub(super) async fn approve(mut worker: Worker) -> anyhow::Result<()> {
             }
         }
         worker.process.chat(&mut worker.random)?;
-        let pause = worker.between(1.0, 5.0);
+        let pause = worker.between((1.0, 5.0));
         worker.rest(pause).await;
     }
     Ok(())
 }
 
 pub(super) async fn admit(mut worker: Worker) -> anyhow::Result<()> {
-    let own = ORGANIZATIONS.iter().find(|(node, _)| *node == worker.process.node);
-    let own = own.map_or(&ORGANIZATIONS[0].1, |(_, own)| own);
     while !worker.is_stopping() {
-        let org = worker.random.pick(own);
-        let lock = Lock::new("admission", org);
+        // Each gateway has organizations of its own.
+        let number = worker.random.below(worker.world.load.organizations);
+        let org = format!("org-{}{number}", worker.process.node);
+        let lock = Lock::new("admission", &org);
         let failed = match worker.acquire_patiently(&lock).await {
             Ok(Some(mut held)) => {
-                let length = worker.between(0.5, 1.5);
+                let length = worker.between(if worker.world.faults.has(Fault::SlowAdmissions) { SLOW } else { USUAL });
                 worker.work(&lock, &mut held, length).await?;
                 if let Some(trouble) = worker.release_or_tell(&lock, &held).await? {
-                    let at = worker.process.say(Said::AdmissionReleaseFailed { org, error: &trouble.text })?;
+                    let at = worker.process.say(Said::AdmissionReleaseFailed { org: &org, error: &trouble.text })?;
                     worker.world.account.release_failed(Failure { lock: &lock, at, reason: trouble.reason });
                 }
                 None
@@ -57,10 +59,10 @@ pub(super) async fn admit(mut worker: Worker) -> anyhow::Result<()> {
             Err(trouble) => Some((trouble.text, trouble.reason)),
         };
         if let Some((error, reason)) = failed {
-            let at = worker.process.say(Said::AdmissionFailed { org, error: &error })?;
+            let at = worker.process.say(Said::AdmissionFailed { org: &org, error: &error })?;
             worker.world.account.acquire_failed(Failure { lock: &lock, at, reason });
         }
-        let pause = worker.between(10.0, 20.0);
+        let pause = worker.between(worker.world.load.between_admissions);
         worker.rest(pause).await;
     }
     Ok(())

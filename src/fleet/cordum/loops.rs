@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Said;
 use super::account::Failure;
+use super::fault::Fault;
 use super::link::Trouble;
 use super::worker::{Held, Lock, Worker};
 
@@ -29,6 +30,10 @@ pub(super) async fn run(mut worker: Worker, duty: &'static str) -> anyhow::Resul
     // Held until its TTL runs out.
     let mut left: Option<Held> = None;
     while !worker.is_stopping() {
+        if duty == DELAY_POLLER && worker.world.faults.has(Fault::Leaderless) {
+            worker.rest(poll).await;
+            continue;
+        }
         match worker.acquire(&lock).await {
             Ok(Some(mut held)) => {
                 // It would not be free otherwise.
@@ -73,7 +78,7 @@ pub(super) async fn write_snapshots(mut worker: Worker) -> anyhow::Result<()> {
     while !worker.is_stopping() {
         match worker.acquire(&lock).await {
             Ok(Some(mut held)) => {
-                let length = worker.between(0.5, 1.0);
+                let length = worker.between((0.5, 1.0));
                 worker.work(&lock, &mut held, length).await?;
                 // What else a failed release says is said at a level that is not logged.
                 worker.release_or_tell(&lock, &held).await?;
@@ -86,7 +91,7 @@ pub(super) async fn write_snapshots(mut worker: Worker) -> anyhow::Result<()> {
                 worker.world.account.acquire_failed(Failure { lock: &lock, at, reason: trouble.reason });
             }
         }
-        let pause = worker.between(4.0, 6.0);
+        let pause = worker.between((4.0, 6.0));
         worker.rest(pause).await;
     }
     Ok(())

@@ -8,11 +8,6 @@ use anyhow::Context as _;
 use crate::config::{Config, Overrides};
 use crate::namespace::Namespace;
 
-/// Cordum's limit for one operation on a lock.
-const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
-/// A busy machine needs this long to answer now and then.
-const SHORTEST_PATIENCE: Duration = Duration::from_millis(250);
-
 #[derive(Clone, Debug)]
 pub struct Pace {
     speed: u32,
@@ -68,11 +63,6 @@ impl Pace {
 
     pub(super) fn renew_every(&self, namespace: &str) -> Option<Duration> {
         self.find(namespace)?.renew_every.map(|every| self.of(every))
-    }
-
-    /// How long to wait for an answer of Redis.
-    pub(super) fn patience(&self) -> Duration {
-        self.of(OPERATION_TIMEOUT).max(SHORTEST_PATIENCE)
     }
 
     fn find(&self, namespace: &str) -> Option<&Namespace> {

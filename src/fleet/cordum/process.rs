@@ -3,13 +3,10 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
 
 use anyhow::Context as _;
 use tokio::sync::watch;
-use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 
 use super::{Form, LineWriter, Nanos, Said, Service, chatter};
 use crate::fleet::Random;
@@ -64,6 +61,10 @@ impl Process {
         let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
     }
 
+    pub(super) fn freeze(&self, is_frozen: bool) {
+        self.frozen.send_replace(is_frozen);
+    }
+
     fn write(&self, write: impl FnOnce(&mut LineWriter)) -> anyhow::Result<()> {
         let mut log = self.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let Log { path, file, out } = &mut *log;
@@ -71,22 +72,6 @@ impl Process {
         file.write_all(&out.out).with_context(|| format!("cannot write {}", path.display()))?;
         out.out.clear();
         Ok(())
-    }
-}
-
-/// Freezes processes for a while, lets them run, and so on, until the end; then they run.
-pub(super) async fn freeze_repeatedly(
-    processes: Vec<Arc<Process>>,
-    freeze: Duration,
-    between: Duration,
-    end: CancellationToken,
-) {
-    let set = |frozen| processes.iter().for_each(|process| _ = process.frozen.send_replace(frozen));
-    while !end.is_cancelled() {
-        set(true);
-        end.run_until_cancelled(sleep(freeze)).await;
-        set(false);
-        end.run_until_cancelled(sleep(between)).await;
     }
 }
 

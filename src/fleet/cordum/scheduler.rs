@@ -18,7 +18,7 @@ pub(super) async fn run(mut worker: Worker) -> anyhow::Result<()> {
             }
         }
         worker.process.chat(&mut worker.random)?;
-        let pause = worker.between(2.0, 10.0);
+        let pause = worker.between((2.0, 10.0));
         worker.rest(pause).await;
     }
     Ok(())
@@ -26,7 +26,7 @@ pub(super) async fn run(mut worker: Worker) -> anyhow::Result<()> {
 
 async fn handle(worker: &mut Worker, lock: &Lock, mut held: Held) -> anyhow::Result<()> {
     let job = lock.id.as_str();
-    let length = worker.between(5.0, 90.0);
+    let length = worker.between((5.0, 90.0));
     match worker.work(lock, &mut held, length).await? {
         Outcome::Abandoned => {
             worker.world.account.abandoned(lock);

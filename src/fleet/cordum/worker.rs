@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::account::{Account, Failure};
 use super::bus::Bus;
+use super::fault::{Fault, Faults};
 use super::link::{Link, Trouble};
 use super::process::Process;
-use super::{NOT_OWNED, Pace, Said};
+use super::{Load, NOT_OWNED, Pace, Said};
 use crate::fleet::{End, Random, Record, Token};
 
 /// The namespaces of the preset whose locks the fleet takes.
@@ -31,15 +32,21 @@ pub(super) const NAMESPACES: [&str; 9] = [
 /// Renewals that may fail in a row before the holder of a job lock gives up. Holders of other locks never do.
 const BUDGET: usize = 3;
 
+/// Cordum's limit for one operation on a lock.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
+/// In renewal intervals, of which a TTL has three.
+const LATEST_RENEWAL: f64 = 2.2;
+
 /// What all services share.
 pub(super) struct World {
     pub(super) pace: Pace,
+    pub(super) load: Load,
+    pub(super) faults: Faults,
     pub(super) account: Account,
     pub(super) records: BTreeMap<&'static str, Record>,
     pub(super) jobs: Bus,
     pub(super) runs: Bus,
     pub(super) stop: CancellationToken,
-    client: Client,
 }
 
 /// A lock of the preset.
@@ -74,17 +81,24 @@ pub(super) struct Worker {
 }
 
 impl World {
-    pub(super) fn new(pace: Pace, client: Client) -> Self {
+    pub(super) fn new(pace: Pace, load: Load) -> Self {
         Self {
             account: Account::new(pace.join_window()),
             records: NAMESPACES.into_iter().map(|namespace| (namespace, Record::default())).collect(),
             // A little longer than the locks live: who gets it again finds it free.
             jobs: Bus::new(pace.ttl("scheduler").mul_f64(1.2)),
-            runs: Bus::new(pace.ttl("workflow").mul_f64(1.2)),
+            // And longer than any run takes that goes well.
+            runs: Bus::new(pace.ttl("workflow").max(pace.seconds(load.longest_run())).mul_f64(1.2)),
             stop: CancellationToken::new(),
+            faults: Faults::default(),
             pace,
-            client,
+            load,
         }
+    }
+
+    /// How long to wait for an answer of Redis.
+    pub(super) fn patience(&self) -> Duration {
+        self.pace.of(OPERATION_TIMEOUT).max(self.load.shortest_patience)
     }
 
     pub(super) fn record(&self, lock: &Lock) -> &Record {
@@ -109,8 +123,8 @@ impl Lock {
 }
 
 impl Worker {
-    pub(super) fn new(process: &Arc<Process>, world: &Arc<World>, random: Random) -> Self {
-        let link = Link::new(world.client.clone(), world.pace.patience());
+    pub(super) fn new(process: &Arc<Process>, world: &Arc<World>, client: &Client, random: Random) -> Self {
+        let link = Link::new(client.clone(), world.patience());
         Self { process: Arc::clone(process), world: Arc::clone(world), random, link }
     }
 
@@ -119,7 +133,7 @@ impl Worker {
     }
 
     /// Between two times that are given in seconds of the real Cordum.
-    pub(super) fn between(&mut self, shortest: f64, longest: f64) -> Duration {
+    pub(super) fn between(&mut self, (shortest, longest): (f64, f64)) -> Duration {
         let pace = &self.world.pace;
         self.random.between(pace.seconds(shortest), pace.seconds(longest))
     }
@@ -212,7 +226,7 @@ impl Worker {
         let done = Instant::now() + length;
         let mut failures = 0;
         let mut last_attempt = held.set;
-        while let Some(every) = self.world.pace.renew_every(lock.namespace)
+        while let Some(every) = self.renew_after(lock)
             && last_attempt + every < done
         {
             self.rest_until(last_attempt + every).await;
@@ -231,6 +245,13 @@ impl Worker {
         }
         self.rest_until(done).await;
         Ok(Outcome::Done)
+    }
+
+    /// How long to wait for the next renewal, where such locks are renewed.
+    fn renew_after(&mut self, lock: &Lock) -> Option<Duration> {
+        let every = self.world.pace.renew_every(lock.namespace)?;
+        let is_late = self.world.faults.has(Fault::LateRenewals);
+        Some(if is_late { self.random.between(every, every.mul_f64(LATEST_RENEWAL)) } else { every })
     }
 
     /// Gives back the number of failures in a row.

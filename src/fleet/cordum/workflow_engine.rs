@@ -1,14 +1,17 @@
 //! The workflow engine: one lock for each run, renewed, never fenced; without Redis it works unlocked.
 
+use std::time::Duration;
+
 use super::Said;
 use super::account::Failure;
 use super::worker::{Lock, Worker};
 
-pub(super) async fn run(mut worker: Worker) -> anyhow::Result<()> {
+pub(super) async fn run(mut worker: Worker, wait: Duration) -> anyhow::Result<()> {
+    worker.rest(wait).await;
     while !worker.is_stopping() {
         let run = worker.world.runs.next(&mut worker.random);
         let lock = Lock::new("workflow", &run);
-        let length = worker.between(4.0, 26.0);
+        let length = worker.between(worker.world.load.run);
         match worker.acquire(&lock).await {
             Ok(Some(mut held)) => {
                 worker.work(&lock, &mut held, length).await?;
@@ -27,7 +30,7 @@ pub(super) async fn run(mut worker: Worker) -> anyhow::Result<()> {
         }
         worker.world.runs.acknowledge(&run);
         worker.process.chat(&mut worker.random)?;
-        let pause = worker.between(1.0, 5.0);
+        let pause = worker.between((1.0, 5.0));
         worker.rest(pause).await;
     }
     Ok(())

@@ -10,12 +10,15 @@ use crate::snapshot::Ratios;
 const RELEASE: Happening = Happening::ReleaseFailed(Reason::NotOwned);
 const RENEWAL: Happening = Happening::RenewalFailed(Reason::NotOwned);
 
+fn event(namespace: usize, lock: Option<&str>, happening: Happening) -> LogEvent {
+    let (lock, namespace) = (lock.map(str::to_owned), NamespaceId(namespace as u16));
+    let (waited, rule) = (Duration::ZERO, RuleId(0));
+    LogEvent { offset: 0, time: None, waited, namespace, lock, happening, joins: None, rule }
+}
+
 impl World {
     fn line(&mut self, at: TimeMs, namespace: usize, lock: Option<&str>, happening: Happening) -> &mut Self {
-        let lock = lock.map(str::to_owned);
-        let namespace = NamespaceId(namespace as u16);
-        let event = LogEvent { offset: 0, time: None, namespace, lock, happening, joins: None, rule: RuleId(0) };
-        assert!(self.ledger.apply(at, at, &event).is_some());
+        assert!(self.ledger.apply(at, at, &event(namespace, lock, happening)).is_some());
         self
     }
 
@@ -144,12 +147,9 @@ fn what_waited_in_a_crash_has_no_cause() {
 #[test]
 fn without_redis_all_causes_are_unknown_at_once() {
     let mut ledger = Ledger::new(namespaces(), Duration::from_secs(2), Saved::default());
-    let namespace = NamespaceId(0);
-    let lock = Some("job:1".to_owned());
-    let event = LogEvent { offset: 0, time: None, namespace, lock, happening: RELEASE, joins: None, rule: RuleId(0) };
-    ledger.apply(0, 0, &event);
+    ledger.apply(0, 0, &event(0, Some("job:1"), RELEASE));
     assert_eq!(ledger.causes(&ledger.namespaces()[0]).get(Cause::Unknown), 1);
-    assert_eq!(ledger.keyspace_view(namespace, 0), None);
+    assert_eq!(ledger.keyspace_view(NamespaceId(0), 0), None);
     assert_eq!(ledger.due_reads(0, 10).len(), 0);
     let (reply, mut answer) = oneshot::channel();
     ledger.answer(Inquiry::Lock("job:1".to_owned(), reply), 0);
@@ -213,10 +213,7 @@ fn an_incident_has_its_verdict_even_where_the_next_owner_comes_later() {
 #[test]
 fn without_redis_there_are_incidents_too() {
     let mut ledger = Ledger::new(namespaces(), Duration::from_secs(2), Saved::default());
-    let lock = Some("job:1".to_owned());
-    let (namespace, rule) = (NamespaceId(0), RuleId(0));
-    let event = LogEvent { offset: 0, time: None, namespace, lock, happening: RELEASE, joins: None, rule };
-    ledger.apply(5_000, 5_000, &event);
+    ledger.apply(5_000, 5_000, &event(0, Some("job:1"), RELEASE));
     let (reply, mut answer) = oneshot::channel();
     let query = IncidentsQuery { limit: 10, ..IncidentsQuery::default() };
     ledger.answer(Inquiry::Incidents(query, reply), 6_000);
@@ -224,7 +221,7 @@ fn without_redis_there_are_incidents_too() {
     let incident = &page.incidents[0];
     assert_eq!((page.total, incident.cause, incident.lock.as_deref()), (1, "unknown", Some("job:1")));
     assert_eq!((&incident.verdict, incident.runbook), (&None, "RedisLockNotOwnedRatioHigh"));
-    let [minutes, _] = ledger.lately(namespace, 6_000).windows;
+    let [minutes, _] = ledger.lately(NamespaceId(0), 6_000).windows;
     assert_eq!(minutes.not_owned, 1);
 }
 

@@ -105,6 +105,15 @@ fn gone_before_its_deadline_is_released_and_at_it_expired() {
     then(WATCHED, Sighting { since: Some(5000), ..seen(11_002, 0) }, ABSENT, "expired at 11002 after 10002");
 }
 
+/// Who finds an expired lock takes it in one step with the expiry: Redis tells of both at once.
+#[test]
+fn what_follows_an_expiry_is_no_renewal() {
+    then(WATCHED, seen(11_300, 2), ABSENT, "expired at 11002 after 10002, short 1 of 10");
+    then(WATCHED, seen(11_300, 3), ABSENT, "expired at 11002 after 10002, short 1 of 10");
+    then(WATCHED, seen(11_300, 4), ABSENT, "expired at 11002 after 10002, short 2 of 10");
+    then(WATCHED, seen(3000, 2), ABSENT, "renewed 1, released at 3000 after 2000");
+}
+
 #[test]
 fn what_redis_may_have_evicted_is_not_released() {
     let evicted = |at: TimeMs| Circumstances { evicted: Some(at), ..WATCHED };

@@ -8,7 +8,6 @@
 //!
 //! Invariant: only commands that read are ever sent; `status::Command` lists them.
 
-mod backoff;
 mod connect;
 mod link;
 #[cfg(test)]

@@ -12,7 +12,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::backoff::Backoff;
 use super::slots::slot_of;
 use super::status::{self, LinkStatus, LinkTotals};
 use super::topology::{self, DiscoverError, Node};
@@ -22,6 +21,7 @@ use crate::config::redis::{Address, RedisConfig, RedisMode};
 use crate::event::Input;
 use crate::observation::{LinkBatch, LinkId, LinkNews};
 use crate::snapshot::RedisNow;
+use crate::sources::backoff::Backoff;
 
 /// Between two looks at the topology without any reason.
 const REDISCOVER_EVERY: Duration = Duration::from_secs(5);

@@ -1,6 +1,9 @@
 //! Makes bytes into text that can be matched and shown: no colours, no control characters, valid UTF-8.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::bytes::Regex;
 
 /// Replaces what is not UTF-8, and drops what can surround a line: zeros (the hole that a truncated file leaves), a byte
 /// order mark, the carriage return of a CRLF.
@@ -40,6 +43,19 @@ pub(super) fn text(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
+}
+
+/// The bytes of a line without colors, be their escape character written as it is or as JSON writes it. None: there are none.
+pub fn without_colors(line: &[u8]) -> Option<Vec<u8>> {
+    static COLOR: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"(?-u)(?:\x1b|\\u001[bB]|\\x1[bB]|\\033)\[[0-9;:]*[A-Za-z]")
+            .expect("a constant that a test compiles")
+    });
+    memchr::memchr2(0x1b, b'\\', line)?;
+    match COLOR.replace_all(line, b"".as_slice()) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(text) => Some(text),
+    }
 }
 
 fn is_unwanted(character: char) -> bool {

@@ -11,8 +11,11 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use super::Field;
 
 /// Names of the message, the likeliest first.
-const MESSAGE_NAMES: [&str; 9] =
-    ["msg", "message", "log", "event", "text", "body", "short_message", "MESSAGE", "@message"];
+#[rustfmt::skip]
+const MESSAGE_NAMES: [&str; 13] = [
+    "msg", "message", "Message", "@m", "@mt", "RenderedMessage", "log", "event", "text", "body", "short_message", "MESSAGE",
+    "@message",
+];
 
 /// Objects deeper than this are read over.
 const MAX_DEPTH: u8 = 8;
@@ -139,8 +142,15 @@ impl<'de> Visitor<'de> for Value<'_> {
         Ok(())
     }
 
+    /// Elements are anybody's data, but those of an error are what caused it, one after the other.
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
-        while sequence.next_element::<IgnoredAny>()?.is_some() {}
+        let collector = self.0;
+        let leaf = collector.path.rsplit('.').next().unwrap_or_default();
+        if super::ERROR_NAMES.contains(&leaf) {
+            while sequence.next_element_seed(Value(collector))?.is_some() {}
+        } else {
+            while sequence.next_element::<IgnoredAny>()?.is_some() {}
+        }
         Ok(())
     }
 
@@ -194,6 +204,10 @@ mod tests {
         check(r#"{"msg":"m","n":1,"f":1.5,"neg":-2,"b":true,"z":null}"#, "*msg=m n=1 f=1.5 neg=-2 b=true");
         check(r#"{"a":{"b":{"msg":"m"}},"c":2}"#, "*a.b.msg=m c=2");
         check(r#"{"list":["msg",{"msg":"no"}],"msg":"m"}"#, "*msg=m");
+        check(
+            r#"{"msg":"m","exception":[{"exc_value":"a","frames":[{"locals":"no"}]},{"exc_value":"b"}]}"#,
+            "*msg=m exception.exc_value=a exception.exc_value=b",
+        );
         check("{}", "");
         check("{not json", "");
     }

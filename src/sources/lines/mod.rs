@@ -4,20 +4,35 @@
 //! record. Nothing here can fail: whatever the bytes are, there is a record, in the worst case plain text.
 
 mod clean;
+mod echo;
 mod json;
+mod prefix;
+mod role;
 mod text;
 mod time;
 mod wrapping;
 
+pub use clean::without_colors;
+pub use role::Role;
 pub use wrapping::{Stream, Unwrapped, unwrap_line};
+
+use std::borrow::Cow;
 
 use crate::event::TimeMs;
 
 /// Fields that hold the time, the likeliest first.
-const TIME_NAMES: [&str; 6] = ["time", "ts", "timestamp", "@timestamp", "t", "datetime"];
+#[rustfmt::skip]
+const TIME_NAMES: [&str; 8] = [
+    "time", "ts", "timestamp", "@timestamp", "t", "datetime",
+    // Of `journalctl -o json`.
+    "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP",
+];
 /// Fields that hold an error, the likeliest first.
-const ERROR_NAMES: [&str; 10] =
-    ["error", "err", "exception", "cause", "reason_text", "stack_trace", "stack", "exc_info", "traceback", "exc_text"];
+#[rustfmt::skip]
+const ERROR_NAMES: [&str; 17] = [
+    "error", "err", "exception", "Exception", "@x", "thrown", "cause", "previous", "InnerException", "reason_text",
+    "stack_trace", "stacktrace", "stack", "exc_info", "traceback", "exc_text", "backtrace",
+];
 /// How often a message may turn out to be a record of its own.
 const MAX_DESCENTS: u8 = 3;
 /// How many bytes may stand before a JSON object: a container's name, a syslog header.
@@ -52,6 +67,40 @@ pub struct Record {
     pub format: Format,
     pub aside: Option<Aside>,
     fields: Vec<Field>,
+    /// The lines that follow the message in the log, without source code.
+    trace: String,
+    /// What these lines say about failures.
+    statements: Vec<String>,
+}
+
+/// A line of a log on its own: readable, and without what containers and tools put around it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Whose line it is, where several programs write to one file.
+    pub tag: String,
+    pub role: Role,
+    text: String,
+    time: Option<TimeMs>,
+}
+
+impl Line {
+    /// `text` comes without the wrapping of a container runtime, whose time is `outer_time`.
+    pub fn new(text: &[u8], outer_time: Option<TimeMs>) -> Self {
+        let text = clean::line(text);
+        let (tag, rest) = prefix::split(&text);
+        let time = if tag.is_empty() { None } else { leading_time(prefix::without_priority(&text)).0 };
+        Self { tag: tag.to_owned(), role: Role::of(rest), text: rest.to_owned(), time: time.or(outer_time) }
+    }
+
+    /// A record of its own, whatever follows: an object that is closed.
+    pub fn is_whole(&self) -> bool {
+        let text = self.text.trim_end();
+        text.ends_with('}') && (text.starts_with('{') || text::head(text, MAX_JSON_PREFIX).contains(" {\""))
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
 }
 
 /// One value of a record.
@@ -73,11 +122,49 @@ impl Field {
 impl Record {
     /// `text` is one line without its line end; `outer_time` is the time of the wrapping.
     pub fn parse(text: &[u8], outer_time: Option<TimeMs>) -> Record {
-        let text = clean::line(text);
-        let text = without_container_name(&text);
-        let mut record = structured(text, MAX_DESCENTS).unwrap_or_else(|| plain(text));
-        record.time = record.time.or(outer_time);
+        Self::of_lines(&[Line::new(text, outer_time)])
+    }
+
+    /// One record of several lines: the message, and what follows it. Not empty.
+    pub fn of_lines(lines: &[Line]) -> Record {
+        let Some((first, rest)) = lines.split_first() else { return Record::new(Format::Plain, "") };
+        let mut record = structured(&first.text, MAX_DESCENTS).unwrap_or_else(|| plain(&first.text));
+        record.time = record.time.or(first.time);
+        record.drop_echoes();
+        if rest.is_empty() {
+            return record;
+        }
+        let mut rest: Vec<&str> = rest.iter().map(|line| line.text.as_str()).collect();
+        if let Some((level, logger)) = text::dotnet_head(&record.message) {
+            // The message is on the next line.
+            record.fields.extend([("level", level), ("logger", logger)].map(|(name, value)| Field {
+                path: name.to_owned(),
+                depth: 0,
+                value,
+            }));
+            record.message = rest.remove(0).trim().to_owned();
+        }
+        record.aside = None;
+        if !matches!(first.role, Role::Head | Role::Exception) {
+            // A trace whose message is not at hand.
+            record.message.clear();
+            rest.insert(0, &first.text);
+        }
+        let kept = echo::drop_echoes(&rest);
+        record.statements = role::statements(&kept);
+        record.trace = kept.join("\n");
         record
+    }
+
+    /// The record with fields from outside of its line. Those of the line itself win.
+    pub fn within(mut self, fields: &[(String, String)]) -> Record {
+        let field = |(name, value): &(String, String)| Field {
+            path: name.clone(),
+            depth: ENVELOPE_DEPTH,
+            value: value.clone(),
+        };
+        self.fields.splice(0..0, fields.iter().map(field));
+        self
     }
 
     /// By whole dotted path, or by its last name: then the shallowest wins, and the last of equals. `message` is the
@@ -103,8 +190,76 @@ impl Record {
         ERROR_NAMES.iter().filter_map(move |name| self.field(name).or_else(|| inner(name)))
     }
 
+    /// Texts that speak of failures, the likeliest first: the message, the error fields, the lines of a trace that do.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        [self.message.as_str()].into_iter().chain(self.errors()).chain(self.statements())
+    }
+
+    /// The same, with the error fields before the message: they tell the reason, and which lock it was.
+    pub fn texts_by_detail(&self) -> impl Iterator<Item = &str> {
+        self.errors().chain([self.message.as_str()]).chain(self.statements())
+    }
+
+    fn statements(&self) -> impl Iterator<Item = &str> {
+        self.statements.iter().map(String::as_str)
+    }
+
+    /// Everything beside the message that may tell what the program was doing: the lines of a trace and the error fields.
+    pub fn stack(&self) -> Option<String> {
+        let of_message = self.message.split_once('\n').map(|(_, rest)| rest);
+        let lines = Some(self.trace.as_str()).filter(|trace| !trace.is_empty());
+        let texts: Vec<&str> = of_message.into_iter().chain(lines).chain(self.errors()).collect();
+        (!texts.is_empty()).then(|| texts.join("\n"))
+    }
+
     fn new(format: Format, message: &str) -> Record {
-        Record { time: None, message: message.trim().to_owned(), format, aside: None, fields: Vec::new() }
+        let message = message.trim().to_owned();
+        let (trace, statements) = (String::new(), Vec::new());
+        Record { time: None, message, format, aside: None, fields: Vec::new(), trace, statements }
+    }
+
+    /// An error that is an object with a class and a message becomes one text as well: `some.Class: its message`. Of a chain of
+    /// errors in a list, each is a line.
+    fn name_errors(&mut self) {
+        const CLASS_NAMES: [&str; 5] = ["class", "type", "name", "kind", "exc_type"];
+        const TEXT_NAMES: [&str; 2] = ["message", "exc_value"];
+        let mut named: Vec<Field> = Vec::new();
+        let classes = self.fields.iter().enumerate().filter(|(_, field)| CLASS_NAMES.contains(&field.leaf()));
+        for (index, field) in classes {
+            let Some((parent, _)) = field.path.rsplit_once('.') else { continue };
+            let leaf = parent.rsplit('.').next().unwrap_or_default();
+            if !ERROR_NAMES.contains(&leaf) || self.fields.iter().any(|other| other.path == parent) {
+                continue;
+            }
+            let is_text = |other: &&Field| {
+                let name = other.path.strip_prefix(parent).and_then(|rest| rest.strip_prefix('.'));
+                name.is_some_and(|name| TEXT_NAMES.contains(&name))
+            };
+            // In a list each class is followed by its own.
+            let text = self.fields[index..].iter().find(is_text).or_else(|| self.fields.iter().find(is_text));
+            let text = text.map_or("", |text| text.value.as_str());
+            let value = if text.is_empty() { field.value.clone() } else { format!("{}: {text}", field.value) };
+            match named.iter_mut().find(|other| other.path == parent) {
+                Some(other) => other.value.extend(["\n", value.as_str()]),
+                None => {
+                    named.push(Field { path: parent.to_owned(), depth: field.depth.saturating_sub(1), value });
+                }
+            }
+        }
+        self.fields.extend(named);
+    }
+
+    /// Source code in a message or an error that has a whole stack trace in it.
+    fn drop_echoes(&mut self) {
+        if let Cow::Owned(message) = echo::without_echoes(&self.message) {
+            self.message = message;
+        }
+        for field in &mut self.fields {
+            let is_error = ERROR_NAMES.contains(&field.leaf());
+            if let (true, Cow::Owned(value)) = (is_error, echo::without_echoes(&field.value)) {
+                field.value = value;
+            }
+        }
     }
 
     fn with_pairs(mut self, pairs: text::Pairs) -> Record {
@@ -145,15 +300,21 @@ fn structured(text: &str, descents: u8) -> Option<Record> {
     Some(Record::new(Format::Logfmt, &message).with_pairs(pairs))
 }
 
-/// A JSON object with a message after a short prefix, up to the end of the line.
+/// A JSON object after a short prefix, up to the end of the line. Without a message of its own it is the context of what
+/// stands before it.
 fn prefixed_json(text: &str, at: usize, descents: u8) -> Option<Record> {
     let object = json::parse(&text[at..])?;
-    object.message?;
-    if object.length.is_some_and(|length| !text[at + length..].trim().is_empty()) {
+    let is_whole = object.length.is_some_and(|length| matches!(text[at + length..].trim(), "" | "[]" | "{}"));
+    if !is_whole && (object.message.is_none() || object.length.is_some()) {
         return None;
     }
     let mut record = json_record(&text[at..], descents)?;
-    record.time = record.time.or(leading_time(text).0);
+    let (time, before) = leading_time(text);
+    record.time = record.time.or(time);
+    if object.message.is_none() {
+        let end = text.len() - at;
+        record.message = before[..before.len() - end].trim().to_owned();
+    }
     Some(record)
 }
 
@@ -164,6 +325,7 @@ fn json_record(text: &str, descents: u8) -> Option<Record> {
     let message_at = object.message;
     let mut record = Record::new(Format::Json, message_at.map_or("", |at| &object.fields[at].value));
     record.fields = object.fields;
+    record.name_errors();
     record.time = record.time_at(message_at.map_or(0, |at| record.fields[at].depth));
     if descents > 0
         && let Some(inner) = inner_record(&record.message, descents - 1)
@@ -201,7 +363,7 @@ fn plain(text: &str) -> Record {
 }
 
 fn aside(text: &str, message: &str) -> Option<Aside> {
-    if message.starts_with("raise ") || message.starts_with("throw ") {
+    if echo::is_echo(message) {
         return Some(Aside::SourceEcho);
     }
     let continues = text.starts_with(char::is_whitespace)
@@ -218,14 +380,6 @@ fn leading_time(text: &str) -> (Option<TimeMs>, &str) {
         Some(_) => (Some(time), rest.strip_prefix(']').unwrap_or(rest)),
         None => (Some(time), rest),
     }
-}
-
-/// Drops `scheduler-1  | `, which `docker compose logs` puts before each line.
-fn without_container_name(text: &str) -> &str {
-    let Some(bar) = text::head(text, 64).find(" | ") else { return text };
-    let name = text[..bar].trim_end();
-    let is_name = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
-    if name.is_empty() || !name.chars().all(is_name) { text } else { &text[bar + 3..] }
 }
 
 #[cfg(test)]

@@ -100,7 +100,7 @@ fn tells_asides() {
 fn finds_errors() {
     let errors = |line: &str| Record::parse(line.as_bytes(), None).errors().collect::<Vec<_>>().join("|");
     assert_eq!(errors(r#"{"msg":"m","err":"b","error":"a","user":"c"}"#), "a|b");
-    assert_eq!(errors(r#"{"msg":"m","err":{"type":"E","message":"lost","stack":"at x"}}"#), "lost|at x");
+    assert_eq!(errors(r#"{"msg":"m","err":{"type":"E","message":"lost","stack":"at x"}}"#), "E: lost|at x");
     assert_eq!(errors(r#"{"message":"m"}"#), "");
 }
 

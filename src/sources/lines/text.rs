@@ -59,6 +59,15 @@ pub(super) fn logfmt(text: &str) -> Option<(String, Pairs)> {
     Some((message, pairs))
 }
 
+/// `warn: Some.Category[0]`: the console logger of .NET, whose messages begin on the next line. Level and category.
+pub(super) fn dotnet_head(message: &str) -> Option<(String, String)> {
+    static HEAD: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"^(trce|dbug|info|warn|fail|crit): (\S.*)\[\d+\]$").expect("a constant that a test compiles")
+    });
+    let captures = HEAD.captures(message)?;
+    Some((captures[1].to_owned(), captures[2].to_owned()))
+}
+
 /// Cuts `some words k=v k=v` before the first pair. Linear in the length of the text.
 pub(super) fn split_pairs(text: &str, quoting: Quoting) -> (&str, Pairs) {
     let mut pairs = Pairs::new();

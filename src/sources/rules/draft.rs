@@ -34,7 +34,8 @@ pub enum Matcher {
 
 #[derive(Clone, Debug)]
 pub struct Condition {
-    /// `message` stands for the record's message, whatever it was called.
+    /// `message` stands for the record's message, whatever it was called, and `stack` for everything that it says beside:
+    /// the lines of a stack trace, and the error fields.
     pub field: String,
     pub test: FieldTest,
 }
@@ -43,6 +44,8 @@ pub struct Condition {
 pub enum FieldTest {
     AnyOf(Vec<String>),
     Regex(Regex),
+    /// The field is there and the expression is nowhere in it.
+    Without(Regex),
     Absent,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Kept apart from evaluation, which must be fast: this looks at every rule and writes sentences.
 
-use super::{FieldTest, Matcher, RuleEvent, RuleSet, failing_condition, search};
+use super::{FieldTest, Matcher, RuleEvent, RuleSet, failing_condition, search, value_of};
 use crate::event::RuleId;
 use crate::sources::lines::{Aside, Record};
 
@@ -51,8 +51,8 @@ impl RuleSet {
             }
             let condition = failing_condition(draft, record)?;
             let field = &condition.field;
-            let found = match record.field(field) {
-                Some(value) => format!("`{field}` is {}", quote(value)),
+            let found = match value_of(record, field) {
+                Some(value) => format!("`{field}` is {}", quote(&value)),
                 None => format!("there is no field `{field}`"),
             };
             let wanted = match &condition.test {
@@ -60,6 +60,7 @@ impl RuleSet {
                     accepted.iter().map(|value| quote(value)).collect::<Vec<_>>().join(" or ")
                 }
                 FieldTest::Regex(regex) => format!("a match of /{}/", regex.as_str()),
+                FieldTest::Without(regex) => format!("no match of /{}/", regex.as_str()),
                 FieldTest::Absent => "no such field".to_owned(),
             };
             return Some(Near { rule, why: format!("{found}, the rule wants {wanted}") });

@@ -27,15 +27,15 @@ pub fn required_literals(regex_source: &str) -> Option<AnyOf> {
 pub(super) fn of_rule(rule: &RuleDraft) -> Vec<AnyOf> {
     let mut needed = of_matcher(&rule.matcher);
     for condition in &rule.conditions {
-        // Text formats write these two in their own way.
-        if !["component", "level"].contains(&condition.field.as_str()) {
+        // Text formats write the first two in their own way, and a stack may be on other lines than the message.
+        if !["component", "level", super::STACK].contains(&condition.field.as_str()) {
             needed.extend(of_test(&condition.test));
         }
     }
     needed
 }
 
-fn of_matcher(matcher: &Matcher) -> Vec<AnyOf> {
+pub(super) fn of_matcher(matcher: &Matcher) -> Vec<AnyOf> {
     match matcher {
         Matcher::Regex(regex) => of_regex(regex.as_str()),
         Matcher::Message(messages) => Vec::from_iter(one_of_each(messages)),
@@ -46,7 +46,7 @@ fn of_test(test: &FieldTest) -> Vec<AnyOf> {
     match test {
         FieldTest::AnyOf(values) => Vec::from_iter(one_of_each(values)),
         FieldTest::Regex(regex) => of_regex(regex.as_str()),
-        FieldTest::Absent => Vec::new(),
+        FieldTest::Without(_) | FieldTest::Absent => Vec::new(),
     }
 }
 

@@ -80,7 +80,7 @@ impl Locator {
     fn named_keys<'q>(&self, query: &Query<'q>) -> Vec<&'q str> {
         let fields = KEY_FIELDS.iter().filter_map(|name| query.record.field(name));
         let mut keys: Vec<&str> = fields.chain(query.key).collect();
-        for text in query.record.errors().chain([query.record.message.as_str()]) {
+        for text in query.record.texts_by_detail() {
             let found = self.keys_in_text.iter().filter_map(|finder| finder.captures(text)?.name("key"));
             keys.extend(found.map(|key| key.as_str()));
         }
@@ -93,8 +93,7 @@ impl Locator {
         let mut best = 0;
         let mut sharing: Vec<NamespaceId> = Vec::new();
         for (index, namespace) in (0..=u16::MAX).zip(&self.namespaces) {
-            let matching = namespace.keys.iter().filter(|template| template.matches(key));
-            let Some(length) = matching.map(KeyTemplate::literal_length).max() else { continue };
+            let Some(length) = namespace.template_of(key).map(KeyTemplate::literal_length) else { continue };
             if length > best {
                 sharing.clear();
                 best = length;

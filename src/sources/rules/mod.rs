@@ -10,8 +10,10 @@ mod literals;
 mod locate;
 mod told;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use regex::Regex;
 
@@ -24,6 +26,9 @@ pub use draft::{Condition, FieldTest, Matcher, ReasonDraft, RuleDraft, RuleEvent
 pub use explain::Near;
 pub use literals::{AnyOf, required_literals};
 pub use told::Told;
+
+/// In conditions: what a record says beside its message.
+const STACK: &str = "stack";
 
 /// What the rules make of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +105,16 @@ impl RuleSet {
         };
         let (namespace, lock) = self.locate(rule, record, &groups);
         let joins = rule.draft.joins;
-        Verdict::Event(LogEvent { offset: 0, time: record.time, namespace, lock, happening, joins, rule: id })
+        Verdict::Event(LogEvent {
+            offset: 0,
+            time: record.time,
+            waited: Duration::ZERO,
+            namespace,
+            lock,
+            happening,
+            joins,
+            rule: id,
+        })
     }
 
     /// What can be counted, by namespace.
@@ -117,6 +131,12 @@ impl RuleSet {
     pub fn needed_texts(&self) -> Vec<Vec<AnyOf>> {
         let counting = self.rules.iter().filter(|rule| rule.draft.event != RuleEvent::Ignore);
         counting.map(|rule| literals::of_rule(&rule.draft)).collect()
+    }
+
+    /// As [`RuleSet::needed_texts`], for lines whose fields may be outside of them.
+    pub fn needed_texts_of_messages(&self) -> Vec<Vec<AnyOf>> {
+        let counting = self.rules.iter().filter(|rule| rule.draft.event != RuleEvent::Ignore);
+        counting.map(|rule| literals::of_matcher(&rule.draft.matcher)).collect()
     }
 
     fn rule(&self, id: RuleId) -> &Rule {
@@ -173,7 +193,7 @@ impl RuleSet {
 
     /// The first error text, or else the message, that the reasons know something about.
     fn classify(&self, record: &Record, groups: &Groups<'_>) -> Option<Reason> {
-        let texts = groups.error.into_iter().chain(record.errors()).chain([record.message.as_str()]);
+        let texts = groups.error.into_iter().chain(record.texts_by_detail());
         let known = |text: &str| self.reasons.iter().find(|draft| draft.test.holds(text)).map(|draft| draft.reason);
         texts.into_iter().find_map(known)
     }
@@ -187,20 +207,28 @@ impl RuleSet {
 /// Looks for a rule's regex in the message, then in the error fields.
 fn search<'r>(draft: &RuleDraft, record: &'r Record) -> Option<Groups<'r>> {
     let Matcher::Regex(regex) = &draft.matcher else { return None };
-    let texts = [record.message.as_str()].into_iter().chain(record.errors());
-    let captures = texts.into_iter().find_map(|text| regex.captures(text))?;
+    let captures = record.texts().find_map(|text| regex.captures(text))?;
     let group = |name| captures.name(name).map(|group| group.as_str()).filter(|text| !text.is_empty());
     Some(Groups { key: group("key"), id: group("id"), error: group("error") })
+}
+
+/// A field of a record, or what stands for one in conditions.
+fn value_of<'r>(record: &'r Record, field: &str) -> Option<Cow<'r, str>> {
+    match field {
+        STACK => record.stack().map(Cow::Owned),
+        field => record.field(field).map(Cow::Borrowed),
+    }
 }
 
 /// The first condition of the rule that the record does not meet.
 fn failing_condition<'a>(draft: &'a RuleDraft, record: &Record) -> Option<&'a Condition> {
     draft.conditions.iter().find(|condition| {
-        let value = record.field(&condition.field);
-        let holds = match (&condition.test, value) {
+        let value = value_of(record, &condition.field);
+        let holds = match (&condition.test, value.as_deref()) {
             (FieldTest::Absent, value) => value.is_none(),
             (FieldTest::AnyOf(accepted), Some(value)) => accepted.iter().any(|accepted| accepted == value),
             (FieldTest::Regex(regex), Some(value)) => regex.is_match(value),
+            (FieldTest::Without(regex), Some(value)) => !regex.is_match(value),
             (_, None) => false,
         };
         !holds

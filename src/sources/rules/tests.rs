@@ -14,16 +14,8 @@ fn namespaces(texts: &[&str]) -> Vec<Arc<Namespace>> {
             name: words.next().unwrap().to_owned(),
             keys: split(words.next()).iter().map(|key| KeyTemplate::parse(key).unwrap()).collect(),
             components: split(words.next()),
-            style: Default::default(),
-            on_renewal_failure: Default::default(),
             severity: Default::default(),
-            ttl: None,
-            renew_every: None,
-            takeover_slo: None,
-            retry_every: None,
-            renewal_failure_budget: None,
-            fence: None,
-            thresholds: Default::default(),
+            ..Namespace::other()
         })
     };
     texts.iter().chain(&["other"]).map(make).collect()

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use regex::Regex;
 
-use crate::config::LogSource;
+use crate::config::{LogKind, LogSource};
 use crate::sources::cursor::Inode;
 
 /// What rotation adds to a file's name.
@@ -61,8 +61,8 @@ pub(super) fn list(sources: &[LogSource], known_bases: &BTreeMap<PathBuf, usize>
     let mut listing = Listing::default();
     let mut bases = known_bases.clone();
     let mut matched: BTreeMap<PathBuf, usize> = BTreeMap::new();
-    for (source, log) in sources.iter().enumerate().filter(|(_, log)| log.path != "-") {
-        for path in expand(&log.path, source, &mut listing.problems) {
+    for (source, log) in sources.iter().enumerate().filter(|(_, log)| log.kind == LogKind::Files) {
+        for path in expand(&log.name, source, &mut listing.problems) {
             matched.entry(path).or_insert(source);
         }
     }

@@ -205,6 +205,11 @@ impl Live {
         ready.then(|| std::mem::take(&mut self.report))
     }
 
+    /// A line waits for its rest, or a record for its end.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.joiner.is_waiting()
+    }
+
     /// Gives up on the rest of cut lines.
     pub(super) fn flush_joiner(&mut self, means: &Means<'_>) {
         let mut events = Vec::new();
@@ -232,6 +237,7 @@ impl Live {
         self.report.seen.lines += finding.lines;
         self.report.seen.bytes += length;
         self.keep(finding.events, means);
+        self.joiner = finding.joiner;
         self.cursor.offset = finding.end;
         self.cursor.tail = finding.tail;
         self.unread = self.unread.saturating_sub(length);
@@ -349,7 +355,8 @@ impl Live {
         self.report.seen.events += events.len() as u64;
         for event in events {
             let age = (end.saturating_sub(event.offset) / ASSUMED_BYTES_PER_MS) as TimeMs;
-            let at = event.time.unwrap_or((means.now - age).max(floor));
+            let read = (means.now - age).max(floor);
+            let at = event.time.unwrap_or(read - event.waited.as_millis() as TimeMs);
             self.report.events.push((at, event));
         }
     }

@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::clock;
-use crate::config::LogSource;
-use crate::event::{Batch, Input};
+use crate::config::{LogKind, LogSource};
+use crate::event::{Batch, Input, Reached};
 use crate::snapshot::{SourceNow, SourceTotals};
 use crate::sources::cursor::{Cursor, FileId, Inode};
 use crate::sources::extractor::Extractor;
@@ -72,7 +72,7 @@ impl Tailer {
         out: mpsc::Sender<Input>,
         now: Arc<Mutex<Vec<SourceNow>>>,
     ) -> Self {
-        let first_time = sources.iter().map(|source| !start.known_sources.contains(&source.path)).collect();
+        let first_time = sources.iter().map(|source| !start.known_sources.contains(&source.name)).collect();
         Self {
             sources,
             extractors,
@@ -111,7 +111,8 @@ impl Tailer {
         }
     }
 
-    /// Gives every file its turn. Of the files of one base, a later one is read only when the earlier ones are up to date.
+    /// Gives every file its turn. Of the files of one base, a later one is read only when the earlier ones are up to date and
+    /// nothing in them waits for its rest.
     fn read_round(&mut self, stop: &CancellationToken) -> bool {
         let mut busy = false;
         let mut order = std::mem::take(&mut self.order);
@@ -119,7 +120,13 @@ impl Tailer {
             if stop.is_cancelled() || self.out.is_closed() {
                 break;
             }
-            busy |= ids.iter().any(|id| self.read_file(*id) == Progress::More);
+            for id in ids {
+                let has_more = self.read_file(*id) == Progress::More;
+                busy |= has_more;
+                if has_more || self.live.get(id).is_some_and(Live::is_waiting) {
+                    break;
+                }
+            }
         }
         order.retain(|_, ids| {
             ids.retain(|id| self.live.contains_key(id));
@@ -154,7 +161,7 @@ impl Tailer {
             self.send(Batch {
                 source,
                 events: report.events,
-                cursors: vec![(id, Some(cursor.clone()))],
+                reached: Reached::Files(vec![(id, Some(cursor.clone()))]),
                 seen: report.seen,
             });
         }
@@ -203,12 +210,12 @@ impl Tailer {
             return;
         }
         self.cursors.insert(id, cursor.clone());
-        let cursors = vec![(id, Some(cursor))];
-        self.send(Batch { source, events: Vec::new(), cursors, seen: SourceTotals::default() });
+        let reached = Reached::Files(vec![(id, Some(cursor))]);
+        self.send(Batch { source, events: Vec::new(), reached, seen: SourceTotals::default() });
     }
 
     fn count(&self, source: usize, seen: SourceTotals) {
-        self.send(Batch { source, events: Vec::new(), cursors: Vec::new(), seen });
+        self.send(Batch { source, events: Vec::new(), reached: Reached::Nothing, seen });
     }
 
     /// Waits while the pipeline is behind. If it is gone, `run` ends at the next look.
@@ -234,7 +241,11 @@ impl Tailer {
             now[live.source].lag_bytes += live.unread();
         }
         if let Ok(mut shared) = self.now.lock() {
-            *shared = now;
+            // The others speak for themselves.
+            let files = self.sources.iter().zip(shared.iter_mut()).zip(now);
+            for ((_, shared), now) in files.filter(|((source, _), _)| source.kind == LogKind::Files) {
+                *shared = now;
+            }
         }
     }
 }

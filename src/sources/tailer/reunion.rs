@@ -18,8 +18,8 @@ use super::live::Live;
 use super::text::{begins_with, head_of, move_to_end, open_text};
 use super::{MAX_CURSORS, Tailer};
 use crate::clock;
-use crate::config::StartAt;
-use crate::event::{Batch, TimeMs};
+use crate::config::{LogKind, LogSource, StartAt};
+use crate::event::{Batch, Reached, TimeMs};
 use crate::snapshot::SourceTotals;
 use crate::sources::cursor::{Cursor, FileId, Inode, Likeness, Mark, compare};
 
@@ -74,8 +74,8 @@ impl Tailer {
                 self.count(source, SourceTotals::default());
             }
             let has_files = self.live.values().any(|live| live.source == source);
-            let path = &self.sources[source].path;
-            if !has_files && path != "-" && self.reported.insert(format!("no file: {path}")) {
+            let LogSource { name: path, kind, .. } = &self.sources[source];
+            if !has_files && *kind == LogKind::Files && self.reported.insert(format!("no file: {path}")) {
                 warn!(path = %path, "no log file matches yet, looking again every second");
             } else if has_files {
                 self.reported.remove(&format!("no file: {path}"));
@@ -116,7 +116,7 @@ impl Tailer {
         match likeness {
             Ok(Likeness::Continues) => {
                 // Another pattern may be the one that finds it now.
-                let source = self.sources[found.source].path.clone();
+                let source = self.sources[found.source].name.clone();
                 let mut cursor = Cursor { source, path, ..cursor.clone() };
                 if found.rotated && cursor.path != self.cursors[&id].path {
                     self.count(found.source, SourceTotals { rotations: 1, ..SourceTotals::default() });
@@ -171,7 +171,7 @@ impl Tailer {
     /// The very first start: what was written before us is not ours, unless asked for.
     fn start_with(&self, found: &Found) -> io::Result<Option<Cursor>> {
         let source = &self.sources[found.source];
-        let mut cursor = Cursor::at_beginning(&source.path, &found.path, found.inode, found.is_gzip());
+        let mut cursor = Cursor::at_beginning(&source.name, &found.path, found.inode, found.is_gzip());
         if source.start_at == StartAt::Beginning && !found.rotated && !cursor.gzip {
             return Ok(Some(cursor));
         }
@@ -200,7 +200,7 @@ impl Tailer {
                 Likeness::Continues | Likeness::Shorter | Likeness::Different => {}
             }
         }
-        let source = self.sources[found.source].path.clone();
+        let source = self.sources[found.source].name.clone();
         let mut cursor = Cursor::at_beginning(&source, &found.path, found.inode, found.is_gzip());
         if let Some((old, known)) = continued {
             info!(path = %found.path.display(), offset = known.offset, "goes on in a copy of a file that was read before");
@@ -346,8 +346,8 @@ impl Tailer {
 
     fn forget(&mut self, id: FileId, source: usize) {
         self.cursors.remove(&id);
-        let cursors = vec![(id, None)];
-        self.send(Batch { source, events: Vec::new(), cursors, seen: SourceTotals::default() });
+        let reached = Reached::Files(vec![(id, None)]);
+        self.send(Batch { source, events: Vec::new(), reached, seen: SourceTotals::default() });
     }
 
     pub(super) fn settle(&mut self, inode: Inode, path: &str) {
@@ -357,7 +357,7 @@ impl Tailer {
     }
 
     fn source_of(&self, cursor: &Cursor) -> Option<usize> {
-        self.sources.iter().position(|source| source.path == cursor.source)
+        self.sources.iter().position(|source| source.name == cursor.source)
     }
 
     fn base_of_cursor(&self, cursor: &Cursor) -> Option<(PathBuf, usize)> {

@@ -5,15 +5,17 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::compression::Compression;
-use super::prometheus::Prometheus;
+use redis_lock_exporter::fleet::cordum::{Pace, exporter_settings};
+use redis_lock_exporter::rule_scaling::{scale, to_text};
+
 use super::receiver::Receiver;
-use super::workload::{Place, Workload};
+use super::workload::Workload;
 use crate::alertmanager::{Alertmanager, CONFIG};
 use crate::daemon::{Daemon, sum};
+use crate::prometheus::Prometheus;
 use crate::site::Site;
 
-const PRESET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/presets/cordum.yaml");
+const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/alerts/redis_lock.rules.yml");
 /// All slices of the kinds that pages count. Functions over time drop the name, so it is kept as a label.
 const SLICES: &str =
     "label_replace({__name__=~'lock_namespace:.+:slice_(bad|any|mass)'}, 'slice', '$1', '__name__', '(.+)')";
@@ -21,7 +23,7 @@ const SLICES: &str =
 const SPARE: Duration = Duration::from_secs(60);
 
 pub(super) struct Stage {
-    pub(super) compression: Compression,
+    pub(super) pace: Pace,
     pub(super) workload: Workload,
     pub(super) daemon: Daemon,
     pub(super) receiver: Receiver,
@@ -31,20 +33,20 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// `redis` is the exporter's section about it. Ends when all has been well for two minutes.
-    pub(super) fn start(compression: Compression, place: Place, redis: &str) -> Self {
+    /// `place` is where the services find Redis, HOST:PORT, and `redis` the exporter's section about it. Ends when all has been
+    /// well for two minutes.
+    pub(super) fn start(pace: Pace, place: &str, redis: &str) -> Self {
         let site = Site::new();
-        let preset = compression.apply(&fs::read_to_string(PRESET).unwrap());
         let logs = "logs: [{path: 'SITE/logs/*.log', start_at: beginning}]";
-        site.configure(&format!("{logs}\nredis: {redis}\nscan: {{interval: 1s, watched_interval: 15s}}\n{preset}"));
-        let workload = Workload::start(place, compression, &site.path("logs/cordum.log"));
+        let settings = exporter_settings(&pace);
+        site.configure(&format!("{logs}\nredis: {redis}\nscan: {{interval: 1s, watched_interval: 15s}}\n{settings}"));
+        let workload = Workload::start(place, pace.clone(), &site.path("logs"));
         let daemon = site.start_configured(&[]);
         let receiver = Receiver::start();
-        let example = compression.apply(&fs::read_to_string(CONFIG).unwrap());
+        let example = scale(&fs::read_to_string(CONFIG).unwrap(), pace.speed());
         let alertmanager = Alertmanager::start(&example, receiver.address);
-        let prometheus = Prometheus::start(compression, daemon.address, alertmanager.address);
-        let stage =
-            Self { compression, workload, daemon, receiver, prometheus, _alertmanager: alertmanager, _site: site };
+        let prometheus = start_prometheus(&pace, daemon.address, alertmanager.address);
+        let stage = Self { pace, workload, daemon, receiver, prometheus, _alertmanager: alertmanager, _site: site };
         stage.wait(300.0, "two quiet minutes of both kinds of locks", |stage| {
             let ratios = "lock_namespace:redis_lock_not_owned_per_operation:ratio2m";
             let both = format!("count({ratios}{{lock_namespace=~'workflow|admission'}})");
@@ -56,21 +58,20 @@ impl Stage {
 
     /// The largest value of a query, if it has any.
     pub(super) fn number(&self, query: &str) -> Option<f64> {
-        let values = self.prometheus.query(self.compression, query);
-        values.into_iter().map(|(_, value)| value).reduce(f64::max)
+        self.prometheus.number(&scale(query, self.pace.speed()))
     }
 
     /// Names and namespaces of the pages that Prometheus has seen fire at any time so far.
     pub(super) fn pages(&self) -> Vec<String> {
         let query =
             "max by (alertname, lock_namespace) (max_over_time(ALERTS{severity='critical',alertstate='firing'}[1h]))";
-        let pages = self.prometheus.query(self.compression, query);
+        let pages = self.prometheus.query(&scale(query, self.pace.speed()));
         pages.into_iter().map(|(labels, _)| labels.to_string()).collect()
     }
 
     /// Waits for a condition that should hold after so many seconds of the uncompressed world.
     pub(super) fn wait(&self, seconds: f64, what: &str, condition: impl Fn(&Self) -> bool) {
-        let deadline = Instant::now() + self.compression.seconds(seconds) + SPARE;
+        let deadline = Instant::now() + self.pace.seconds(seconds) + SPARE;
         while !condition(self) {
             assert!(Instant::now() < deadline, "waited in vain for {what}\n{}", self.story());
             std::thread::sleep(Duration::from_millis(100));
@@ -96,7 +97,7 @@ impl Stage {
     /// What to look at when something is wrong.
     pub(super) fn story(&self) -> String {
         let show = |query: &str| {
-            let rows = self.prometheus.query(self.compression, query).into_iter();
+            let rows = self.prometheus.query(&scale(query, self.pace.speed())).into_iter();
             rows.map(|(labels, value)| format!("  {value} {labels}\n")).collect::<String>()
         };
         let alerts = show("max_over_time(ALERTS[1h])");
@@ -104,16 +105,34 @@ impl Stage {
         let received: Vec<_> = self.receiver.pages().into_iter().chain(self.receiver.tickets()).collect();
         format!(
             "truth: {:?}\nalerts:\n{alerts}bad slices:\n{slices}received: {received:#?}\n{}\n{}",
-            self.workload.truth(),
+            self.workload.totals(),
             self.daemon.log(),
             self.prometheus.log()
         )
     }
 }
 
-/// The exporter's section about one server. It gives up on a silent one after 5 s.
-pub(super) fn one_server(compression: Compression, port: u16) -> String {
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
-    compression.apply("{connect_timeout: 5s, response_timeout: 5s, ").to_owned()
-        + &format!("url: 'redis://{address}/0'}}")
+/// The exporter's section about one server. It gives up on a silent one after 5 s; in this world that may be no less than 2 s, for
+/// a machine that is busy with other things is not silent.
+pub(super) fn one_server(pace: &Pace, address: &str) -> String {
+    let patience = to_text(pace.seconds(5.0).max(Duration::from_secs(2)));
+    format!("{{connect_timeout: {patience}, response_timeout: {patience}, url: 'redis://{address}/0'}}")
+}
+
+/// Scrapes every 15 s, evaluates every 30 s, and has Prometheus's defaults otherwise: all of it as much faster as the fleet is.
+fn start_prometheus(pace: &Pace, exporter: SocketAddr, alertmanager: SocketAddr) -> Prometheus {
+    let rules = scale(&fs::read_to_string(RULES).unwrap(), pace.speed());
+    let time = |seconds| to_text(pace.seconds(seconds));
+    let config = format!(
+        "global: {{scrape_interval: {}, evaluation_interval: {}}}\n\
+         rule_files: [rules.yml]\n\
+         alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{alertmanager}']}}]}}]}}\n\
+         scrape_configs:\n\
+         \x20 - {{job_name: locks, static_configs: [{{targets: ['{exporter}'], labels: {{cluster: main}}}}]}}\n",
+        time(15.0),
+        time(30.0)
+    );
+    let flags =
+        [format!("--rules.alert.resend-delay={}", time(60.0)), format!("--query.lookback-delta={}", time(300.0))];
+    Prometheus::start(&config, &[("rules.yml", &rules)], &flags)
 }

@@ -1,6 +1,6 @@
 //! `advise`: what it makes of locks on a real Redis whose right TTL is known, as the exporter saw them and as Prometheus did.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use redis_lock_exporter::fleet::Token;
 use serde_json::Value;
 
-use super::prometheus::Prometheus;
 use super::stage::{Program, is_watching};
 use crate::daemon::{Daemon, command, sum};
+use crate::prometheus::Prometheus;
 use crate::redis::{RedisServer, eventually};
 use crate::site::Site;
 
@@ -103,7 +103,7 @@ impl World {
     }
 }
 
-fn advise(arguments: &[&str]) -> (i32, Value) {
+pub(super) fn advise(arguments: &[&str]) -> (i32, Value) {
     let output = command(&[&["advise", "--output", "json"], arguments].concat());
     let text = String::from_utf8(output.stdout).unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -111,7 +111,7 @@ fn advise(arguments: &[&str]) -> (i32, Value) {
     (output.status.code().unwrap(), json)
 }
 
-fn of<'a>(answer: &'a Value, namespace: &str) -> &'a Value {
+pub(super) fn of<'a>(answer: &'a Value, namespace: &str) -> &'a Value {
     let mut all = answer["namespaces"].as_array().unwrap().iter();
     all.find(|one| one["lock_namespace"] == namespace).unwrap_or_else(|| panic!("no {namespace}: {answer:#}"))
 }
@@ -122,7 +122,14 @@ fn findings(namespace: &Value) -> Vec<&str> {
 
 /// Model, advised TTL and renewal interval, confidence and findings of one namespace.
 #[track_caller]
-fn check(answer: &Value, namespace: &str, model: &str, values: (f64, Option<f64>), confidence: &str, kinds: &[&str]) {
+pub(super) fn check(
+    answer: &Value,
+    namespace: &str,
+    model: &str,
+    values: (f64, Option<f64>),
+    confidence: &str,
+    kinds: &[&str],
+) {
     let one = of(answer, namespace);
     let advised = &one["advised"];
     assert_eq!(
@@ -241,12 +248,19 @@ fn the_table_for_people() {
     }
 }
 
+/// Once a second.
+fn scraping(exporters: &[SocketAddr]) -> Prometheus {
+    let targets: Vec<String> = exporters.iter().map(|address| format!("'{address}'")).collect();
+    let jobs = format!("[{{job_name: locks, static_configs: [{{targets: [{}]}}]}}]", targets.join(", "));
+    Prometheus::start(&format!("global: {{scrape_interval: 1s}}\nscrape_configs: {jobs}\n"), &[], &[])
+}
+
 /// Two exporters see the same locks: they are counted once.
 #[test]
 fn what_prometheus_has_seen() {
     let mut world = World::start(2);
     let addresses: Vec<_> = world.daemons.iter().map(|daemon| daemon.address).collect();
-    let prometheus = Prometheus::start(&addresses);
+    let prometheus = scraping(&addresses);
     // The first sample must be one of zeros, or there is nothing to see an increase from.
     let is_seen = |query: &str, wanted: f64| prometheus.number(query).is_some_and(|number| number >= wanted);
     eventually("two exporters", || {
@@ -258,7 +272,7 @@ fn what_prometheus_has_seen() {
         let releases = is_seen("min(sum by (instance) (redis_lock_releases_total))", 3.0 * n_locks);
         (releases && prometheus.number("sum(redis_lock_held)") == Some(0.0)).then_some(())
     });
-    let url = format!("http://{}/", prometheus.address);
+    let url = prometheus.url();
     let (code, answer) = advise(&["--prometheus", &url, "--range", "10m"]);
     assert_eq!(code, 1);
     check_all(&answer);
@@ -318,7 +332,7 @@ fn no_advice_to_be_had() {
     );
     fails(&["--exporter", "localhost:9877"], "bad URL");
 
-    let empty = Prometheus::start(&[]);
+    let empty = scraping(&[]);
     let url = format!("http://{}", empty.address);
     fails(&["--prometheus", &url, "--range", "1h"], "has no series of redis_lock_exporter in the last 1h");
 

@@ -6,8 +6,10 @@ use std::time::Duration;
 use redis_lock_exporter::clock;
 use serde_json::Value;
 
-use super::stage::{Counted, LONG, Stage, json, observed_since};
+use super::stage::{Counted, LONG, Stage, is_watching, json, observed_since};
+use crate::daemon::Daemon;
 use crate::redis::RedisServer;
+use crate::site::Site;
 
 fn keys(page: &Value) -> Vec<&str> {
     page["locks"].as_array().unwrap().iter().map(|lock| lock["key"].as_str().unwrap()).collect()
@@ -190,4 +192,46 @@ fn a_restart_of_the_exporter_counts_nothing() {
     stage.work();
     stage.check();
     assert_eq!(stage.daemon.scrape()[holds], n_holds + 5.0);
+}
+
+/// Half of the attempts and more: work stands still. Those that found the lock taken are no failure.
+#[test]
+fn attempts_that_fail_are_a_finding_with_its_runbook() {
+    let server = RedisServer::start(&[]);
+    let site = Site::new();
+    site.append("logs/scheduler.log", "");
+    site.configure(&format!(
+        "redis: {{url: '{}'}}\nlogs: [{{path: 'SITE/logs/*.log'}}]\npresets: [cordum]\n",
+        server.url()
+    ));
+    let daemon = site.start_configured(&[]);
+    daemon.wait("watching", |daemon| is_watching(&daemon.scrape()));
+    for number in 0..3 {
+        server.command(&["SET", &format!("cordum:scheduler:job:taken-{number}"), "a", "PX", "60000"]);
+    }
+    for (message, error, n_lines) in [
+        ("job lock acquisition failed", "dial tcp 10.0.0.7:6379: connect: connection refused", 6),
+        ("replay job failed", "job lock busy", 20),
+    ] {
+        for number in 0..n_lines {
+            let line = format!(
+                r#"{{"level":"WARN","msg":"{message}","component":"scheduler","job_id":"{number}-{n_lines}","error":"{error}"}}"#
+            );
+            site.append("logs/scheduler.log", line + "\n");
+        }
+    }
+    let finding = |daemon: &Daemon| {
+        let overview = json(daemon, "/api/v1/overview");
+        let findings = overview["findings"].as_array().unwrap().clone();
+        findings.into_iter().find(|finding| finding["runbook"] == "RedisLockAcquireFailing")
+    };
+    daemon.wait("counted", |daemon| {
+        finding(daemon).is_some_and(|finding| finding["text"].as_str().unwrap().starts_with("6 attempts "))
+    });
+    let found = finding(&daemon).unwrap();
+    assert_eq!((&found["lock_namespace"], &found["level"]), (&"scheduler".into(), &"critical".into()), "{found}");
+    let text = found["text"].as_str().unwrap();
+    assert!(text.ends_with("of all, above 5 %."), "{text}");
+    let runbook = daemon.get("/runbooks/RedisLockAcquireFailing");
+    assert!(runbook.status == 200 && runbook.text().contains("get an error instead of an answer"));
 }

@@ -9,6 +9,8 @@ use tempfile::TempDir;
 use super::client::{Client, text};
 use super::{RedisServer, eventually, free_port};
 
+/// A primary that does not answer for so long is failed over: on a busy machine half a second is no sign of anything.
+const DOWN_AFTER_MS: u64 = 2000;
 pub const PRIMARY_NAME: &str = "mymaster";
 
 pub struct Sentinels {
@@ -78,7 +80,7 @@ impl Sentinel {
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {directory}\nlogfile sentinel.log\n\
              sentinel monitor {PRIMARY_NAME} 127.0.0.1 {primary} 2\n\
-             sentinel down-after-milliseconds {PRIMARY_NAME} 500\n\
+             sentinel down-after-milliseconds {PRIMARY_NAME} {DOWN_AFTER_MS}\n\
              sentinel failover-timeout {PRIMARY_NAME} 3000\n",
             directory = directory.path().display(),
         );

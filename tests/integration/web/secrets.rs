@@ -66,6 +66,7 @@ fn nothing_that_is_secret_is_said_to_anybody() {
         run_through_everything(&secured, &web, &server, &mut said);
     }
     check_everything(&secured, &mut said);
+    ask_in_vain(&mut said);
     said.assert_without(&secrets);
 }
 
@@ -169,4 +170,22 @@ fn check_everything(secured: &Secured, said: &mut Said) {
     check("check of bad files as JSON", "json");
     secured.configure(&format!("basic_auth_users: [{WRONG}]\n"));
     check("check of worse files", "text");
+}
+
+/// Commands that get a password in a URL, and nobody who answers.
+fn ask_in_vain(said: &mut Said) {
+    let (redis, web) = (format!("redis://:{WRONG}@127.0.0.1:1/0"), format!("http://me:{WRONG}@127.0.0.1:1/"));
+    for arguments in [
+        &["drill", "stale-release", "--redis.url", &redis][..],
+        &["drill", "stale-release", "--prometheus", &web],
+        &["drill", "--redis.url", &redis, "--exporter", &web, "--log-file", "/nonexistent/log", "--run-id", "planted"],
+        &["drill", "--redis.url", &format!("redis//:{WRONG}@x")],
+        &["advise", "--exporter", &web],
+        &["advise", "--prometheus", &web],
+        &["advise", "--prometheus", &format!("http//me:{WRONG}@x")],
+    ] {
+        let output = command(arguments);
+        assert_ne!(output.status.code(), Some(0), "{arguments:?}");
+        said.add(arguments[..2].join(" "), String::from_utf8([output.stdout, output.stderr].concat()).unwrap());
+    }
 }

@@ -117,6 +117,32 @@ fn sockets_of_systemd() {
 }
 
 #[test]
+fn a_socket_that_systemd_itself_passes() {
+    let site = Site::new();
+    let socket = site.place("activated.sock");
+    let mut command = Command::new("systemd-socket-activate");
+    command.args([
+        "--listen",
+        &socket,
+        BINARY,
+        "--logs.path",
+        &site.place("logs/*.log"),
+        "--preset",
+        "cordum",
+        "--web.systemd-socket",
+    ]);
+    command.stderr(fs::File::create(site.path("log")).unwrap()).stdin(Stdio::null()).stdout(Stdio::null());
+    let _process =
+        Process(command.spawn().expect("systemd-socket-activate is missing: scripts/install.sh installs it"));
+    eventually("somebody listens", || fs::exists(&socket).unwrap().then_some(()));
+    let log = || fs::read_to_string(site.path("log")).unwrap();
+    assert!(!log().contains("serving http"), "started by nobody: {}", log());
+    // The first request starts the exporter, and waits for it instead of being refused.
+    eventually("metrics", || (over(&socket, "/metrics") == 200).then_some(()));
+    assert_eq!(log().matches("serving http").count(), 1, "the default address is not used: {}", log());
+}
+
+#[test]
 fn without_a_socket_of_systemd_it_says_so() {
     let site = Site::new();
     let output = command(&["--logs.path", &site.place("logs/*.log"), "--preset", "cordum", "--web.systemd-socket"]);

@@ -9,7 +9,7 @@ use crate::http::{connect, drain};
 use crate::redis::eventually;
 
 /// And what they answer to a user.
-const ROUTES: [(&str, u16); 11] = [
+const ROUTES: [(&str, u16); 12] = [
     ("/", 200),
     ("/metrics", 200),
     ("/-/healthy", 200),
@@ -17,6 +17,7 @@ const ROUTES: [(&str, u16); 11] = [
     ("/-/reload", 405),
     ("/api/v1/namespaces", 200),
     ("/api/v1/locks", 200),
+    ("/loki/api/v1/push", 405),
     ("/page/main.js", 200),
     ("/page/page.css", 200),
     ("/runbooks/RedisLockNotOwnedRatioHigh", 200),

@@ -87,6 +87,27 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
+{{/* Mounts and volumes of both sides that come from values. */}}
+{{- define "rle.givenMounts" -}}
+{{- if .root.Values.webConfigSecret }}
+- {name: web, mountPath: /etc/redis_lock_exporter_web, readOnly: true}
+{{- end }}
+{{- with .side.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "rle.givenVolumes" -}}
+{{- with .root.Values.webConfigSecret }}
+- name: web
+  secret:
+    secretName: {{ . }}
+{{- end }}
+{{- with .side.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
 {{- define "rle.container" -}}
 name: exporter
 image: {{ include "rle.image" .root }}
@@ -124,4 +145,30 @@ readinessProbe:
 {{- end }}
 resources:
   {{- toYaml .side.resources | nindent 2 }}
+{{- end -}}
+
+{{/* How to scrape, for both kinds of monitor. Called with the monitor's values. */}}
+{{- define "rle.scrape" -}}
+interval: {{ .interval }}
+scheme: {{ .scheme }}
+honorLabels: false
+{{- with .scrapeTimeout }}
+scrapeTimeout: {{ . }}
+{{- end }}
+{{- with .tlsConfig }}
+tlsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .basicAuth }}
+basicAuth:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .relabelings }}
+relabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .metricRelabelings }}
+metricRelabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::super::samples::Selector;
 use super::super::stage::{IncidentClaim, Stage, seconds};
 use super::super::worker::{Renewal, Road, Worker};
 use super::pause::Paused;
 use super::{CAUSES, NOT_OWNED, judge_kept};
+use crate::commands::samples::Selector;
 
 /// The exporter allows for clocks of programs that are two seconds behind: a release so soon after a loss could be its cause.
 const CLOCK_TOLERANCE: Duration = Duration::from_millis(2500);
@@ -69,7 +69,7 @@ pub(super) async fn crash_takeover(stage: &Stage, round: u32) -> anyhow::Result<
     // The exporter measures from the pushes of Redis, which come a little later than the answers to the worker.
     let takeover = hold.lock.record.takeovers().last().copied().unwrap_or_default().as_secs_f64();
     let measured = Selector::new("redis_lock_takeover_seconds_sum", &labels);
-    stage.claim("takeover-seen", "seconds of takeovers", measured, takeover - 0.5, takeover + 0.5);
+    stage.claim_clear("takeover-seen", "seconds of takeovers", measured, takeover - 0.5, takeover + 0.5);
     Ok(())
 }
 
@@ -93,8 +93,8 @@ pub(super) async fn blind_delete(stage: &Stage, round: u32) -> anyhow::Result<()
         (false, _) => "the lock was free",
     };
     stage.expect("deleted", busy && deleted, measured.to_owned());
-    // Changes of one lock are seen one by one where they are a little apart.
-    sleep(stage.timing().poll().max(Duration::from_millis(30))).await;
+    // Changes of one lock are seen one by one where they are a little apart, on a busy machine a little more.
+    sleep(stage.timing().renew_every() / 2).await;
     let next = next_worker.wait_for(&lock).await?;
     sleep(stage.timing().renew_every() / 2).await;
 

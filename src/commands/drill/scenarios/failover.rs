@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::time::{Instant, sleep};
 
-use super::super::samples::Selector;
 use super::super::stage::{IncidentClaim, Stage};
 use super::super::worker::{Road, Worker};
 use super::{CAUSES, NOT_OWNED};
+use crate::commands::samples::Selector;
 use crate::fleet::{Proxy, Server};
 
 /// How long the holder of the lost lock goes on before it finds out.

@@ -7,11 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::configuration::FINISHED;
 use super::super::process::{Order, Process, Told};
-use super::super::samples::Selector;
 use super::super::stage::{Lock, Stage, seconds};
 use super::super::timing::KEEP;
 use super::super::worker::{Hold, Road, Worker};
 use super::{CAUSES, NOT_OWNED};
+use crate::commands::samples::Selector;
 use crate::fleet::{Proxy, Token, resource};
 
 const FENCED: &str = "storage-fenced";

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::super::samples::Selector;
 use super::super::stage::{Lock, Stage, seconds};
 use super::super::timing::RENEWAL_BUDGET;
 use super::super::worker::{Hold, Renewal, Road, Worker};
 use super::{CAUSES, NOT_OWNED, judge_kept};
+use crate::commands::samples::Selector;
 use crate::fleet::Proxy;
 
 const FENCE: usize = 0;
@@ -52,6 +52,8 @@ async fn fencing(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
     hold.expired(ttl);
     stage.judge_takeover(&hold);
     stage.judge_no_overlap(&hold);
+    // A hold of milliseconds right behind an expiry is seen as one change with it on a busy machine.
+    next_worker.work_until(&next, Instant::now() + stage.timing().renew_every() * 3 / 2).await?;
     next_worker.release(&next).await?;
     drop(proxy);
 

@@ -9,6 +9,7 @@ use tracing::warn;
 use super::identity::{self, Replication};
 use super::inbox::{Taken, Ticket, Wish};
 use super::lane::{Awaited, Gathered, What};
+use super::owner::Reader;
 use super::reading::{Outcome, Round};
 use super::session::{Session, Side, Work};
 use crate::clock;
@@ -96,7 +97,9 @@ impl Session<'_> {
             return self.ask_again(ticket, round, Instant::now());
         }
         let may_ask = self.inbox.is_here(ticket);
-        let sight = match round.conclude(replies, may_ask, &self.link.shared.hasher) {
+        let rule = self.prefixes.owner_rule(self.inbox.key(ticket));
+        let reader = Reader { rule, hasher: &self.link.shared.hasher };
+        let sight = match round.conclude(replies, may_ask, reader) {
             Outcome::Again(next) => return self.ask_again(ticket, next, Instant::now()),
             Outcome::Moved => {
                 self.link.shared.rediscover.notify_one();

@@ -34,7 +34,6 @@ use tracing::{info, warn};
 use self::identity::Identity;
 use self::session::Session;
 use self::teller::Teller;
-use super::backoff::Backoff;
 use super::connect::ConnectError;
 use super::status::{LinkStatus, LinkTotals};
 use super::wire::WireError;
@@ -42,6 +41,7 @@ use super::{LinkSetup, Shared};
 use crate::clock;
 use crate::config::redis::Address;
 use crate::observation::{LinkNews, Past};
+use crate::sources::backoff::Backoff;
 
 /// A connection that lasted this long was a good one: the next attempt follows soon.
 const GOOD_CONNECTION: Duration = Duration::from_secs(5);

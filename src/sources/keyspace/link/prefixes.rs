@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::reading::Kind;
-use crate::namespace::{KeyMap, Namespace};
+use crate::namespace::{KeyMap, Namespace, OwnerRule};
 
 pub(super) struct Prefixes {
     keys: Arc<KeyMap>,
     namespaces: Vec<Arc<Namespace>>,
     has_fences: bool,
+    has_owner_rules: bool,
+    whole_value: OwnerRule,
     /// Each with what its keys held when one was last read.
     prefixes: Vec<(Box<str>, Kind)>,
     /// The same for keys of templates that begin with a field.
@@ -20,9 +22,12 @@ impl Prefixes {
     pub(super) fn new(keys: Arc<KeyMap>, namespaces: Vec<Arc<Namespace>>) -> Self {
         let prefixes = keys.prefixes().into_iter().map(|prefix| (prefix.into(), Kind::default())).collect();
         let has_fences = namespaces.iter().any(|namespace| namespace.fence.is_some());
+        let has_owner_rules = namespaces.iter().any(|namespace| !namespace.owner.is_default());
+        let whole_value = OwnerRule::default();
         let mut templates = namespaces.iter().flat_map(|namespace| &namespace.keys);
         let has_others = templates.any(|template| template.prefix().is_empty());
-        Self { keys, namespaces, has_fences, prefixes, other_kind: Kind::default(), has_others }
+        let other_kind = Kind::default();
+        Self { keys, namespaces, has_fences, has_owner_rules, whole_value, prefixes, other_kind, has_others }
     }
 
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
@@ -53,6 +58,15 @@ impl Prefixes {
         *found.map_or(&mut self.other_kind, |(_, kind)| kind) = kind;
     }
 
+    /// How to find the owner in what the key holds.
+    pub(super) fn owner_rule(&self, key: &str) -> &OwnerRule {
+        if !self.has_owner_rules {
+            return &self.whole_value;
+        }
+        let namespace = self.keys.namespaces_of(key).find_map(|id| self.namespaces.get(usize::from(id.0)));
+        namespace.map_or(&self.whole_value, |namespace| &namespace.owner)
+    }
+
     /// Where the fence counter of a lock is, if it has one.
     pub(super) fn fence(&self, key: &str) -> Option<String> {
         if !self.has_fences {
@@ -60,7 +74,7 @@ impl Prefixes {
         }
         self.keys.namespaces_of(key).find_map(|id| {
             let namespace = self.namespaces.get(usize::from(id.0))?;
-            let template = namespace.keys.iter().find(|template| template.matches(key));
+            let template = namespace.template_of(key);
             namespace.fence.as_ref()?.build(|field| match field {
                 "key" => Some(key),
                 field => template?.field_of(key, field),

@@ -6,9 +6,9 @@
 
 use redis::{ServerError, ServerErrorKind, Value};
 
-use super::owner;
+use super::owner::{self, Holder, Reader};
 use crate::event::TimeMs;
-use crate::observation::{Held, OwnerHasher, Sight};
+use crate::observation::{Held, Sight};
 use crate::sources::keyspace::status::Command;
 
 /// Bytes of a value that are read: any token is shorter, and a document that is longer is compared by its beginning.
@@ -25,6 +25,8 @@ pub(super) enum Kind {
     String,
     Hash,
     SortedSet,
+    /// Readers that hold a lock together: who they are is not read.
+    Set,
 }
 
 /// One round of commands about one key.
@@ -69,6 +71,7 @@ impl Round {
             Some(Kind::String) => ask(Command::Getrange, &[b"GETRANGE", key, b"0", VALUE_END]),
             Some(Kind::Hash) => ask(Command::Hscan, &[b"HSCAN", key, b"0", b"COUNT", b"64"]),
             Some(Kind::SortedSet) => ask(Command::Zrange, &[b"ZRANGE", key, b"0", b"63"]),
+            Some(Kind::Set) => ask(Command::Type, &[b"TYPE", key]),
         }
         ask(Command::Pttl, &[b"PTTL", key]);
         if self.fence {
@@ -77,19 +80,19 @@ impl Round {
     }
 
     /// What the replies mean. `may_ask`: the key is known to be here, whoever serves its slot.
-    pub(super) fn conclude(self, replies: &[Value], may_ask: bool, hasher: &OwnerHasher) -> Outcome {
+    pub(super) fn conclude(self, replies: &[Value], may_ask: bool, reader: Reader<'_>) -> Outcome {
         // The replies to ASKING say nothing.
         let step = if self.asking { 2 } else { 1 };
         let mut answers = replies.iter().skip(step - 1).step_by(step);
         let (value, rest) = (answers.next(), answers);
         let Some(value) = value else { return Outcome::Seen(Sight::Unreadable) };
         match self.kind {
-            None => self.after_type(value, may_ask),
-            Some(kind) => self.after_value(kind, value, rest, may_ask, hasher),
+            None => self.after_type(value, may_ask, reader),
+            Some(kind) => self.after_value(kind, value, rest, may_ask, reader),
         }
     }
 
-    fn after_type(self, reply: &Value, may_ask: bool) -> Outcome {
+    fn after_type(self, reply: &Value, may_ask: bool, reader: Reader<'_>) -> Outcome {
         match reply {
             Value::ServerError(error) => self.after_error(error, may_ask),
             reply => match owner::bytes(reply) {
@@ -97,6 +100,8 @@ impl Round {
                 Some(b"string" | b"none") => self.again(Some(Kind::String)),
                 Some(b"hash") => self.again(Some(Kind::Hash)),
                 Some(b"zset") => self.again(Some(Kind::SortedSet)),
+                // Only where several are said to hold a lock: a plain set may be anything.
+                Some(b"set") if reader.rule.shared => self.again(Some(Kind::Set)),
                 Some(_) => Outcome::Seen(Sight::NotALock),
                 None => Outcome::Seen(Sight::Unreadable),
             },
@@ -109,7 +114,7 @@ impl Round {
         value: &Value,
         mut rest: impl Iterator<Item = &'a Value>,
         may_ask: bool,
-        hasher: &OwnerHasher,
+        reader: Reader<'_>,
     ) -> Outcome {
         let ttl = match rest.next() {
             Some(Value::Int(ttl)) => *ttl,
@@ -119,17 +124,24 @@ impl Round {
         if ttl == -2 {
             return Outcome::Seen(Sight::Absent);
         }
-        let owner = match (kind, value) {
-            (_, Value::ServerError(error)) if is_denied(error) => None,
+        let holder = match (kind, value) {
+            (_, Value::ServerError(error)) if is_denied(error) => Holder::Unknown,
             (_, Value::ServerError(error)) => return self.after_error(error, may_ask),
             // Such a token is odd; it is more likely that the key came to be between the two commands.
             (Kind::String, Value::BulkString(value)) if value.is_empty() && self.number == 1 => {
                 return self.again(Some(Kind::String));
             }
-            (Kind::String, Value::BulkString(value)) => owner::of_string(value, value.len() < VALUE_LIMIT, hasher),
+            (Kind::String, Value::BulkString(value)) => reader.of_string(value, value.len() < VALUE_LIMIT),
             (Kind::String, _) => return Outcome::Seen(Sight::Unreadable),
-            (Kind::Hash, value) => owner::of_hash(value, hasher),
-            (Kind::SortedSet, value) => owner::of_sorted_set(value, hasher),
+            (Kind::Hash, value) => reader.of_hash(value),
+            (Kind::SortedSet, value) => reader.of_sorted_set(value),
+            (Kind::Set, value) if owner::bytes(value) == Some(b"set") => reader.several(),
+            (Kind::Set, _) => return self.again(None),
+        };
+        let owner = match holder {
+            Holder::Owner(owner) => Some(owner),
+            Holder::Unknown => None,
+            Holder::Nobody => return Outcome::Seen(Sight::Absent),
         };
         let fence = rest.next().and_then(owner::bytes).and_then(|text| str::from_utf8(text).ok()?.parse().ok());
         Outcome::Seen(Sight::Held(Held { owner, ttl_ms: (ttl >= 0).then_some(ttl as TimeMs), fence }))

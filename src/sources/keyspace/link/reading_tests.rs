@@ -1,4 +1,8 @@
+use std::sync::LazyLock;
+
 use super::*;
+use crate::namespace::OwnerRule;
+use crate::observation::OwnerHasher;
 
 fn text(text: &str) -> Value {
     Value::BulkString(text.as_bytes().to_vec())
@@ -9,8 +13,14 @@ fn error(line: &str) -> Value {
     redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap()
 }
 
+/// The whole value is the owner.
+fn plain(hasher: &OwnerHasher) -> Reader<'_> {
+    static WHOLE_VALUE: LazyLock<OwnerRule> = LazyLock::new(OwnerRule::default);
+    Reader { rule: &WHOLE_VALUE, hasher }
+}
+
 fn conclude(round: Round, replies: &[Value]) -> Outcome {
-    round.conclude(replies, true, &OwnerHasher::new())
+    round.conclude(replies, true, plain(&OwnerHasher::new()))
 }
 
 /// From the first round on, with one list of replies for each round.
@@ -24,7 +34,7 @@ fn read(rounds: &[&[Value]], hasher: &OwnerHasher) -> (Outcome, Vec<String>) {
             sent.push(parts.iter().map(|part| String::from_utf8_lossy(part)).collect::<Vec<_>>().join(" "));
         });
         assert_eq!(commands, round.replies());
-        match round.conclude(replies, true, hasher) {
+        match round.conclude(replies, true, plain(hasher)) {
             Outcome::Again(next) => round = next,
             outcome => return (outcome, sent),
         }
@@ -68,10 +78,31 @@ fn other_types_take_two_more_rounds() {
     let (outcome, sent) = read(&[&wrong, &[Value::SimpleString("zset".to_owned())], &set], &hasher);
     assert_eq!(outcome, held(Some("a"), Some(8999), &hasher));
     assert_eq!(sent[2..], ["TYPE k", "ZRANGE k 0 63", "PTTL k"]);
-    let (outcome, _) = read(&[&wrong, &[Value::SimpleString("list".to_owned())]], &hasher);
-    assert_eq!(outcome, Outcome::Seen(Sight::NotALock));
+    for other in ["list", "set"] {
+        let (outcome, _) = read(&[&wrong, &[Value::SimpleString(other.to_owned())]], &hasher);
+        assert_eq!(outcome, Outcome::Seen(Sight::NotALock));
+    }
     let (outcome, _) = read(&[&wrong, &[Value::SimpleString("none".to_owned())], &[text(""), Value::Int(-2)]], &hasher);
     assert_eq!(outcome, Outcome::Seen(Sight::Absent));
+}
+
+/// Readers of a lock in a plain set: that there are any is enough.
+#[test]
+fn a_set_is_a_lock_where_several_may_hold_it() {
+    let hasher = OwnerHasher::new();
+    let rule = OwnerRule { shared: true, ..OwnerRule::default() };
+    let reader = Reader { rule: &rule, hasher: &hasher };
+    let set = || Value::SimpleString("set".to_owned());
+    let typed = Round { kind: None, ..Round::first(Kind::String, false) };
+    let Outcome::Again(round) = typed.conclude(&[set()], true, reader) else { panic!("no further round") };
+    let mut sent = Vec::new();
+    round.send(b"k", None, |command, _| sent.push(command));
+    assert_eq!(sent, [Command::Type, Command::Pttl]);
+    let outcome = round.conclude(&[set(), Value::Int(8999)], true, reader);
+    assert_eq!(outcome, held(Some("several owners"), Some(8999), &hasher));
+    // It became something else in between.
+    let replaced = round.conclude(&[Value::SimpleString("string".to_owned()), Value::Int(5)], true, reader);
+    assert!(matches!(replaced, Outcome::Again(Round { kind: None, .. })));
 }
 
 #[test]
@@ -107,7 +138,7 @@ fn a_key_that_is_being_moved_here_is_asked_for() {
     assert_eq!(read(&refused, &hasher).0, Outcome::Moved);
     assert_eq!(read(&[&[error("ASK 1 h:1"), error("ASK 1 h:1")]], &hasher).0, Outcome::Moved);
     let round = Round::first(Kind::String, false);
-    assert_eq!(round.conclude(&[moved(), moved()], false, &hasher), Outcome::Moved);
+    assert_eq!(round.conclude(&[moved(), moved()], false, plain(&hasher)), Outcome::Moved);
 }
 
 #[test]

@@ -1,0 +1,137 @@
+//! What a preset tells about itself: the section `about`, which only presets have.
+//!
+//! `presets show`, `docs/presets.md` and the warnings of `check` are made from it. A preset is part of the program, so what is
+//! wrong here is found by the tests that load every preset.
+
+use serde::Serialize;
+
+use super::document::Node;
+use super::fields::{At, Fields};
+use super::problem::Findings;
+
+/// The lowest level at which a library's own lines must be logged for the rules to see them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct About {
+    /// As people call it.
+    pub title: String,
+    pub language: String,
+    /// Which packages in which versions.
+    pub library: String,
+    pub checked: Vec<Checked>,
+    pub logs: Side,
+    /// Of the lines that the library writes itself. None: it writes none, the program logs its exceptions.
+    pub log_level: Option<LogLevel>,
+    pub keyspace: Side,
+    /// Namespaces whose keys only the user knows.
+    pub keys_from_user: Vec<KeysFromUser>,
+    /// Anything else a user must know.
+    pub notes: Vec<String>,
+}
+
+/// How it is known that the rules fit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Checked {
+    /// The library was run against a live Redis, and a test compares what it printed and stored.
+    Run(String),
+    /// Read from the library's source: file and version.
+    Source(String),
+}
+
+/// The library has no prefix of its own: somebody must say which keys are its locks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeysFromUser {
+    pub namespace: String,
+    /// What it might look like.
+    pub example: String,
+}
+
+/// What can be known from one side, and what cannot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Side {
+    pub sees: Vec<String>,
+    pub blind_to: Vec<String>,
+}
+
+#[rustfmt::skip]
+const FIELDS: [&str; 9] = [
+    "title", "language", "library", "checked", "logs", "log_level", "keyspace", "keys_from_user", "notes",
+];
+const LEVELS: [(&str, LogLevel); 5] = [
+    ("debug", LogLevel::Debug),
+    ("info", LogLevel::Info),
+    ("notice", LogLevel::Notice),
+    ("warning", LogLevel::Warning),
+    ("error", LogLevel::Error),
+];
+
+impl LogLevel {
+    pub fn as_str(self) -> &'static str {
+        LEVELS.iter().find(|(_, level)| *level == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl About {
+    pub(super) fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
+        let fields = Fields::of(node, "`about`", &FIELDS, findings)?;
+        for required in ["title", "language", "library", "checked", "logs", "keyspace"] {
+            fields.require(required, "a preset tells what it is, how that was checked and what it can see", findings);
+        }
+        let nodes = fields.items("checked", findings);
+        let checked: Vec<Checked> = nodes.iter().filter_map(|node| Checked::read(node, findings)).collect();
+        let nodes = fields.items("keys_from_user", findings);
+        let keys_from_user = nodes.iter().filter_map(|node| KeysFromUser::read(node, findings)).collect();
+        let value = |text: Option<At<String>>| text.map(|text| text.value);
+        Some(Self {
+            title: value(fields.text("title", findings))?,
+            language: value(fields.text("language", findings))?,
+            library: value(fields.text("library", findings))?,
+            checked,
+            logs: Side::read(&fields, "logs", findings),
+            log_level: fields.choice("log_level", &LEVELS, findings).map(|level| level.value),
+            keyspace: Side::read(&fields, "keyspace", findings),
+            keys_from_user,
+            notes: texts(&fields, "notes", findings),
+        })
+    }
+}
+
+impl Checked {
+    fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
+        let fields = Fields::of(node, "an item of `checked`", &["run", "source"], findings)?;
+        let run = fields.text("run", findings).map(|text| Self::Run(text.value));
+        run.or_else(|| fields.text("source", findings).map(|text| Self::Source(text.value)))
+    }
+}
+
+impl KeysFromUser {
+    fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
+        let fields = Fields::of(node, "an item of `keys_from_user`", &["namespace", "example"], findings)?;
+        let (namespace, example) = (fields.text("namespace", findings)?, fields.text("example", findings)?);
+        Some(Self { namespace: namespace.value, example: example.value })
+    }
+}
+
+impl Side {
+    fn read(about: &Fields<'_>, name: &str, findings: &mut Findings) -> Self {
+        let Some(node) = about.get(name) else { return Self::default() };
+        let Some(fields) = Fields::of(node, "one side of `about`", &["sees", "blind_to"], findings) else {
+            return Self::default();
+        };
+        Self { sees: texts(&fields, "sees", findings), blind_to: texts(&fields, "blind_to", findings) }
+    }
+}
+
+fn texts(fields: &Fields<'_>, name: &str, findings: &mut Findings) -> Vec<String> {
+    fields.texts(name, findings).unwrap_or_default().into_iter().map(|text| text.value).collect()
+}

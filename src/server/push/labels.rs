@@ -1,0 +1,120 @@
+//! Labels of a stream as Prometheus writes them: `{job="cordum", host="a\"b"}`.
+
+/// In the order of their names. Nothing if the text is something else.
+pub(super) fn parse(text: &str) -> Option<Vec<(String, String)>> {
+    let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim();
+    let mut labels = Vec::new();
+    while !rest.is_empty() {
+        let end = rest.find('=')?;
+        let name = rest[..end].trim();
+        if name.is_empty() || name.contains(['"', ',', '{', '}']) {
+            return None;
+        }
+        let (value, after) = quoted(rest[end + 1..].trim_start())?;
+        labels.push((name.to_owned(), value));
+        let after = after.trim_start();
+        rest = match after.strip_prefix(',') {
+            Some(next) => next.trim_start(),
+            None if after.is_empty() => after,
+            None => return None,
+        };
+    }
+    labels.sort();
+    Some(labels)
+}
+
+/// A text in quotes as Go writes it, and what comes after it.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    if let Some(raw) = text.strip_prefix('`') {
+        let (value, after) = raw.split_once('`')?;
+        return Some((value.to_owned(), after));
+    }
+    let mut rest = text.strip_prefix('"')?;
+    let mut bytes = Vec::new();
+    loop {
+        let next = rest.chars().next()?;
+        rest = &rest[next.len_utf8()..];
+        match next {
+            '"' => break,
+            '\\' => rest = escape(rest, &mut bytes)?,
+            character => bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    Some((String::from_utf8_lossy(&bytes).into_owned(), rest))
+}
+
+/// What follows a backslash. Returns what comes after it.
+fn escape<'a>(text: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
+    let kind = text.chars().next()?;
+    let rest = &text[kind.len_utf8()..];
+    let digits = |from: &'a str, length: usize, radix: u32| -> Option<(u32, &'a str)> {
+        let number = from.get(..length).filter(|digits| !digits.starts_with('+'))?;
+        Some((u32::from_str_radix(number, radix).ok()?, &from[length..]))
+    };
+    let (byte, rest) = match kind {
+        'a' => (7, rest),
+        'b' => (8, rest),
+        'f' => (12, rest),
+        'n' => (b'\n', rest),
+        'r' => (b'\r', rest),
+        't' => (b'\t', rest),
+        'v' => (11, rest),
+        '\\' | '"' | '\'' => (kind as u8, rest),
+        'x' => digits(rest, 2, 16).map(|(number, rest)| (number as u8, rest))?,
+        '0'..='7' => {
+            let (number, rest) = digits(text, 3, 8)?;
+            (u8::try_from(number).ok()?, rest)
+        }
+        'u' | 'U' => {
+            let (number, rest) = digits(rest, if kind == 'u' { 4 } else { 8 }, 16)?;
+            let character = char::from_u32(number)?;
+            bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            return Some(rest);
+        }
+        _ => return None,
+    };
+    bytes.push(byte);
+    Some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<&[(&str, &str)]>) {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        assert_eq!(parse(text), expected.map(|labels| labels.iter().map(owned).collect()), "{text}");
+    }
+
+    #[test]
+    fn labels_come_in_order_with_their_escapes_undone() {
+        check("{}", Some(&[]));
+        check(r#" { job = "b" , app="a",} "#, Some(&[("app", "a"), ("job", "b")]));
+        check(r#"{a="x\"y\\z\n\t\x41\u00e9\101,}"}"#, Some(&[("a", "x\"y\\z\n\tA\u{e9}A,}")]));
+        check("{a=`raw\"\\`}", Some(&[("a", "raw\"\\")]));
+        check("{a=\"é\"}", Some(&[("a", "é")]));
+    }
+
+    #[test]
+    fn what_is_something_else_is_nothing() {
+        for text in [
+            "",
+            "job",
+            "{job}",
+            "{job=}",
+            "{job=x}",
+            r#"{job="x"#,
+            r#"{job="x}"#,
+            r#"{="x"}"#,
+            r#"{a="x" b="y"}"#,
+            r#"{a="\q"}"#,
+            r#"{a="\x4"}"#,
+            r#"{a="\u+123"}"#,
+            r#"{a="\ud800"}"#,
+            r#"{a="\777"}"#,
+            "{a=\"\\é\"}",
+        ] {
+            check(text, None);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Source code in a stack trace: Python shows the lines that raised an exception, Node the one that threw it. They hold the
+//! text of the message, sometimes with names in the place of values, and are not statements of their own.
+
+use std::borrow::Cow;
+
+use memchr::memchr2;
+
+use super::role::is_caret;
+
+/// Lines without those that are source code.
+pub(super) fn drop_echoes<'a>(lines: &[&'a str]) -> Vec<&'a str> {
+    let mut kept = Vec::with_capacity(lines.len());
+    // How far the `File "..."` line above is indented, while its source goes on.
+    let mut source_below: Option<usize> = None;
+    for (index, line) in lines.iter().enumerate() {
+        let trimmed = line.trim_start_matches([' ', '\t', '|']);
+        let indentation = line.len() - trimmed.len();
+        if trimmed.starts_with("File \"") && trimmed.contains(", line ") {
+            source_below = Some(indentation);
+            kept.push(*line);
+            continue;
+        }
+        if source_below.is_some_and(|file| indentation > file) {
+            continue;
+        }
+        source_below = None;
+        let is_pointed_at = lines.get(index + 1).is_some_and(|next| is_caret(next.trim()));
+        let is_source = is_echo(trimmed) || is_caret(trimmed.trim_end()) || is_pointed_at;
+        if !is_source {
+            kept.push(*line);
+        }
+    }
+    kept
+}
+
+/// The line that raised or threw.
+pub(super) fn is_echo(trimmed: &str) -> bool {
+    trimmed.starts_with("raise ") || trimmed.starts_with("throw ")
+}
+
+/// The same for a text with newlines, or with a stack trace on one line whose newlines are written as `\n` or `#012`.
+pub(super) fn without_echoes(text: &str) -> Cow<'_, str> {
+    let text = unfold(text);
+    if !text.contains('\n') {
+        return text;
+    }
+    let lines: Vec<&str> = text.split('\n').collect();
+    let kept = drop_echoes(&lines);
+    if kept.len() == lines.len() { text } else { Cow::Owned(kept.join("\n")) }
+}
+
+/// Makes a trace on one line into lines. A backslash and an `n` alone may be part of a path.
+fn unfold(text: &str) -> Cow<'_, str> {
+    const NEXT: [&str; 7] =
+        ["    at ", "\tat ", "\\tat ", "#011at ", "  File ", "Caused by:", "Traceback (most recent"];
+    // Most texts have neither of the two bytes, and to see that costs next to nothing.
+    if memchr2(b'\\', b'#', text.as_bytes()).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let begins_a_line = |rest: &str| NEXT.iter().any(|next| rest.starts_with(next));
+    for newline in ["\\n", "#012"] {
+        let is_folded = text.match_indices(newline).any(|(at, _)| begins_a_line(&text[at + newline.len()..]));
+        if is_folded {
+            return Cow::Owned(text.replace(newline, "\n").replace("\\t", "\t").replace("#011", "\t"));
+        }
+    }
+    Cow::Borrowed(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(without_echoes(text), expected, "{text}");
+    }
+
+    #[test]
+    fn source_code_is_left_out() {
+        check(
+            "failed\nTraceback (most recent call last):\n  File \"a.py\", line 3, in f\n    lock.release()\n    ~~~~~^^\n  File \"b.py\", line 7, in g\n    raise LockError(\n    ...<2 lines>...\n    )\nLockError: lost",
+            "failed\nTraceback (most recent call last):\n  File \"a.py\", line 3, in f\n  File \"b.py\", line 7, in g\nLockError: lost",
+        );
+        check(
+            "/app/x.js:281\n  return reject(new Error(\"lost\"));\n         ^\n\nError: lost\n    at f",
+            "/app/x.js:281\n\nError: lost\n    at f",
+        );
+        check("    throw new Error(\"lost\")\nx", "x");
+    }
+
+    #[test]
+    fn a_trace_on_one_line_is_unfolded() {
+        check(r"Error: lost\n    at f (x.js:1)\n    at g", "Error: lost\n    at f (x.js:1)\n    at g");
+        check("java.lang.X: lost#012#011at a.b.C", "java.lang.X: lost\n\tat a.b.C");
+        check(r"C:\new\at", r"C:\new\at");
+        check("one line", "one line");
+    }
+}

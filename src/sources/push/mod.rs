@@ -1,0 +1,191 @@
+//! Lines that others push, in Loki's protocol, as a log source. The server reads requests and hands them over here.
+//!
+//! A client sends a request again when it gets no answer, so each line about a lock is known again by the labels of its
+//! stream, its time and its text: what was counted is not counted twice, also over a crash, for the memory is saved with
+//! the counters. A request is answered when what it counted is saved; one without a line about a lock has nothing to lose
+//! and is answered at once.
+
+mod known;
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hasher;
+use std::sync::{Arc, Mutex};
+
+use siphasher::sip::SipHasher13;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Push;
+use crate::event::{Batch, Input, Pushed, Reached, TimeMs};
+use crate::snapshot::{PushNow, SourceNow};
+use crate::sources::entries::{Entry, Fields, Report, Streams};
+
+pub use known::Known;
+
+/// Requests that may wait to be looked at.
+pub const QUEUE: usize = 4;
+/// Memory for the bodies of all requests under way.
+const BODIES_KIB: usize = 64 * 1024;
+/// Requests that are unpacked and read at the same time.
+const DECODING: usize = 2;
+
+/// One request.
+#[derive(Debug)]
+pub struct PushRequest {
+    pub streams: Vec<PushedStream>,
+    /// Told when all of it is safe. Dropped when it will not be.
+    pub saved: oneshot::Sender<()>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct PushedStream {
+    /// In the order of their names.
+    pub labels: Vec<(String, String)>,
+    pub entries: Vec<PushedEntry>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct PushedEntry {
+    /// Nanoseconds since the epoch.
+    pub time: i64,
+    pub line: Vec<u8>,
+    /// Fields of this line alone.
+    pub metadata: Vec<(String, String)>,
+}
+
+/// Where the server hands requests over.
+#[derive(Clone)]
+pub struct Intake {
+    pub requests: mpsc::Sender<PushRequest>,
+    pub max_request_bytes: usize,
+    /// One permit is a KiB of a body.
+    pub bodies: Arc<Semaphore>,
+    pub decoding: Arc<Semaphore>,
+    source: usize,
+    now: Arc<Mutex<Vec<SourceNow>>>,
+}
+
+impl Intake {
+    pub fn new(
+        push: &Push,
+        requests: mpsc::Sender<PushRequest>,
+        source: usize,
+        now: &Arc<Mutex<Vec<SourceNow>>>,
+    ) -> Self {
+        if let Ok(mut now) = now.lock() {
+            // There is no file; but there is a door, and it is open.
+            now[source] = SourceNow { open_files: 1, push: Some(PushNow::default()), ..SourceNow::default() };
+        }
+        Self {
+            requests,
+            max_request_bytes: push.max_request_bytes,
+            bodies: Arc::new(Semaphore::new(BODIES_KIB)),
+            decoding: Arc::new(Semaphore::new(DECODING)),
+            source,
+            now: Arc::clone(now),
+        }
+    }
+
+    /// Counts a request that was not taken.
+    pub fn note_rejected(&self) {
+        let Ok(mut now) = self.now.lock() else { return };
+        if let Some(push) = now.get_mut(self.source).and_then(|now| now.push.as_mut()) {
+            push.rejected += 1;
+        }
+    }
+}
+
+/// What taking pushed lines needs.
+pub struct Setup {
+    /// Index of the log source.
+    pub source: usize,
+    pub streams: Streams,
+    pub known: Known,
+    pub requests: mpsc::Receiver<PushRequest>,
+    pub out: mpsc::Sender<Input>,
+}
+
+/// Runs until `stop`. Requests that wait then are dropped, and their clients told to come again.
+pub async fn run(setup: Setup, stop: CancellationToken) {
+    let Setup { source, streams, known, mut requests, out } = setup;
+    let mut taker = Taker { source, streams, known, out };
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            Some(request) = requests.recv() => taker.take(request).await,
+        }
+    }
+}
+
+struct Taker {
+    source: usize,
+    streams: Streams,
+    known: Known,
+    out: mpsc::Sender<Input>,
+}
+
+impl Taker {
+    async fn take(&mut self, request: PushRequest) {
+        let mut report = Report::default();
+        // Two equal lines of one moment in one request are two lines: a client repeats requests, not lines.
+        let mut repetitions: HashMap<u64, u64> = HashMap::new();
+        for stream in request.streams {
+            let stream_id =
+                hash_of(|hasher| stream.labels.iter().for_each(|(name, value)| feed(hasher, &[name, value])));
+            let labels: Fields = stream.labels.into();
+            for entry in stream.entries {
+                let line = hash_of(|hasher| {
+                    hasher.write_u64(stream_id);
+                    hasher.write_i64(entry.time);
+                    hasher.write(&entry.line);
+                });
+                let repetition = repetitions.entry(line).or_default();
+                let id = line.wrapping_add(*repetition);
+                *repetition += 1;
+                let fields = match entry.metadata.is_empty() {
+                    true => Arc::clone(&labels),
+                    false => labels.iter().cloned().chain(entry.metadata).collect(),
+                };
+                let time: TimeMs = entry.time / 1_000_000;
+                let entry = Entry { stream: stream_id, text: &entry.line, time, fields: &fields, id };
+                self.streams.take(&entry, &mut report);
+            }
+        }
+        // The answer says that all of it is safe, so nothing may wait for the next request.
+        self.streams.flush(&mut report);
+        self.hand_over(report, request.saved).await;
+    }
+
+    /// Waits while the pipeline is behind, and so does the client.
+    async fn hand_over(&mut self, mut report: Report, client: oneshot::Sender<()>) {
+        let n_events = report.events.len();
+        let mut known: HashSet<u64> = if n_events > 0 { self.known.iter().collect() } else { HashSet::new() };
+        report.events.retain(|(_, event)| known.insert(event.offset));
+        let lines: Vec<u64> = report.events.iter().map(|(_, event)| event.offset).collect();
+        report.seen.events = lines.len() as u64;
+        report.seen.duplicates = (n_events - lines.len()) as u64;
+        self.known.remember(lines.iter().copied());
+        // What is known already may not be saved yet, so a repetition waits as well.
+        let (saved, client) = if n_events > 0 { (Some(client), None) } else { (None, Some(client)) };
+        let reached = Reached::Pushed(Pushed { lines, saved });
+        let batch = Batch { source: self.source, events: report.events, reached, seen: report.seen };
+        if self.out.send(Input::Logs(batch)).await.is_ok()
+            && let Some(client) = client
+        {
+            let _ = client.send(());
+        }
+    }
+}
+
+fn hash_of(write: impl FnOnce(&mut SipHasher13)) -> u64 {
+    let mut hasher = SipHasher13::new();
+    write(&mut hasher);
+    hasher.finish()
+}
+
+fn feed(hasher: &mut SipHasher13, parts: &[&str]) {
+    for part in parts {
+        hasher.write_usize(part.len());
+        hasher.write(part.as_bytes());
+    }
+}

@@ -1,0 +1,348 @@
+//! A journal as a log source: real journal files, written by systemd-journal-remote and read by the real journalctl.
+
+use std::fs;
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::daemon::{Daemon, not_owned};
+use crate::redis::eventually;
+use crate::site::{Site, lost_line};
+
+const WRITER: &str = "/lib/systemd/systemd-journal-remote";
+const CONFIG: &str = "presets: [cordum]\nlogs: [{journal: {directory: SITE/journal, units: [engine]}}]\n";
+const EVENTS: &str = "redis_lock_exporter_log_events_total{source=\"journal\"}";
+const LINES: &str = "redis_lock_exporter_log_lines_total{source=\"journal\"}";
+const READ_ERRORS: &str = "redis_lock_exporter_log_read_errors_total{source=\"journal\"}";
+const OPEN: &str = "redis_lock_exporter_log_open_files{source=\"journal\"}";
+
+/// One journal file that grows.
+struct Journal {
+    writer: Child,
+    boots: u64,
+}
+
+impl Journal {
+    /// A file of this name in the directory `journal` of the site.
+    fn new(site: &Site, name: &str) -> Self {
+        fs::create_dir_all(site.path("journal")).unwrap();
+        let output = format!("--output={}", site.place(&format!("journal/{name}.journal")));
+        let mut command = Command::new(WRITER);
+        command.args([&output, "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let writer = command.spawn().unwrap_or_else(|error| panic!("{WRITER}: {error}: see scripts/install.sh"));
+        Self { writer, boots: 1 }
+    }
+
+    /// One entry, later than all before it.
+    fn write(&mut self, fields: &[(&str, &[u8])]) {
+        static LATER: AtomicU64 = AtomicU64::new(0);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
+        let time = LATER.fetch_max(now, Ordering::Relaxed).max(now) + 1;
+        LATER.store(time, Ordering::Relaxed);
+        let mut entry = format!(
+            "__REALTIME_TIMESTAMP={time}\n__MONOTONIC_TIMESTAMP={}\n_BOOT_ID={:032x}\n",
+            time - 1_700_000_000_000_000,
+            self.boots
+        )
+        .into_bytes();
+        for (name, value) in fields {
+            // The form of the export format for any bytes.
+            entry.extend_from_slice(format!("{name}\n").as_bytes());
+            entry.extend_from_slice(&(value.len() as u64).to_le_bytes());
+            entry.extend_from_slice(value);
+            entry.push(b'\n');
+        }
+        entry.push(b'\n');
+        self.writer.stdin.as_mut().unwrap().write_all(&entry).unwrap();
+    }
+
+    /// What comes from now on is of another boot of the machine.
+    fn reboot(&mut self) {
+        self.boots += 1;
+    }
+
+    fn say(&mut self, unit: &str, message: impl AsRef<[u8]>) {
+        self.write(&[("_SYSTEMD_UNIT", unit.as_bytes()), ("_PID", b"42"), ("MESSAGE", message.as_ref())]);
+    }
+
+    fn lose(&mut self, locks: usize) {
+        for _ in 0..locks {
+            self.say("engine.service", lost_line());
+        }
+    }
+
+    /// All of it is in the file.
+    fn close(mut self) {
+        drop(self.writer.stdin.take());
+        assert!(self.writer.wait().unwrap().success());
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        let _ = self.writer.kill();
+        let _ = self.writer.wait();
+    }
+}
+
+/// Every journalctl that reads the journal of the site.
+fn readers(site: &Site) -> Vec<String> {
+    let directory = format!("--directory={}", site.place("journal"));
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let reads = |pid: &String| {
+        let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        command.starts_with("journalctl\0") && command.split('\0').any(|argument| argument == directory)
+    };
+    processes.filter(reads).collect()
+}
+
+fn wait_without_readers(site: &Site) {
+    eventually("no journalctl is left", || readers(site).is_empty().then_some(()));
+}
+
+fn check_counted(daemon: &Daemon, losses: f64) {
+    daemon.wait_for(EVENTS, losses);
+    daemon.wait_for(&not_owned("workflow", "release"), losses);
+}
+
+#[test]
+fn entries_are_counted_as_they_come_and_only_those_that_are_asked_for() {
+    let site = Site::new();
+    let mut journal = Journal::new(&site, "a");
+    journal.lose(3);
+    journal.say("other.service", lost_line());
+    site.configure(CONFIG);
+    eventually("the file", || fs::metadata(site.path("journal/a.journal")).ok().filter(|file| file.len() > 0));
+    let daemon = site.start_configured(&[]);
+    assert_eq!(daemon.scrape()[EVENTS], 0.0, "what was there before the first start is not counted");
+    daemon.wait_for(OPEN, 1.0);
+    journal.lose(2);
+    journal.say("other.service", lost_line());
+    check_counted(&daemon, 2.0);
+
+    // Bytes that are not text, several lines in one entry, no message at all, and a text with a time before it.
+    journal.say("engine.service", [b"\xff\xfe ".as_slice(), lost_line().as_bytes()].concat());
+    journal.say("engine.service", format!("before\n{}\n{}\nafter", lost_line(), lost_line()));
+    journal.write(&[("_SYSTEMD_UNIT", b"engine.service"), ("PRIORITY", b"3")]);
+    journal.lose(1);
+    check_counted(&daemon, 6.0);
+    assert_eq!(daemon.scrape()[LINES], 8.0);
+    assert!(daemon.get("/-/ready").text() == "ready\n", "{}", daemon.get("/-/ready").text());
+    assert!(daemon.stop().success());
+    wait_without_readers(&site);
+}
+
+#[test]
+fn fields_of_an_entry_can_be_conditions_of_a_rule() {
+    let site = Site::new();
+    let mut journal = Journal::new(&site, "a");
+    journal.say("engine.service", "hello");
+    site.configure(
+        "state_dir: SITE/state\nnamespaces: [{name: jobs, keys: ['job:{id}']}, {name: runs, keys: ['run:{id}']}]\n\
+         rules:\n\
+         - {message: guard was lost, event: not_owned, namespace: jobs, id: id, where: {_SYSTEMD_UNIT: jobs.service}}\n\
+         - {message: guard was lost, event: not_owned, namespace: runs, id: id, where: {CONTAINER_NAME: runs}}\n\
+         logs: [{journal: {directory: SITE/journal}, name: host, start_at: beginning}]\n",
+    );
+    let daemon = site.start_configured(&[]);
+    for (id, fields) in [("1", ("_SYSTEMD_UNIT", "jobs.service")), ("2", ("CONTAINER_NAME", "runs")), ("3", ("X", "y"))]
+    {
+        let message = format!(r#"{{"msg":"guard was lost","id":"{id}"}}"#);
+        journal.write(&[(fields.0, fields.1.as_bytes()), ("MESSAGE", message.as_bytes())]);
+    }
+    daemon.wait_for("redis_lock_exporter_log_lines_total{source=\"host\"}", 4.0);
+    daemon.wait_for(&not_owned("jobs", "unknown"), 1.0);
+    daemon.wait_for(&not_owned("runs", "unknown"), 1.0);
+    daemon.wait_for("redis_lock_exporter_log_events_total{source=\"host\"}", 2.0);
+}
+
+#[test]
+fn pieces_of_interleaved_streams_are_put_together_each_by_itself() {
+    let site = Site::new();
+    let mut journal = Journal::new(&site, "a");
+    site.configure("presets: [cordum]\nlogs: [{journal: {directory: SITE/journal}, start_at: beginning}]\n");
+    let daemon = site.start_configured(&[]);
+    let lines = [lost_line(), lost_line()];
+    let mut piece = |container: &str, text: &str, goes_on: bool| {
+        let mut fields = vec![
+            ("CONTAINER_ID", container.as_bytes()),
+            ("CONTAINER_PARTIAL_ID", b"7".as_slice()),
+            ("MESSAGE", text.as_bytes()),
+        ];
+        if goes_on {
+            fields.push(("CONTAINER_PARTIAL_MESSAGE", b"true"));
+        }
+        journal.write(&fields);
+    };
+    piece("one", &lines[0][..90], true);
+    piece("two", &lines[1][..90], true);
+    piece("one", &lines[0][90..], false);
+    piece("two", &lines[1][90..], false);
+    check_counted(&daemon, 2.0);
+}
+
+#[test]
+fn nothing_is_lost_or_counted_twice_over_kills_and_restarts() {
+    let site = Site::new();
+    let mut journal = Journal::new(&site, "a");
+    site.configure(CONFIG);
+    // Nothing was ever read when it is killed, and still its place is known.
+    let mut daemon = site.start_configured(&[]);
+    let mut losses = 0;
+    for round in 0..6 {
+        journal.lose(50);
+        losses += 50;
+        if round % 2 == 0 {
+            daemon.wait("some were counted", |daemon| daemon.scrape()[EVENTS] > losses as f64 - 50.0);
+        }
+        match round {
+            3 => assert!(daemon.stop().success()),
+            _ => daemon.kill(),
+        }
+        wait_without_readers(&site);
+        journal.reboot();
+        journal.lose(7);
+        journal.reboot();
+        losses += 7;
+        daemon = site.start_configured(&[]);
+    }
+    check_counted(&daemon, losses as f64);
+    // A reload begins from the saved place as well.
+    journal.lose(5);
+    daemon.signal("HUP");
+    daemon.wait_for_log("configuration loaded");
+    journal.lose(5);
+    check_counted(&daemon, losses as f64 + 10.0);
+    assert_eq!(daemon.scrape()[READ_ERRORS], 0.0, "{}", daemon.log());
+}
+
+#[test]
+fn a_position_that_was_vacuumed_away_is_said_and_the_rest_is_counted_once() {
+    let site = Site::new();
+    let mut journal = Journal::new(&site, "old");
+    site.configure(CONFIG);
+    let daemon = site.start_configured(&[]);
+    journal.lose(4);
+    check_counted(&daemon, 4.0);
+    daemon.kill();
+    journal.lose(3);
+    journal.close();
+    fs::remove_file(site.path("journal/old.journal")).unwrap();
+    let mut journal = Journal::new(&site, "new");
+    journal.lose(2);
+    let daemon = site.start_configured(&[]);
+    daemon.wait_for_log("is gone (vacuumed or rotated away)");
+    check_counted(&daemon, 6.0);
+    assert_eq!(daemon.scrape()[READ_ERRORS], 1.0);
+    daemon.kill();
+    // Said once: from now on there is a position again.
+    let daemon = site.start_configured(&[]);
+    journal.lose(1);
+    check_counted(&daemon, 7.0);
+    assert_eq!(daemon.scrape()[READ_ERRORS], 1.0);
+}
+
+#[test]
+fn a_journalctl_that_dies_is_started_again() {
+    let site = Site::new();
+    let mut journal = Journal::new(&site, "a");
+    site.configure(CONFIG);
+    let daemon = site.start_configured(&[]);
+    journal.lose(2);
+    check_counted(&daemon, 2.0);
+    let child = eventually("one reader", || readers(&site).pop());
+    assert!(Command::new("kill").args(["-KILL", &child]).status().unwrap().success());
+    journal.lose(3);
+    check_counted(&daemon, 5.0);
+    daemon.wait_for(READ_ERRORS, 1.0);
+    daemon.wait_for_log("journalctl ended with signal: 9");
+    assert_ne!(readers(&site), [child]);
+}
+
+#[test]
+fn without_journalctl_the_rest_goes_on_and_it_is_said() {
+    let site = Site::new();
+    site.configure("presets: [cordum]\nlogs:\n- path: SITE/logs/*.log\n- journal: {directory: SITE/journal}\n");
+    let (config, state) = (site.place("config.yaml"), site.place("state"));
+    let daemon = Daemon::start_with(&["--config.file", &config, "--state.dir", &state], |command| {
+        command.env("PATH", site.path("no-programs"))
+    });
+    daemon.wait_ready();
+    site.append("logs/a.log", lost_line() + "\n");
+    daemon.wait_counted(1);
+    daemon.wait("said", |daemon| {
+        daemon.get("/-/ready").text().contains("degraded: log source journal: journalctl is not installed")
+    });
+    assert_eq!(daemon.scrape()[OPEN], 0.0);
+    let overview = daemon.get("/api/v1/overview").text();
+    assert!(overview.contains("journalctl is not installed"), "{overview}");
+    daemon.wait("counted", |daemon| daemon.scrape()[READ_ERRORS] >= 2.0);
+}
+
+#[test]
+fn a_directory_that_is_missing_is_said_and_read_once_it_is_there() {
+    let site = Site::new();
+    site.configure(CONFIG);
+    let daemon = site.start_configured(&[]);
+    daemon.wait("said", |daemon| daemon.get("/-/ready").text().contains("No such file or directory"));
+    let mut journal = Journal::new(&site, "a");
+    daemon.wait_for(OPEN, 1.0);
+    journal.lose(2);
+    check_counted(&daemon, 2.0);
+    assert_eq!(daemon.get("/-/ready").text(), "ready\n");
+}
+
+/// Bytes that a process has written so far.
+fn written(pid: &str) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap().parse().unwrap()
+}
+
+/// Only the pipeline stands still, in the middle of a save: its temporary file is a pipe that nobody reads. All else goes on, and
+/// whoever read the output of journalctl without bound would read all of it.
+#[test]
+fn a_pipeline_that_stands_still_stops_the_reading() {
+    const FILLING: usize = 60_000;
+    const ENTRIES: usize = 1_000;
+    /// The queue of 64 batches of 256 KiB, one more in the making, and a pipe.
+    const AT_MOST: u64 = 70 * (256 * 1024 + 2 * FILLING as u64);
+    let site = Site::new();
+    let mut journal = Journal::new(&site, "a");
+    site.configure(CONFIG);
+    let daemon = site.start_configured(&[]);
+    daemon.wait_for(OPEN, 1.0);
+    let temporary = site.path("state/state.json.tmp");
+    assert!(Command::new("mkfifo").arg(&temporary).status().unwrap().success());
+    journal.lose(1);
+    eventually("the pipeline answers nobody", || (daemon.get("/api/v1/incidents").status == 503).then_some(()));
+    let filling = "x".repeat(FILLING);
+    for _ in 0..ENTRIES {
+        journal.say("engine.service", &filling);
+    }
+    journal.lose(1);
+    let child = eventually("one reader", || readers(&site).pop());
+    let total = (FILLING * ENTRIES) as u64;
+    assert!(total > 2 * AT_MOST);
+    // Until nothing has come for two seconds.
+    let mut last = (0, Instant::now());
+    eventually("journalctl waits", || {
+        let now = written(&child);
+        if now != last.0 {
+            last = (now, Instant::now());
+        }
+        (now > 0 && last.1.elapsed() > Duration::from_secs(2)).then_some(())
+    });
+    assert!(last.0 < AT_MOST, "{} bytes of {total} were read", last.0);
+    assert_eq!(daemon.get("/-/healthy").status, 200, "the rest goes on");
+    assert_eq!(daemon.scrape()[EVENTS], 0.0);
+
+    // The save goes on and fails; the next one finds a file in its place.
+    let mut reader = fs::File::open(&temporary).unwrap();
+    fs::remove_file(&temporary).unwrap();
+    std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
+    check_counted(&daemon, 2.0);
+    assert_eq!(daemon.scrape()[LINES], ENTRIES as f64 + 2.0);
+    assert!(written(&child) > total);
+    assert_eq!(readers(&site), [child], "the same one has gone on");
+}

@@ -1,0 +1,105 @@
+//! Clients that others wrote push their lines: JSON by pino-loki and winston-loki, snappy-compressed protobuf by winston-loki.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use super::{check_counted, start};
+use crate::daemon::not_owned;
+use crate::site::{Site, lost_line};
+
+const JOBS: &str = "namespaces: [{name: alpha}, {name: beta}]\n\
+    rules:\n\
+    - {message: distributed run lock release failed, event: release_failed, namespace: alpha, id: run_id, where: {job: alpha}}\n\
+    - {message: distributed run lock release failed, event: release_failed, namespace: beta, id: run_id, where: {job: beta}}\n\
+    logs: [push: ]\n";
+
+/// What the client wrote to its standard error, once it is done.
+fn send(client: &str, address: SocketAddr, lines: &str) -> String {
+    let clients = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
+    assert!(clients.join("node_modules").exists(), "run scripts/install_push_clients.sh");
+    let mut command = Command::new("node");
+    command.args(["push.js", client, &format!("http://{address}")]).current_dir(clients);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{client}: {said}");
+    said
+}
+
+fn check_labels(client: &str) {
+    let site = Site::new();
+    site.configure(JOBS);
+    let daemon = site.start_configured(&[]);
+    let line = |job: &str| format!("{job} {}\n", lost_line());
+    let lines: String = ["alpha", "beta", "beta", "gamma"].map(line).concat();
+    assert_eq!(send(client, daemon.address, &lines), "");
+    daemon.wait_for(&not_owned("alpha", "release"), 1.0);
+    daemon.wait_for(&not_owned("beta", "release"), 2.0);
+    daemon.wait_for("redis_lock_exporter_log_lines_total{source=\"push\"}", 4.0);
+}
+
+#[test]
+fn pino_pushes_json() {
+    check_labels("pino");
+}
+
+#[test]
+fn winston_pushes_json() {
+    check_labels("winston-json");
+}
+
+#[test]
+fn winston_pushes_protobuf() {
+    check_labels("winston-protobuf");
+}
+
+/// Passes connections on, but the answer on the first one is cut off. Returns how many there were.
+fn cut_first_answer(upstream: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    // Ends with the process of the test.
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
+            let server = TcpStream::connect(upstream).unwrap();
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            thread::spawn(move || std::io::copy(&mut from, &mut to));
+            thread::spawn(move || answer(server, client, is_first));
+        }
+    });
+    (address, connections)
+}
+
+fn answer(mut server: TcpStream, mut client: TcpStream, is_cut: bool) {
+    if is_cut {
+        // The daemon has counted and saved when it answers.
+        let _ = server.read(&mut [0; 64]);
+        let _ = server.shutdown(Shutdown::Both);
+        let _ = client.shutdown(Shutdown::Both);
+    } else {
+        let _ = std::io::copy(&mut server, &mut client);
+        let _ = client.shutdown(Shutdown::Write);
+    }
+}
+
+#[test]
+fn the_retry_of_a_client_that_missed_its_answer_counts_once() {
+    for client in ["winston-protobuf", "winston-json"] {
+        let site = Site::new();
+        let daemon = start(&site);
+        let (address, connections) = cut_first_answer(daemon.address);
+        let lines: String = (0..5).map(|_| format!("engine {}\n", lost_line())).collect();
+        let said = send(client, address, &lines);
+        assert!(said.contains("again:"), "{said}");
+        assert!(connections.load(Ordering::Relaxed) >= 2);
+        check_counted(&daemon, 5.0, 5.0);
+    }
+}

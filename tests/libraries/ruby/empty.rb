@@ -1,0 +1,1 @@
+# Sidekiq wants a file to load; the program has loaded itself.
