@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::observation::LinkBatch;
 use crate::snapshot::SourceTotals;
@@ -198,4 +198,6 @@ pub struct Pushed {
     pub lines: Vec<u64>,
     /// Told once all of this is saved.
     pub saved: Option<oneshot::Sender<()>>,
+    /// Given back when the events were taken: so few requests at a time have events that wait.
+    pub place: OwnedSemaphorePermit,
 }

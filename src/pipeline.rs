@@ -212,9 +212,10 @@ impl Pipeline {
             Reached::Journal(position) => {
                 self.state.journals.insert(source.name.clone(), position);
             }
-            Reached::Pushed(Pushed { lines, saved }) => {
+            Reached::Pushed(Pushed { lines, saved, place }) => {
                 self.state.pushed.remember(lines);
                 self.awaiting_save.extend(saved);
+                drop(place);
             }
             Reached::Nothing => {}
         }

@@ -1,107 +1,290 @@
 //! Loki's push request as JSON:
 //! `{"streams": [{"stream": {"job": "a"}, "values": [["1700000000000000000", "line", {"trace": "t1"}]]}]}`.
+//!
+//! Everything is counted while it is read, for what is short as text can be large in memory. What is told about a request
+//! that is refused has nothing of it but the place: it ends up in an agent's log.
 
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::error::Category;
 
-use super::{Limits, Malformed};
+use super::{Fields, Limits, Malformed};
 use crate::sources::push::{PushedEntry, PushedStream};
 
-#[derive(Deserialize)]
-struct Request {
-    #[serde(default)]
-    streams: Vec<Stream>,
+/// Why a request cannot be taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Error {
+    Limit(Malformed),
+    /// What was expected, with line and column.
+    Other(String),
 }
 
-#[derive(Deserialize)]
-struct Stream {
-    #[serde(default)]
-    stream: Pairs,
-    #[serde(default)]
-    values: Vec<Entry>,
+/// What is counted while a request is read.
+struct Count {
+    limits: Limits,
+    /// The limit at which reading ended; an error of serde can hold its words only.
+    reached: Option<Malformed>,
 }
 
-/// An object of texts. Other values are kept as JSON writes them.
-#[derive(Default)]
-struct Pairs(Vec<(String, String)>);
-
-struct Entry(PushedEntry);
-
-/// `Err` carries what serde says, which names line and column.
-pub(super) fn parse(bytes: &[u8], limits: &mut Limits) -> Result<Result<Vec<PushedStream>, Malformed>, String> {
-    // serde would take a list for an object whose fields have no names.
-    if bytes.trim_ascii_start().first().is_some_and(|byte| *byte != b'{') {
-        return Err("expected an object at line 1 column 1".to_owned());
+impl Count {
+    fn check<T, E: de::Error>(&mut self, counted: impl FnOnce(&mut Limits) -> Result<T, Malformed>) -> Result<T, E> {
+        counted(&mut self.limits).map_err(|malformed| {
+            let error = E::custom(malformed.0);
+            self.reached = Some(malformed);
+            error
+        })
     }
-    let request: Request = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    Ok(checked(request, limits))
 }
 
-fn checked(request: Request, limits: &mut Limits) -> Result<Vec<PushedStream>, Malformed> {
-    let mut streams = Vec::new();
-    for Stream { stream: Pairs(mut labels), values } in request.streams {
-        limits.add_stream()?;
-        limits.check_fields(&labels)?;
-        labels.sort();
-        let mut entries = Vec::with_capacity(values.len());
-        for Entry(entry) in values {
-            limits.add_entry()?;
-            limits.check_fields(&entry.metadata)?;
+pub(super) fn parse(bytes: &[u8], limits: Limits) -> Result<Vec<PushedStream>, Error> {
+    let mut count = Count { limits, reached: None };
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let read = Request(&mut count).deserialize(&mut deserializer);
+    read.and_then(|streams| deserializer.end().map(|()| streams)).map_err(|error| match count.reached {
+        Some(malformed) => Error::Limit(malformed),
+        None => Error::Other(without_content(&error)),
+    })
+}
+
+/// serde shows what it found, up to the last words of its sentence, which are ours.
+fn without_content(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match error.classify() {
+        Category::Data => {
+            let expected = text.rsplit_once(", expected ").map(|(_, expected)| format!("expected {expected}"));
+            expected.unwrap_or_else(|| format!("at line {} column {}", error.line(), error.column()))
+        }
+        Category::Syntax | Category::Eof | Category::Io => text,
+    }
+}
+
+struct Request<'a>(&'a mut Count);
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "lowercase")]
+enum RequestKey {
+    Streams,
+    #[serde(other)]
+    Other,
+}
+
+impl<'de> DeserializeSeed<'de> for Request<'_> {
+    type Value = Vec<PushedStream>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Request<'_> {
+    type Value = Vec<PushedStream>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object with `streams`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut streams = Vec::new();
+        while let Some(key) = map.next_key()? {
+            match key {
+                RequestKey::Streams => streams.extend(map.next_value_seed(Streams(self.0))?),
+                RequestKey::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(streams)
+    }
+}
+
+struct Streams<'a>(&'a mut Count);
+
+impl<'de> DeserializeSeed<'de> for Streams<'_> {
+    type Value = Vec<PushedStream>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Streams<'_> {
+    type Value = Vec<PushedStream>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of streams")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut streams = Vec::new();
+        while let Some(stream) = items.next_element_seed(Stream(self.0))? {
+            streams.push(stream);
+        }
+        Ok(streams)
+    }
+}
+
+struct Stream<'a>(&'a mut Count);
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "lowercase")]
+enum StreamKey {
+    Stream,
+    Values,
+    #[serde(other)]
+    Other,
+}
+
+impl<'de> DeserializeSeed<'de> for Stream<'_> {
+    type Value = PushedStream;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<PushedStream, D::Error> {
+        self.0.check(Limits::add_stream)?;
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Stream<'_> {
+    type Value = PushedStream;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object with `stream` and `values`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PushedStream, A::Error> {
+        let (mut labels, mut entries) = (Fields::default(), Vec::new());
+        while let Some(key) = map.next_key()? {
+            match key {
+                StreamKey::Stream => labels = map.next_value_seed(Pairs(self.0))?,
+                StreamKey::Values => entries.extend(map.next_value_seed(Entries(self.0))?),
+                StreamKey::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(PushedStream { labels: labels.in_order(), entries })
+    }
+}
+
+struct Entries<'a>(&'a mut Count);
+
+impl<'de> DeserializeSeed<'de> for Entries<'_> {
+    type Value = Vec<PushedEntry>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Entries<'_> {
+    type Value = Vec<PushedEntry>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of values")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = items.next_element_seed(Entry(self.0))? {
             entries.push(entry);
         }
-        streams.push(PushedStream { labels, entries });
-    }
-    Ok(streams)
-}
-
-impl<'de> Deserialize<'de> for Pairs {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Pairs;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("an object of labels")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some((name, value)) = map.next_entry::<String, serde_json::Value>()? {
-                    let value = match value {
-                        serde_json::Value::String(text) => text,
-                        other => other.to_string(),
-                    };
-                    pairs.push((name, value));
-                }
-                Ok(Pairs(pairs))
-            }
-        }
-        deserializer.deserialize_map(Reader)
+        Ok(entries)
     }
 }
 
-impl<'de> Deserialize<'de> for Entry {
+struct Entry<'a>(&'a mut Count);
+
+impl<'de> DeserializeSeed<'de> for Entry<'_> {
+    type Value = PushedEntry;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<PushedEntry, D::Error> {
+        self.0.check(Limits::add_entry)?;
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Entry<'_> {
+    type Value = PushedEntry;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value of the form [\"nanoseconds\", \"line\"]")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<PushedEntry, A::Error> {
+        let Some(Nanoseconds(time)) = items.next_element()? else { return Err(de::Error::invalid_length(0, &self)) };
+        let Some(Line(line)) = items.next_element()? else { return Err(de::Error::invalid_length(1, &self)) };
+        let metadata = items.next_element_seed(Pairs(self.0))?.unwrap_or_default();
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(PushedEntry { time, line, metadata: metadata.pairs })
+    }
+}
+
+/// An object of labels.
+struct Pairs<'a>(&'a mut Count);
+
+impl<'de> DeserializeSeed<'de> for Pairs<'_> {
+    type Value = Fields;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Fields, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Pairs<'_> {
+    type Value = Fields;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object of labels")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+        let mut fields = Fields::default();
+        while let Some((name, Scalar(value))) = map.next_entry::<String, Scalar>()? {
+            self.0.check(|limits| fields.add(name, value, limits))?;
+        }
+        Ok(fields)
+    }
+}
+
+/// The value of a label. Loki wants text; a number and its like are kept as JSON writes them.
+struct Scalar(String);
+
+impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Entry;
+        impl Visitor<'_> for Reader {
+            type Value = Scalar;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a value of the form [\"nanoseconds\", \"line\"]")
+                formatter.write_str("a label as text")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Entry, A::Error> {
-                let missing = |at| de::Error::invalid_length(at, &Reader);
-                let Nanoseconds(time) = items.next_element()?.ok_or_else(|| missing(0))?;
-                let Line(line) = items.next_element()?.ok_or_else(|| missing(1))?;
-                let Pairs(metadata) = items.next_element()?.unwrap_or_default();
-                while items.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Entry(PushedEntry { time, line, metadata }))
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Scalar, E> {
+                Ok(Scalar(text.to_owned()))
+            }
+
+            fn visit_bool<E: de::Error>(self, value: bool) -> Result<Scalar, E> {
+                Ok(Scalar(value.to_string()))
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Scalar, E> {
+                Ok(Scalar(value.to_string()))
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Scalar, E> {
+                Ok(Scalar(value.to_string()))
+            }
+
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Scalar, E> {
+                Ok(Scalar(serde_json::Value::from(value).to_string()))
+            }
+
+            fn visit_unit<E: de::Error>(self) -> Result<Scalar, E> {
+                Ok(Scalar("null".to_owned()))
             }
         }
-        deserializer.deserialize_seq(Reader)
+        deserializer.deserialize_any(Reader)
     }
 }
 
@@ -158,42 +341,76 @@ impl<'de> Deserialize<'de> for Nanoseconds {
 mod tests {
     use super::*;
 
+    fn parse(text: &[u8]) -> Result<Vec<PushedStream>, Error> {
+        super::parse(text, Limits::default())
+    }
+
     #[test]
     fn a_request_is_read() {
         let text = br#"{"streams":[{"stream":{"job":"b","app":"a"},"values":[["1700000000000000001","one"],
-            [5,"two",{"trace":"t1","n":7}]]},{"values":[]}],"other":[1]}"#;
-        let streams = parse(text, &mut Limits::default()).unwrap().unwrap();
+            [5,"two",{"trace":"t1","n":7,"x":-1,"f":1.5,"yes":true,"none":null}]]},{"values":[]}],"other":[1]}"#;
+        let streams = parse(text).unwrap();
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(streams[0].labels, [pair("app", "a"), pair("job", "b")]);
         let [one, two] = &streams[0].entries[..] else { panic!("{streams:?}") };
         assert_eq!((one.time, one.line.as_slice(), one.metadata.len()), (1_700_000_000_000_000_001, &b"one"[..], 0));
-        assert_eq!((two.time, &two.metadata[..]), (5, &[pair("trace", "t1"), pair("n", "7")][..]));
+        let metadata = [("trace", "t1"), ("n", "7"), ("x", "-1"), ("f", "1.5"), ("yes", "true"), ("none", "null")]
+            .map(|(n, v)| pair(n, v));
+        assert_eq!((two.time, &two.metadata[..]), (5, &metadata[..]));
         assert_eq!(streams.len(), 2);
-        assert_eq!(parse(b"{}", &mut Limits::default()), Ok(Ok(Vec::new())));
+        assert_eq!(parse(b"{}"), Ok(Vec::new()));
     }
 
     #[test]
     fn half_a_character_spoils_nothing() {
         let text = br#"{"streams":[{"stream":{},"values":[["1","cut \ud83d"],["2","whole"]]}]}"#;
         let text = String::from_utf8_lossy(text).replace("\\\\", "\\");
-        let streams = parse(text.as_bytes(), &mut Limits::default()).unwrap().unwrap();
+        let streams = parse(text.as_bytes()).unwrap();
         assert!(streams[0].entries[0].line.starts_with(b"cut "));
         assert_eq!(streams[0].entries[1].line, b"whole");
     }
 
     #[test]
-    fn what_is_something_else_is_refused_with_its_place() {
+    fn what_is_something_else_is_refused_with_its_place_and_without_its_content() {
         for (text, expected) in [
             ("", "EOF"),
-            ("[]", "expected"),
-            (r#"{"streams":7}"#, "a sequence"),
+            ("{} secret", "trailing characters"),
+            ("[]", "an object with `streams`"),
+            (r#""secret""#, "an object with `streams`"),
+            (r#"{"streams":7}"#, "a list of streams"),
+            (r#"{"streams":"secret"}"#, "a list of streams"),
+            (r#"{"streams":[["secret"]]}"#, "an object with `stream` and `values`"),
             (r#"{"streams":[{"stream":[],"values":[]}]}"#, "an object of labels"),
-            (r#"{"streams":[{"stream":{},"values":[["x","line"]]}]}"#, "nanoseconds since 1970"),
+            (r#"{"streams":[{"stream":{"a":["secret"]}}]}"#, "a label as text"),
+            (r#"{"streams":[{"stream":{"a":{"secret":1}}}]}"#, "a label as text"),
+            (r#"{"streams":[{"stream":{},"values":[["secret","line"]]}]}"#, "nanoseconds since 1970"),
+            (r#"{"streams":[{"stream":{},"values":[["secret, expected secret","line"]]}]}"#, "nanoseconds since 1970"),
             (r#"{"streams":[{"stream":{},"values":[["1"]]}]}"#, "[\"nanoseconds\", \"line\"]"),
             (r#"{"streams":[{"stream":{},"values":[["1",2]]}]}"#, "a line as text"),
         ] {
-            let error = parse(text.as_bytes(), &mut Limits::default()).unwrap_err();
+            let Err(Error::Other(error)) = parse(text.as_bytes()) else { panic!("{text}") };
             assert!(error.contains(expected) && error.contains("line 1"), "{text}: {error}");
+            assert!(!error.contains("secret"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn reading_ends_where_a_limit_does() {
+        let times = |text: &str, count: usize| vec![text; count].join(",");
+        let labels = |count: usize| (0..count).map(|at| format!(r#""{at}":"""#)).collect::<Vec<_>>().join(",");
+        // What follows is not even JSON.
+        for (text, expected) in [
+            (format!(r#"{{"streams":[{},!"#, times("{}", 10_001)), "more than 10000 streams"),
+            (format!(r#"{{"streams":[{{"values":[{},!"#, times(r#"["1",""]"#, 100_001)), "more than 100000 lines"),
+            (format!(r#"{{"streams":[{{"stream":{{{},!"#, labels(129)), "more than 128 labels"),
+            (format!(r#"{{"streams":[{{"stream":{{"a":"{}"}}!"#, "x".repeat(16 << 10)), "16 KiB of labels"),
+            (
+                format!(r#"{{"streams":[{{"values":[{},!"#, times(&format!(r#"["1","",{{{}}}]"#, labels(100)), 2_001)),
+                "more than 200000 labels",
+            ),
+        ] {
+            let Err(Error::Limit(Malformed(words))) = parse(text.as_bytes()) else { panic!("{expected}") };
+            assert!(words.contains(expected), "{words}");
         }
     }
 }

@@ -1,26 +1,35 @@
 //! Labels of a stream as Prometheus writes them: `{job="cordum", host="a\"b"}`.
 
-/// In the order of their names. Nothing if the text is something else.
-pub(super) fn parse(text: &str) -> Option<Vec<(String, String)>> {
-    let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim();
-    let mut labels = Vec::new();
+use super::{Fields, Limits, Malformed};
+
+const NOT_LABELS: Malformed = Malformed("the labels of a stream are not of the form {name=\"value\"}");
+
+/// In the order of their names.
+pub(super) fn parse(text: &str, limits: &mut Limits) -> Result<Vec<(String, String)>, Malformed> {
+    let inner = text.trim().strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+    let mut rest = inner.ok_or(NOT_LABELS)?.trim();
+    let mut labels = Fields::default();
     while !rest.is_empty() {
-        let end = rest.find('=')?;
-        let name = rest[..end].trim();
-        if name.is_empty() || name.contains(['"', ',', '{', '}']) {
-            return None;
-        }
-        let (value, after) = quoted(rest[end + 1..].trim_start())?;
-        labels.push((name.to_owned(), value));
-        let after = after.trim_start();
+        let (name, value, after) = label(rest).ok_or(NOT_LABELS)?;
+        labels.add(name.to_owned(), value, limits)?;
         rest = match after.strip_prefix(',') {
             Some(next) => next.trim_start(),
             None if after.is_empty() => after,
-            None => return None,
+            None => return Err(NOT_LABELS),
         };
     }
-    labels.sort();
-    Some(labels)
+    Ok(labels.in_order())
+}
+
+/// The first one: its name, its value, and what comes after it.
+fn label(text: &str) -> Option<(&str, String, &str)> {
+    let (name, value) = text.split_once('=')?;
+    let name = name.trim();
+    if name.is_empty() || name.contains(['"', ',', '{', '}']) {
+        return None;
+    }
+    let (value, after) = quoted(value.trim_start())?;
+    Some((name, value, after.trim_start()))
 }
 
 /// A text in quotes as Go writes it, and what comes after it.
@@ -83,7 +92,8 @@ mod tests {
 
     fn check(text: &str, expected: Option<&[(&str, &str)]>) {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        assert_eq!(parse(text), expected.map(|labels| labels.iter().map(owned).collect()), "{text}");
+        let expected = expected.map(|labels| labels.iter().map(owned).collect()).ok_or(NOT_LABELS);
+        assert_eq!(parse(text, &mut Limits::default()), expected, "{text}");
     }
 
     #[test]

@@ -9,8 +9,10 @@
 //! | 429 | the exporter is behind | send it again |
 //! | 503 | it could not be saved yet, or the exporter restarts | send it again |
 //!
-//! The bodies of all requests under way share a budget, and a body has to come within a time. No request makes the exporter
-//! read a file, connect to anything or keep a label beyond the line it came with.
+//! The bodies of all requests under way share a budget, and a body has to come within a time. What a body holds is counted
+//! while it is read, and one is unpacked at a time, only when there is a place in the queue for it: so memory is bounded,
+//! whatever is sent. No request makes the exporter read a file, connect to anything or keep a label beyond the line it came
+//! with.
 
 mod json;
 mod labels;
@@ -41,12 +43,22 @@ const MAX_ENTRIES: usize = 100_000;
 /// Of one stream, or of one line.
 const MAX_FIELDS: usize = 128;
 const MAX_FIELD_BYTES: usize = 16 * 1024;
+/// Of all streams and lines of a request. Small ones take far more memory than they have bytes.
+const MAX_REQUEST_FIELDS: usize = 200_000;
 
-/// What a request may hold, counted down while it is read.
+/// What a request may hold, counted down while it is read, so that reading ends where a limit does.
 #[derive(Debug)]
 struct Limits {
     streams: usize,
     entries: usize,
+    fields: usize,
+}
+
+/// Labels of a stream or metadata of a line, counted while they are read.
+#[derive(Default)]
+struct Fields {
+    pairs: Vec<(String, String)>,
+    bytes: usize,
 }
 
 /// Why a request cannot be taken, in words for the one who configured the client.
@@ -61,7 +73,7 @@ struct Refusal {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { streams: MAX_STREAMS, entries: MAX_ENTRIES }
+        Self { streams: MAX_STREAMS, entries: MAX_ENTRIES, fields: MAX_REQUEST_FIELDS }
     }
 }
 
@@ -75,13 +87,22 @@ impl Limits {
         self.entries = self.entries.checked_sub(1).ok_or(Malformed("more than 100000 lines in one request"))?;
         Ok(())
     }
+}
 
-    fn check_fields(&self, fields: &[(String, String)]) -> Result<(), Malformed> {
-        let bytes: usize = fields.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if fields.len() > MAX_FIELDS || bytes > MAX_FIELD_BYTES {
+impl Fields {
+    fn add(&mut self, name: String, value: String, limits: &mut Limits) -> Result<(), Malformed> {
+        self.bytes += name.len() + value.len();
+        if self.pairs.len() >= MAX_FIELDS || self.bytes > MAX_FIELD_BYTES {
             return Err(Malformed("more than 128 labels, or 16 KiB of labels, on one stream or line"));
         }
+        limits.fields = limits.fields.checked_sub(1).ok_or(Malformed("more than 200000 labels in one request"))?;
+        self.pairs.push((name, value));
         Ok(())
+    }
+
+    fn in_order(mut self) -> Vec<(String, String)> {
+        self.pairs.sort();
+        self.pairs
     }
 }
 
@@ -110,29 +131,28 @@ async fn take(context: &Context, intake: &Intake, request: Request<Incoming>) ->
     if announced > max_bytes as u64 {
         return Err(too_large(max_bytes));
     }
-    let _room = room_for(intake, announced).await?;
-    let read = read(request.into_body(), max_bytes);
+    let room = room_for(intake, announced).await?;
+    let read = read(request.into_body(), announced, max_bytes);
     let Ok(body) = timeout(context.limits.body_read, read).await else {
         return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, "the body took too long to come"));
     };
     let body = body?;
-    let Ok(Ok(turn)) = timeout(ROOM_PATIENCE, intake.decoding.clone().acquire_owned()).await else {
-        return Err(behind());
-    };
-    let decoded = spawn_blocking(move || {
-        let streams = form.decode(&body, max_bytes);
-        drop(turn);
-        streams
-    });
-    let streams = decoded.await.map_err(|_| refuse(StatusCode::BAD_REQUEST, "the body cannot be read"))??;
-
-    let (saved, is_saved) = oneshot::channel();
-    let deadline = Instant::now() + context.limits.push;
-    match timeout(ROOM_PATIENCE, intake.requests.send(PushRequest { streams, saved })).await {
-        Ok(Ok(())) => {}
+    // A place in the queue comes first: what is unpacked takes more memory than the body.
+    let place = match timeout(ROOM_PATIENCE, intake.requests.clone().reserve_owned()).await {
+        Ok(Ok(place)) => place,
         Ok(Err(_)) => return Err(restarting()),
         Err(_) => return Err(behind()),
-    }
+    };
+    let (saved, is_saved) = oneshot::channel();
+    let deadline = Instant::now() + context.limits.push;
+    // Room and place are held by the work itself: a client that goes away does not end it.
+    let decoded = spawn_blocking(move || {
+        let streams = form.decode(body, max_bytes)?;
+        drop(room);
+        place.send(PushRequest { streams, saved });
+        Ok(())
+    });
+    decoded.await.map_err(|_| refuse(StatusCode::BAD_REQUEST, "the body cannot be read"))??;
     match timeout_at(deadline, is_saved).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(restarting()),
@@ -143,7 +163,7 @@ async fn take(context: &Context, intake: &Intake, request: Request<Incoming>) ->
     }
 }
 
-/// A share of the budget for bodies, which is given back when the request is done.
+/// A share of the budget for bodies, which is given back when the body is unpacked.
 async fn room_for(intake: &Intake, bytes: u64) -> Result<OwnedSemaphorePermit, Refusal> {
     let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
     match timeout(ROOM_PATIENCE, intake.bodies.clone().acquire_many_owned(kib)).await {
@@ -152,8 +172,9 @@ async fn room_for(intake: &Intake, bytes: u64) -> Result<OwnedSemaphorePermit, R
     }
 }
 
-async fn read(mut body: Incoming, max_bytes: usize) -> Result<Vec<u8>, Refusal> {
-    let mut bytes = Vec::new();
+/// `announced` bytes at most are expected, and there is room for them.
+async fn read(mut body: Incoming, announced: u64, max_bytes: usize) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = Vec::with_capacity(usize::try_from(announced).unwrap_or(max_bytes));
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| refuse(StatusCode::BAD_REQUEST, "the body ended too soon"))?;
         let Ok(data) = frame.into_data() else { continue };
@@ -194,31 +215,36 @@ impl Form {
     }
 
     /// A packed body must not be larger than allowed when it is unpacked.
-    fn decode(self, body: &[u8], max_bytes: usize) -> Result<Vec<PushedStream>, Refusal> {
-        let malformed = |words: &str| refuse(StatusCode::BAD_REQUEST, words);
-        let mut unpacked = Vec::new();
-        let mut body = body;
-        if self.is_gzip {
-            let mut decoder = MultiGzDecoder::new(body).take(max_bytes as u64 + 1);
-            decoder.read_to_end(&mut unpacked).map_err(|_| malformed("the gzip is damaged"))?;
-            body = &unpacked;
-        }
-        if body.len() > max_bytes {
-            return Err(too_large(max_bytes));
-        }
-        let mut limits = Limits::default();
+    fn decode(self, body: Vec<u8>, max_bytes: usize) -> Result<Vec<PushedStream>, Refusal> {
+        let malformed = |Malformed(words)| refuse(StatusCode::BAD_REQUEST, words);
+        let body = if self.is_gzip { unzip(&body, max_bytes)? } else { body };
         if self.is_json {
-            let streams = json::parse(body, &mut limits)
-                .map_err(|error| malformed(&format!("the JSON is not a push request: {error}")))?;
-            return streams.map_err(|Malformed(words)| malformed(words));
+            return json::parse(&body, Limits::default()).map_err(|error| match error {
+                json::Error::Limit(words) => malformed(words),
+                json::Error::Other(words) => {
+                    refuse(StatusCode::BAD_REQUEST, &format!("the JSON is not a push request: {words}"))
+                }
+            });
         }
-        let damaged = |_| malformed("the snappy compression is damaged");
-        if snap::raw::decompress_len(body).map_err(damaged)? > max_bytes {
+        let damaged = |_| malformed(Malformed("the snappy compression is damaged"));
+        if snap::raw::decompress_len(&body).map_err(damaged)? > max_bytes {
             return Err(too_large(max_bytes));
         }
-        let message = snap::raw::Decoder::new().decompress_vec(body).map_err(damaged)?;
-        protobuf::parse(&message, &mut limits).map_err(|Malformed(words)| malformed(words))
+        let message = snap::raw::Decoder::new().decompress_vec(&body).map_err(damaged)?;
+        drop(body);
+        protobuf::parse(&message, &mut Limits::default()).map_err(malformed)
     }
+}
+
+fn unzip(body: &[u8], max_bytes: usize) -> Result<Vec<u8>, Refusal> {
+    let mut unpacked = Vec::new();
+    let mut decoder = MultiGzDecoder::new(body).take(max_bytes as u64 + 1);
+    let read = decoder.read_to_end(&mut unpacked);
+    read.map_err(|_| refuse(StatusCode::BAD_REQUEST, "the gzip is damaged"))?;
+    if unpacked.len() > max_bytes {
+        return Err(too_large(max_bytes));
+    }
+    Ok(unpacked)
 }
 
 fn refuse(status: StatusCode, text: &str) -> Refusal {

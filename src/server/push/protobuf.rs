@@ -10,7 +10,7 @@
 //!
 //! Unknown fields are read over, as protobuf wants it.
 
-use super::{Limits, Malformed, labels};
+use super::{Fields, Limits, Malformed, labels};
 use crate::sources::push::{PushedEntry, PushedStream};
 
 const DAMAGED: Malformed = Malformed("the protobuf is damaged");
@@ -32,10 +32,7 @@ fn stream(bytes: &[u8], limits: &mut Limits) -> Result<PushedStream, Malformed> 
     each(bytes, |number, value| {
         match (number, value) {
             (1, Value::Bytes(bytes)) => {
-                let written = str::from_utf8(bytes).ok().and_then(labels::parse);
-                stream.labels =
-                    written.ok_or(Malformed("the labels of a stream are not of the form {name=\"value\"}"))?;
-                limits.check_fields(&stream.labels)?;
+                stream.labels = labels::parse(str::from_utf8(bytes).unwrap_or_default(), limits)?;
             }
             (2, Value::Bytes(bytes)) => {
                 limits.add_entry()?;
@@ -48,21 +45,21 @@ fn stream(bytes: &[u8], limits: &mut Limits) -> Result<PushedStream, Malformed> 
     Ok(stream)
 }
 
-fn entry(bytes: &[u8], limits: &Limits) -> Result<PushedEntry, Malformed> {
-    let mut entry = PushedEntry { time: 0, line: Vec::new(), metadata: Vec::new() };
+fn entry(bytes: &[u8], limits: &mut Limits) -> Result<PushedEntry, Malformed> {
+    let (mut time, mut line, mut metadata) = (0, Vec::new(), Fields::default());
     each(bytes, |number, value| {
         match (number, value) {
-            (1, Value::Bytes(bytes)) => entry.time = timestamp(bytes)?,
-            (2, Value::Bytes(bytes)) => entry.line = bytes.to_vec(),
+            (1, Value::Bytes(bytes)) => time = timestamp(bytes)?,
+            (2, Value::Bytes(bytes)) => line = bytes.to_vec(),
             (3, Value::Bytes(bytes)) => {
-                entry.metadata.push(pair(bytes)?);
-                limits.check_fields(&entry.metadata)?;
+                let (name, value) = pair(bytes)?;
+                metadata.add(name, value, limits)?;
             }
             _ => {}
         }
         Ok(())
     })?;
-    Ok(entry)
+    Ok(PushedEntry { time, line, metadata: metadata.pairs })
 }
 
 fn timestamp(bytes: &[u8]) -> Result<i64, Malformed> {

@@ -12,7 +12,8 @@ use std::hash::Hasher;
 use std::sync::{Arc, Mutex};
 
 use siphasher::sip::SipHasher13;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Push;
@@ -22,12 +23,12 @@ use crate::sources::entries::{Entry, Fields, Report, Streams};
 
 pub use known::Known;
 
-/// Requests that may wait to be looked at.
-pub const QUEUE: usize = 4;
+/// Requests that are being unpacked or wait to be looked at. They take more memory than their bodies.
+pub const QUEUE: usize = 1;
+/// Requests whose events the pipeline may still have to take.
+const HANDED_OVER: usize = 1;
 /// Memory for the bodies of all requests under way.
 const BODIES_KIB: usize = 64 * 1024;
-/// Requests that are unpacked and read at the same time.
-const DECODING: usize = 2;
 
 /// One request.
 #[derive(Debug)]
@@ -60,7 +61,6 @@ pub struct Intake {
     pub max_request_bytes: usize,
     /// One permit is a KiB of a body.
     pub bodies: Arc<Semaphore>,
-    pub decoding: Arc<Semaphore>,
     source: usize,
     now: Arc<Mutex<Vec<SourceNow>>>,
 }
@@ -80,7 +80,6 @@ impl Intake {
             requests,
             max_request_bytes: push.max_request_bytes,
             bodies: Arc::new(Semaphore::new(BODIES_KIB)),
-            decoding: Arc::new(Semaphore::new(DECODING)),
             source,
             now: Arc::clone(now),
         }
@@ -108,7 +107,8 @@ pub struct Setup {
 /// Runs until `stop`. Requests that wait then are dropped, and their clients told to come again.
 pub async fn run(setup: Setup, stop: CancellationToken) {
     let Setup { source, streams, known, mut requests, out } = setup;
-    let mut taker = Taker { source, streams, known, out };
+    let places = Arc::new(Semaphore::new(HANDED_OVER));
+    let mut taker = Taker { source, streams, known, places, out };
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -121,15 +121,26 @@ struct Taker {
     source: usize,
     streams: Streams,
     known: Known,
+    places: Arc<Semaphore>,
     out: mpsc::Sender<Input>,
 }
 
 impl Taker {
+    /// Waits while the pipeline is behind, and so does the client.
     async fn take(&mut self, request: PushRequest) {
+        let PushRequest { streams, saved } = request;
+        // Never closed.
+        let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
+        // A large request takes long enough for others to notice: those who scrape, and the watchdog.
+        let report = block_in_place(|| self.search(streams));
+        self.hand_over(report, saved, place).await;
+    }
+
+    fn search(&mut self, streams: Vec<PushedStream>) -> Report {
         let mut report = Report::default();
         // Two equal lines of one moment in one request are two lines: a client repeats requests, not lines.
         let mut repetitions: HashMap<u64, u64> = HashMap::new();
-        for stream in request.streams {
+        for stream in streams {
             let stream_id =
                 hash_of(|hasher| stream.labels.iter().for_each(|(name, value)| feed(hasher, &[name, value])));
             let labels: Fields = stream.labels.into();
@@ -153,11 +164,10 @@ impl Taker {
         }
         // The answer says that all of it is safe, so nothing may wait for the next request.
         self.streams.flush(&mut report);
-        self.hand_over(report, request.saved).await;
+        report
     }
 
-    /// Waits while the pipeline is behind, and so does the client.
-    async fn hand_over(&mut self, mut report: Report, client: oneshot::Sender<()>) {
+    async fn hand_over(&mut self, mut report: Report, client: oneshot::Sender<()>, place: OwnedSemaphorePermit) {
         let n_events = report.events.len();
         let mut known: HashSet<u64> = if n_events > 0 { self.known.iter().collect() } else { HashSet::new() };
         report.events.retain(|(_, event)| known.insert(event.offset));
@@ -167,7 +177,7 @@ impl Taker {
         self.known.remember(lines.iter().copied());
         // What is known already may not be saved yet, so a repetition waits as well.
         let (saved, client) = if n_events > 0 { (Some(client), None) } else { (None, Some(client)) };
-        let reached = Reached::Pushed(Pushed { lines, saved });
+        let reached = Reached::Pushed(Pushed { lines, saved, place });
         let batch = Batch { source: self.source, events: report.events, reached, seen: report.seen };
         if self.out.send(Input::Logs(batch)).await.is_ok()
             && let Some(client) = client

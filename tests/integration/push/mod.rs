@@ -1,6 +1,7 @@
 //! Lines that are pushed in Loki's protocol: what is taken, what is refused, and that a repeated request counts once.
 
 mod clients;
+mod memory;
 
 use std::fs;
 use std::io::Write;
@@ -242,11 +243,12 @@ fn garbage_is_refused_in_words_and_nothing_of_it_counts() {
     let liar = [0xff, 0xff, 0xff, 0xff, 0x0f, 0x00];
     let many_labels: serde_json::Map<String, Value> = (0..200).map(|at| (format!("l{at}"), "x".into())).collect();
     let many_labels = json!({"streams": [{"stream": many_labels, "values": [["1", lost_line()]]}]}).to_string();
-    let cases: [(&str, &[u8], u16, &str); 14] = [
+    let cases: [(&str, &[u8], u16, &str); 15] = [
         (json, b"", 400, "EOF"),
         (json, b"not json", 400, "the JSON is not a push request"),
         (json, &good.as_bytes()[..good.len() - 2], 400, "EOF"),
         (json, br#"{"streams":[{"stream":{},"values":[["soon","x"]]}]}"#, 400, "nanoseconds since 1970"),
+        (json, br#"{"streams":[{"stream":{"job":["a"]},"values":[]}]}"#, 400, "a label as text"),
         (json, many_labels.as_bytes(), 400, "more than 128 labels"),
         (gzipped, good.as_bytes(), 400, "the gzip is damaged"),
         (gzipped, &bomb, 413, "larger than 262144 bytes"),
