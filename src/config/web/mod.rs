@@ -19,7 +19,7 @@ use std::time::Duration;
 use hyper::header::{HeaderName, HeaderValue};
 use rustls::ServerConfig;
 
-use self::tls::ClientAuth;
+use self::tls::Demands;
 use super::document::{Document, Kind, Node};
 use super::fields::Fields;
 use super::problem::{Findings, Problem, Problems};
@@ -34,7 +34,7 @@ const FIELDS: [&str; 4] = ["tls_server_config", "http_server_config", "basic_aut
 pub struct WebConfig {
     /// `None`: plain HTTP.
     pub tls: Option<Arc<ServerConfig>>,
-    client_auth: ClientAuth,
+    demands: Demands,
     /// Added to answers that do not have them.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Empty: everybody may ask.
@@ -104,14 +104,13 @@ impl WebConfig {
     /// open the doors, so such a change takes a restart.
     pub fn refuse_weaker(&self, file: &Path, next: &Self) -> Result<(), Problems> {
         let lost = if self.tls.is_some() && next.tls.is_none() {
-            "TLS"
-        } else if self.client_auth > next.client_auth {
-            "the check of client certificates"
+            Some("TLS")
         } else if !self.users.is_empty() && next.users.is_empty() {
-            "the list of users"
+            Some("the list of users")
         } else {
-            return Ok(());
+            self.demands.lost_with(&next.demands)
         };
+        let Some(lost) = lost else { return Ok(()) };
         let message = format!("{lost} would be gone or weaker");
         let help = "a running server takes no protection away: restart it if this is meant";
         Err(Problems(vec![Problem::without_line(&file.display().to_string(), message, help)]))
@@ -121,7 +120,7 @@ impl WebConfig {
     pub fn describe(&self) -> String {
         let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
         let protocol = if self.tls.is_some() { "https" } else { "plain http" };
-        let mut facts = vec![protocol.to_owned(), self.client_auth.describe().to_owned()];
+        let mut facts = vec![protocol.to_owned(), self.demands.client_auth.describe().to_owned()];
         facts.push(match self.users.len() {
             0 => "no password".to_owned(),
             users => format!("a password of {}", count(users, "user")),
@@ -147,13 +146,11 @@ fn build(root: &Node, files: &mut Files<'_>, findings: &mut Findings) -> WebConf
     let Some(fields) = Fields::of(root, "the web configuration", &FIELDS, findings) else {
         return WebConfig::default();
     };
-    let (tls, client_auth) = match section(&fields, "tls_server_config") {
-        Some(node) => tls::build(node, files, findings),
-        None => (None, ClientAuth::default()),
-    };
+    let tls = section(&fields, "tls_server_config").and_then(|node| tls::build(node, files, findings));
+    let (tls, demands) = tls.map_or((None, Demands::default()), |(tls, demands)| (Some(tls), demands));
     WebConfig {
         tls,
-        client_auth,
+        demands,
         headers: section(&fields, "http_server_config").map(|node| http::headers(node, findings)).unwrap_or_default(),
         users: section(&fields, "basic_auth_users").map(|node| users::build(node, findings)).unwrap_or_default(),
         rate_limit: section(&fields, "rate_limit").and_then(|node| http::rate_limit(node, findings)),

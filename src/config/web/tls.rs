@@ -23,8 +23,35 @@ const FIELDS: [&str; 13] = [
     "min_version", "max_version", "cipher_suites", "prefer_server_cipher_suites", "curve_preferences",
 ];
 
-/// What is asked of clients, from nothing to the most. Go's names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// What clients have to fulfill.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Demands {
+    pub(super) client_auth: ClientAuth,
+    /// In their certificates. `None`: any will do.
+    allowed_names: Option<Vec<String>>,
+    /// The oldest version of TLS, by its number in the protocol.
+    oldest_version: u16,
+}
+
+impl Demands {
+    /// What would be gone or weaker with others.
+    pub(super) fn lost_with(&self, next: &Self) -> Option<&'static str> {
+        let (auth, next_auth) = (self.client_auth, next.client_auth);
+        // Neither is more than the other: anybody's certificate, and a good one if there is one at all.
+        if auth.is_mandatory() && !next_auth.is_mandatory() || auth.verifies() && !next_auth.verifies() {
+            return Some("the check of client certificates");
+        }
+        if let Some(allowed) = &self.allowed_names
+            && next.allowed_names.as_ref().is_none_or(|names| names.iter().any(|name| !allowed.contains(name)))
+        {
+            return Some("the list of allowed names in client certificates");
+        }
+        (self.oldest_version > next.oldest_version).then_some("the oldest version of TLS")
+    }
+}
+
+/// What is asked of clients. Go's names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ClientAuth {
     #[default]
     NoClientCert,
@@ -69,11 +96,10 @@ pub(super) fn build(
     node: &Node,
     files: &mut Files<'_>,
     findings: &mut Findings,
-) -> (Option<Arc<ServerConfig>>, ClientAuth) {
-    let nothing = (None, ClientAuth::default());
-    let Some(fields) = Fields::of(node, "`tls_server_config`", &FIELDS, findings) else { return nothing };
+) -> Option<(Arc<ServerConfig>, Demands)> {
+    let fields = Fields::of(node, "`tls_server_config`", &FIELDS, findings)?;
     if !FIELDS.iter().any(|field| fields.has(field)) {
-        return nothing;
+        return None;
     }
     let chain = material(&fields, "cert", files, findings).and_then(|pem| pem.certificates(findings));
     let key = material(&fields, "key", files, findings).and_then(|pem| pem.key(findings).map(|key| (key, pem.place)));
@@ -89,18 +115,20 @@ pub(super) fn build(
     }
     let crypto = Arc::new(crypto(&fields, findings));
     let versions = versions(&fields, findings);
-    let (verifier, client_auth) = verifier(&fields, &crypto, files, findings);
+    let mut demands =
+        Demands { oldest_version: versions.first().map_or(0, |first| first.version.into()), ..Demands::default() };
+    let verifier = verifier(&fields, &crypto, &mut demands, files, findings);
     let prefers_server = fields.boolean("prefer_server_cipher_suites", findings);
     if !findings.is_empty() {
-        return nothing;
+        return None;
     }
-    let (Some(chain), Some((key, key_place))) = (chain, key) else { return nothing };
+    let (chain, (key, key_place)) = chain.zip(key)?;
     let builder = match ServerConfig::builder_with_provider(crypto).with_protocol_versions(&versions) {
         Ok(builder) => builder,
         Err(error) => {
             let help = "TLS 1.3 has suites of its own; for TLS 1.2 name one that rustls has, or none at all";
             findings.add(node.place, format!("the versions and `cipher_suites` do not fit together: {error}"), help);
-            return nothing;
+            return None;
         }
     };
     let builder = match verifier {
@@ -111,16 +139,16 @@ pub(super) fn build(
         Ok(mut config) => {
             config.alpn_protocols = vec![b"http/1.1".to_vec()];
             config.ignore_client_order = prefers_server.is_none_or(|prefers| prefers.value);
-            (Some(Arc::new(config)), client_auth)
+            Some((Arc::new(config), demands))
         }
         Err(rustls::Error::InconsistentKeys(_)) => {
             let help = "the first certificate of the file must be the one that was made for the key";
             findings.add(key_place, "the key does not belong to the certificate", help);
-            nothing
+            None
         }
         Err(error) => {
             findings.add(key_place, format!("certificate and key cannot be used: {error}"), "");
-            nothing
+            None
         }
     }
 }
@@ -255,12 +283,14 @@ fn versions(fields: &Fields<'_>, findings: &mut Findings) -> Vec<&'static Suppor
     VERSIONS[first..=last].iter().filter_map(|(_, version)| *version).collect()
 }
 
+/// Notes in `demands` what it will ask for.
 fn verifier(
     fields: &Fields<'_>,
     crypto: &Arc<CryptoProvider>,
+    demands: &mut Demands,
     files: &mut Files<'_>,
     findings: &mut Findings,
-) -> (Option<Arc<dyn ClientCertVerifier>>, ClientAuth) {
+) -> Option<Arc<dyn ClientCertVerifier>> {
     let written = fields.choice("client_auth_type", &ClientAuth::WORDS, findings);
     let client_auth = written.as_ref().map_or(ClientAuth::NoClientCert, |written| written.value);
     let authority = material(fields, "client_ca", files, findings);
@@ -291,9 +321,10 @@ fn verifier(
         findings.add(*place, "`client_allowed_sans` needs clients that must show a certificate", help);
     }
     let allowed = allowed.and_then(|(_, names)| names);
-    let names = allowed.map(|names| names.into_iter().map(|name| name.value).collect());
+    let names: Option<Vec<String>> = allowed.map(|names| names.into_iter().map(|name| name.value).collect());
+    (demands.client_auth, demands.allowed_names) = (client_auth, names.clone());
     if client_auth == ClientAuth::NoClientCert || !findings.is_empty() {
-        return (None, client_auth);
+        return None;
     }
     let mut verifier =
         ClientCertificates::new(client_auth.is_mandatory(), names, crypto.signature_verification_algorithms);
@@ -307,5 +338,5 @@ fn verifier(
             }
         }
     }
-    (Some(Arc::new(verifier)), client_auth)
+    Some(Arc::new(verifier))
 }

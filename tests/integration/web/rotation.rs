@@ -131,6 +131,35 @@ fn protection_is_never_taken_away_while_running() {
     assert_eq!(secured.get(&daemon, "/-/reload", &[&known[..], &["--request", "POST"]].concat()).status, 200);
 }
 
+/// Each way of asking for certificates has something that another one lacks.
+#[test]
+fn a_weaker_check_of_clients_takes_a_restart() {
+    let with = |more: &str| format!("{}{more}}}\n", TLS.trim_end().trim_end_matches('}'));
+    let auth = |kind: &str, more: &str| with(&format!(", client_auth_type: {kind}, client_ca_file: ca.pem{more}"));
+    let any = with(", client_auth_type: RequireAnyClientCert");
+    let names = |names: &str| auth("RequireAndVerifyClientCert", &format!(", client_allowed_sans: [{names}]"));
+    let (check, list) = ("the check of client certificates would", "the list of allowed names in client certificates");
+    for (strong, weaker, lost) in [
+        (any.clone(), auth("VerifyClientCertIfGiven", ""), check),
+        (auth("VerifyClientCertIfGiven", ""), any, check),
+        (names("client.test"), auth("RequireAndVerifyClientCert", ""), list),
+        (names("client.test"), names("client.test, other.test"), list),
+        (with(", min_version: TLS13"), with(", min_version: TLS12"), "the oldest version of TLS"),
+        (with(", min_version: TLS13"), with(""), "the oldest version of TLS"),
+    ] {
+        let secured = Secured::new(&strong);
+        let daemon = secured.start(&[]);
+        secured.configure(&weaker);
+        daemon.wait_for_log("web configuration refused");
+        assert!(daemon.log().contains(lost), "{strong}{weaker}{}", daemon.log());
+        // What is as strong is taken.
+        let secured = Secured::new(&strong);
+        let daemon = secured.start(&[]);
+        secured.configure(&format!("# the same\n{strong}"));
+        daemon.wait_for_log("web configuration loaded again");
+    }
+}
+
 #[test]
 fn sighup_reads_the_web_configuration_too() {
     let (secured, others) = (Secured::new(TLS), Certificates::new());
