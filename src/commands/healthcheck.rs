@@ -8,9 +8,11 @@ use anyhow::Context as _;
 
 use crate::cli::{EXIT_FINDINGS, EXIT_OK, HealthcheckArgs};
 use crate::http_client::{self, Identity, Limits, Response};
+use crate::server::connection::HTTPS_WANTED;
 
 /// An answer is a few lines.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
+const BAD_REQUEST: u16 = 400;
 const UNAUTHORIZED: u16 = 401;
 
 pub fn run(args: &HealthcheckArgs) -> ExitCode {
@@ -46,10 +48,13 @@ fn ask(args: &HealthcheckArgs) -> anyhow::Result<String> {
     judge(args, response)
 }
 
-/// Somebody who asks for a password is alive, which is all that is asked for by default.
+/// Somebody who asks for a password, or for https, is alive, which is all that is asked for by default.
 fn judge(args: &HealthcheckArgs, response: Response) -> anyhow::Result<String> {
     if response.status == UNAUTHORIZED && args.user.is_none() && !args.ready {
         return Ok("healthy, and asks for a password".to_owned());
+    }
+    if response.status == BAD_REQUEST && response.body == HTTPS_WANTED.as_bytes() && !args.ready {
+        return Ok("healthy, and wants https".to_owned());
     }
     response.text()
 }

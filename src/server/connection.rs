@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -28,8 +28,8 @@ use super::{Context, routes};
 /// A request head has to fit; hyper answers 431 otherwise.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 const MAX_HEADERS: usize = 64;
-const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n\
-    this is an https server: use https://\n";
+/// For those who speak plain HTTP, and get nothing else.
+pub(crate) const HTTPS_WANTED: &str = "this is an https server: use https://\n";
 
 /// Anything that carries bytes both ways.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -81,7 +81,11 @@ async fn expect_tls(mut stream: TcpStream) -> io::Result<TcpStream> {
     if !is_letter {
         return Ok(stream);
     }
-    stream.write_all(PLAIN_HTTP_ANSWER).await?;
+    // Closing with something unread would reset the connection, and the answer might be lost with it.
+    let _ = stream.read(&mut [0; 4096]).await?;
+    let head = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close";
+    let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{HTTPS_WANTED}", HTTPS_WANTED.len());
+    stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await?;
     Err(io::Error::other("the client speaks plain http"))
 }

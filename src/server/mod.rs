@@ -27,7 +27,7 @@ mod alternative_names;
 mod api;
 pub(crate) mod client_certificates;
 mod configuration;
-mod connection;
+pub(crate) mod connection;
 mod html;
 mod landing;
 mod listener;
@@ -149,6 +149,7 @@ pub async fn serve_with_limits(
     limits: Limits,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
+    process::note_start();
     let Entrance { listener, web } = entrance.into();
     let address = listener.describe()?;
     let tls = web.as_ref().is_some_and(|web| web.tls().is_some());

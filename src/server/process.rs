@@ -3,7 +3,10 @@
 //! Anything that cannot be read or understood (another system, a hardened container) is absent; nothing here fails.
 
 use std::fs;
+use std::sync::OnceLock;
 
+use crate::clock;
+use crate::event::TimeMs;
 use crate::exposition::Process;
 
 /// Used where the kernel does not tell: the values of every Linux on common hardware.
@@ -14,19 +17,29 @@ const USUAL_PAGE_BYTES: u64 = 4096;
 const AT_PAGESZ: u64 = 6;
 const AT_CLKTCK: u64 = 17;
 
+/// When the server was started first.
+static STARTED: OnceLock<TimeMs> = OnceLock::new();
+
+/// The process has started: to be called as soon as there is somebody to tell it to.
+pub(super) fn note_start() {
+    STARTED.get_or_init(clock::now);
+}
+
 pub(super) fn read_process() -> Process {
     let auxiliary = fs::read("/proc/self/auxv").unwrap_or_default();
     let ticks = auxiliary_value(&auxiliary, AT_CLKTCK).unwrap_or(USUAL_TICKS_PER_SECOND) as f64;
     let page_bytes = auxiliary_value(&auxiliary, AT_PAGESZ).unwrap_or(USUAL_PAGE_BYTES);
     let stat = read("/proc/self/stat").and_then(|text| parse_stat(&text));
     let boot_time = read("/proc/stat").and_then(|text| boot_time(&text));
+    let start_time = boot_time.zip(stat).map(|(boot, stat)| boot as f64 + stat.start_ticks as f64 / ticks);
     Process {
         resident_memory_bytes: stat.map(|stat| stat.resident_pages.saturating_mul(page_bytes)),
         cpu_seconds: stat.map(|stat| stat.cpu_ticks as f64 / ticks),
         // One of them is the directory that is being listed.
         open_fds: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count().saturating_sub(1) as u64),
         max_fds: read("/proc/self/limits").and_then(|text| max_open_files(&text)),
-        start_time_seconds: boot_time.zip(stat).map(|(boot, stat)| boot as f64 + stat.start_ticks as f64 / ticks),
+        // Where only processes are shown in /proc (`ProcSubset=pid`), nothing tells when the system booted.
+        start_time_seconds: start_time.or_else(|| STARTED.get().map(|started| *started as f64 / 1000.0)),
     }
 }
 

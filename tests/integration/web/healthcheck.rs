@@ -64,6 +64,11 @@ fn behind_tls_and_a_password() {
     fs::write(&password, "wrong").unwrap();
     let (code, said) = with(&[&login[..], &["--insecure"]].concat());
     assert!(code == 1 && said.contains("401") && !said.contains("wrong"), "{said}");
+    // The check of a container does not know how the exporter is served.
+    let plain = format!("http://{}", daemon.address);
+    assert_eq!(healthcheck(&["--url", &plain]), (0, "healthy, and wants https\n".to_owned()));
+    let (code, said) = healthcheck(&["--url", &plain, "--ready"]);
+    assert!(code == 1 && said.contains("use https://"), "{said}");
     let (code, said) = with(&[]);
     assert!(code == 1 && said.contains("certificate"), "{said}");
     let (code, said) = healthcheck(&["--url", &url, "--ca-file", &ca]);
