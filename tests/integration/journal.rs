@@ -18,14 +18,14 @@ const READ_ERRORS: &str = "redis_lock_exporter_log_read_errors_total{source=\"jo
 const OPEN: &str = "redis_lock_exporter_log_open_files{source=\"journal\"}";
 
 /// One journal file that grows.
-struct Journal {
+pub(crate) struct Journal {
     writer: Child,
     boots: u64,
 }
 
 impl Journal {
     /// A file of this name in the directory `journal` of the site.
-    fn new(site: &Site, name: &str) -> Self {
+    pub(crate) fn new(site: &Site, name: &str) -> Self {
         fs::create_dir_all(site.path("journal")).unwrap();
         let output = format!("--output={}", site.place(&format!("journal/{name}.journal")));
         let mut command = Command::new(WRITER);
@@ -62,7 +62,7 @@ impl Journal {
         self.boots += 1;
     }
 
-    fn say(&mut self, unit: &str, message: impl AsRef<[u8]>) {
+    pub(crate) fn say(&mut self, unit: &str, message: impl AsRef<[u8]>) {
         self.write(&[("_SYSTEMD_UNIT", unit.as_bytes()), ("_PID", b"42"), ("MESSAGE", message.as_ref())]);
     }
 
@@ -117,6 +117,13 @@ fn entries_are_counted_as_they_come_and_only_those_that_are_asked_for() {
     let daemon = site.start_configured(&[]);
     assert_eq!(daemon.scrape()[EVENTS], 0.0, "what was there before the first start is not counted");
     daemon.wait_for(OPEN, 1.0);
+    let environment = eventually("journalctl's environment", || {
+        let environment = fs::read_to_string(format!("/proc/{}/environ", readers(&site).first()?)).ok()?;
+        Some(environment).filter(|environment| !environment.is_empty())
+    });
+    let mut names: Vec<&str> = environment.split_terminator('\0').map(|pair| pair.split('=').next().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["LC_ALL", "PATH"], "nothing of ours, for the password of Redis may be there");
     journal.lose(2);
     journal.say("other.service", lost_line());
     check_counted(&daemon, 2.0);

@@ -106,10 +106,10 @@ impl Follower {
     }
 }
 
-/// The last entry, of all or of those that fit.
+/// The last entry, of all or of those that fit, without its message: that may be of any size.
 pub(super) async fn last(journal: &Journal, matches: &[String]) -> Result<Option<JournalEntry>, String> {
     let mut command = command(journal);
-    let output = command.arg("--lines=1").args(matches).output();
+    let output = command.args(["--lines=1", "--output-fields=_PID"]).args(matches).output();
     let output = match timeout(PATIENCE, output).await {
         Ok(output) => output.map_err(|error| cannot_start(&error))?,
         Err(_) => return Err(format!("{PROGRAM} does not answer")),
@@ -155,7 +155,9 @@ fn command(journal: &Journal) -> Command {
             command.args(machine.map(|machine| format!("_MACHINE_ID={machine}")));
         }
     }
-    command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Nothing else of our environment: the password for Redis may be in it.
+    command.env_clear().env("LC_ALL", "C.UTF-8").envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.kill_on_drop(true);
     command
 }
