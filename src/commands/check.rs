@@ -55,6 +55,9 @@ fn check(args: &CheckArgs, out: &mut impl Write, errors: &mut impl Write) -> any
     }
     if let (Some(web), CheckOutput::Text) = (&web, args.output) {
         writeln!(out, "The web configuration is good: {}.", web.describe())?;
+        if let Some(warning) = web.users.warning() {
+            writeln!(out, "  warning: {warning}")?;
+        }
     }
     let is_about_web_only = web.is_some() && args.has_generic_rules_only() && args.logs.is_none();
     match (&args.logs, args.output) {
@@ -64,7 +67,11 @@ fn check(args: &CheckArgs, out: &mut impl Write, errors: &mut impl Write) -> any
             write_summary(&config, out)?;
             write_blind_spots(&config, out)?;
         }
-        (None, CheckOutput::Json) => write_findings(&warnings(&config), out)?,
+        (None, CheckOutput::Json) => {
+            let mut findings = warnings(&config);
+            findings.extend(web_warning(args, web.as_ref()));
+            write_findings(&findings, out)?;
+        }
     }
     out.flush()?;
     Ok(EXIT_OK)
@@ -120,11 +127,18 @@ fn write_findings(findings: &[Finding<'_>], out: &mut impl Write) -> io::Result<
 
 /// See [`write_blind_spots`].
 fn warnings(config: &Config) -> Vec<Finding<'static>> {
-    let warning = |BlindSpot { preset, text }| {
-        let problem = Problem { file: format!("preset {preset}"), line: 0, column: 0, message: text, help: None };
-        Finding { severity: "warning", problem: Cow::Owned(problem) }
-    };
-    config.blind_spots().into_iter().map(warning).collect()
+    let blind_spots = config.blind_spots().into_iter();
+    blind_spots.map(|BlindSpot { preset, text }| warning(format!("preset {preset}"), text)).collect()
+}
+
+fn web_warning(args: &CheckArgs, web: Option<&WebConfig>) -> Option<Finding<'static>> {
+    let file = args.web_config_file.as_ref()?.display().to_string();
+    Some(warning(file, web?.users.warning()?))
+}
+
+fn warning(file: String, message: String) -> Finding<'static> {
+    let problem = Problem { file, line: 0, column: 0, message, help: None };
+    Finding { severity: "warning", problem: Cow::Owned(problem) }
 }
 
 fn write_rules(rules: RuleFile, output: CheckOutput, out: &mut impl Write) -> io::Result<()> {

@@ -10,8 +10,8 @@ use flate2::write::GzEncoder;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION,
-    REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
+    HeaderValue, LOCATION, ORIGIN, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::oneshot;
@@ -45,6 +45,9 @@ pub(super) async fn answer(context: &Context, request: Request<Incoming>) -> Ans
         let refusal = text(StatusCode::METHOD_NOT_ALLOWED, format!("method not allowed, only {allowed}\n"));
         return with(refusal, ALLOW, allowed);
     }
+    if methods == writing && is_from_elsewhere(request.headers()) {
+        return text(StatusCode::FORBIDDEN, "a page of another site may not do this\n");
+    }
     match request.uri().path() {
         "/metrics" => metrics(context, &request),
         "/-/healthy" => text(StatusCode::OK, "healthy\n"),
@@ -54,6 +57,15 @@ pub(super) async fn answer(context: &Context, request: Request<Incoming>) -> Ans
         push::PATH => push::answer(context, request).await,
         path if api::is_route(path) => api::answer(context, &request).await,
         path => for_people(&request, path),
+    }
+}
+
+/// Whether a browser asks because a page of somebody else made it. Browsers tell; programs have neither header.
+fn is_from_elsewhere(headers: &HeaderMap) -> bool {
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    match text(HeaderName::from_static("sec-fetch-site")) {
+        Some(site) => !matches!(site, "same-origin" | "none"),
+        None => text(ORIGIN).is_some_and(|origin| origin.split_once("://").map(|(_, host)| host) != text(HOST)),
     }
 }
 

@@ -56,9 +56,8 @@ impl Web {
                 Refusal::Busy | Refusal::TooMany => (RETRY_AFTER, "1"),
             };
             answer.headers_mut().insert(name, HeaderValue::from_static(value));
-            if refusal != Refusal::Unauthorized {
-                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            }
+            // Whoever guesses pays with a connection for each guess, and a handshake where there is TLS.
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             answer
         })
     }

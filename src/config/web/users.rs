@@ -19,6 +19,8 @@ pub struct Users {
     hashes: BTreeMap<String, String>,
     /// Stands for the hash of a user that is not there, so that refusing takes the same time.
     nobody: String,
+    /// Of the hashes, the lowest and the highest.
+    costs: (u32, u32),
 }
 
 impl Users {
@@ -28,6 +30,17 @@ impl Users {
 
     pub fn len(&self) -> usize {
         self.hashes.len()
+    }
+
+    /// In words, where how long a refusal takes tells something about a name.
+    pub fn warning(&self) -> Option<String> {
+        let (lowest, highest) = self.costs;
+        (lowest < highest).then(|| {
+            format!(
+                "the bcrypt hashes have costs from {lowest} to {highest}: a refusal that comes sooner than for a name that is not \
+                 there tells that a user exists; give all of them a cost of {highest}"
+            )
+        })
     }
 
     /// The hash to compare with, and whether the user exists at all.
@@ -52,7 +65,7 @@ pub(super) fn build(node: &Node, findings: &mut Findings) -> Users {
         return Users::default();
     };
     let mut users = Users::default();
-    let mut highest_cost = 0;
+    let mut costs = Vec::new();
     for (name, hash) in entries {
         let Kind::Text(text) = &name.kind else {
             let message = format!("a user's name must be text, found {}", name.describe());
@@ -65,7 +78,7 @@ pub(super) fn build(node: &Node, findings: &mut Findings) -> Users {
         }
         match check_hash(hash) {
             Ok((hash, cost)) => {
-                highest_cost = highest_cost.max(cost);
+                costs.push(cost);
                 if users.hashes.insert(text.clone(), hash).is_some() {
                     findings.add(name.place, format!("the user {} is there twice", quote(text)), "remove one of them");
                 }
@@ -73,7 +86,8 @@ pub(super) fn build(node: &Node, findings: &mut Findings) -> Users {
             Err((message, help)) => findings.add(hash.place, format!("the user {}: {message}", quote(text)), help),
         }
     }
-    users.nobody = format!("$2y${highest_cost:02}${}", ".".repeat(53));
+    users.costs = (costs.iter().copied().min().unwrap_or(0), costs.into_iter().max().unwrap_or(0));
+    users.nobody = format!("$2y${:02}${}", users.costs.1, ".".repeat(53));
     users
 }
 

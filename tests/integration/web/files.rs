@@ -21,6 +21,23 @@ fn promtool_accepts(secured: &Secured) -> bool {
 }
 
 #[test]
+fn hashes_of_different_costs_are_warned_of() {
+    let secured = Secured::new("");
+    let users = |cost: u32| {
+        let slower = bcrypt::hash(PASSWORD, cost).unwrap();
+        format!("basic_auth_users: {{me: {}, you: {slower}}}\n", hash(PASSWORD))
+    };
+    let (code, said) = check(&secured, &users(5));
+    assert!(code == 0 && said.contains("costs from 4 to 5"), "{said}");
+    let output = command(&["check", "--web.config.file", &secured.path("web.yml"), "--output", "json"]);
+    let findings: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let costs = findings.iter().find(|finding| finding["message"].as_str().unwrap().contains("costs from 4 to 5"));
+    assert_eq!(costs.unwrap()["severity"], "warning");
+    let (code, said) = check(&secured, &users(4));
+    assert!(code == 0 && !said.contains("costs"), "{said}");
+}
+
+#[test]
 fn every_problem_is_shown_with_its_place() {
     let secured = Secured::new("");
     for (web, expected) in [

@@ -3,8 +3,9 @@
 use std::fs;
 use std::process::Stdio;
 
-use super::{Secured, hash};
+use super::{Reply, Secured, hash};
 use crate::daemon::{Daemon, command, text};
+use crate::journal::Journal;
 use crate::redis::{RedisServer, eventually};
 
 const IN_FILE: &str = "planted-password-in-a-file";
@@ -15,6 +16,8 @@ const OF_WEB: &str = "planted-password-of-the-web";
 const WRONG: &str = "planted-wrong-password";
 const OWNER: &str = "planted-token-of-an-owner";
 const IN_LINE: &str = "planted-7f3b1c9e-token-in-a-log-line";
+const IN_PUSH: &str = "planted-5d2a8e4f-token-in-a-push";
+const IN_JOURNAL: &str = "planted-93c1b7d0-token-in-a-journal";
 
 struct Said(Vec<(String, String)>);
 
@@ -49,13 +52,17 @@ fn nothing_that_is_secret_is_said_to_anybody() {
     );
     secured.configure(&web);
     let mut secrets: Vec<String> =
-        [IN_FILE, NEW_IN_FILE, IN_ENVIRONMENT, IN_URL, OF_WEB, WRONG, IN_LINE].map(str::to_owned).to_vec();
+        [IN_FILE, NEW_IN_FILE, IN_ENVIRONMENT, IN_URL, OF_WEB, WRONG, IN_LINE, IN_PUSH, IN_JOURNAL]
+            .map(str::to_owned)
+            .to_vec();
     secrets.extend([OWNER.to_owned(), key_line, web_hash[29..].to_owned(), "bWU6cGxhbnRlZ".to_owned()]);
     let mut said = Said(Vec::new());
 
     let port = server.port();
     let settings = "scan: {interval: 1s, watched_interval: 1s}\nnamespaces: [{name: jobs, keys: ['jobs:lock:{id}']}]\n\
-                    presets: [cordum]\nlogs: [{path: 'SITE/logs/*.log'}]\n";
+                    presets: [cordum]\nlogs: [{path: 'SITE/logs/*.log'}, {push: {}}, {journal: {directory: SITE/journal}}]\n";
+    let mut journal = Journal::new(&secured.site, "a");
+    journal.say("engine.service", "started");
     for redis in [
         format!("{{url: 'redis://127.0.0.1:{port}', password_file: SITE/password}}"),
         format!("{{url: 'redis://127.0.0.1:{port}', password_env: PLANTED}}"),
@@ -63,7 +70,7 @@ fn nothing_that_is_secret_is_said_to_anybody() {
     ] {
         fs::write(secured.site.path("password"), IN_FILE).unwrap();
         secured.site.configure(&format!("redis: {redis}\n{settings}"));
-        run_through_everything(&secured, &web, &server, &mut said);
+        run_through_everything(&secured, &web, &server, &mut journal, &mut said);
     }
     check_everything(&secured, &mut said);
     ask_in_vain(&mut said);
@@ -71,7 +78,7 @@ fn nothing_that_is_secret_is_said_to_anybody() {
 }
 
 /// Starts a daemon that tells all it can, asks for all there is, and makes it fail in many ways.
-fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, said: &mut Said) {
+fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, journal: &mut Journal, said: &mut Said) {
     let site = &secured.site;
     let (config, state, web_file) = (site.place("config.yaml"), site.place("state"), secured.path("web.yml"));
     let stdout = site.path("stdout");
@@ -104,6 +111,7 @@ fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, sa
             .any(|line| line.starts_with("redis_lock_exporter_log_events_total") && !line.ends_with(" 0"))
             .then_some(())
     });
+    push_and_write(&ask, journal, said);
     // Wrong passwords, on our side and on that of Redis.
     said.add("a refusal", secured.get(&daemon, "/", &["--user", &format!("me:{WRONG}")]).body);
     fs::write(site.path("password"), WRONG).unwrap();
@@ -154,6 +162,41 @@ fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, sa
             said.add(text(&path), String::from_utf8_lossy(&bytes));
         }
     }
+}
+
+/// Lines that are pushed, in requests that are taken and in such that are not, and one of the journal.
+fn push_and_write(ask: &dyn Fn(&str, &[&str]) -> Reply, journal: &mut Journal, said: &mut Said) {
+    let push = |body: &str| {
+        let headers = ["--header", "Content-Type: application/json", "--data-binary", body];
+        ask("/loki/api/v1/push", &headers)
+    };
+    let line = |token: &str| format!("release failed: lock not owned, token {token}");
+    let body = |time: &str| {
+        let line = line(IN_PUSH);
+        format!(r#"{{"streams":[{{"stream":{{"token":"{IN_PUSH}"}},"values":[["{time}","{line}"]]}}]}}"#)
+    };
+    assert_eq!(push(&body("1782394624000000000")).status, 204);
+    for body in [
+        body(IN_PUSH),
+        format!(r#""{IN_PUSH}""#),
+        format!(r#"{{"streams":"{IN_PUSH}"}}"#),
+        format!(r#"{{"streams":[{{"stream":{{"a":["{IN_PUSH}"]}}}}]}}"#),
+        format!(r#"{{"streams":[{{"stream":{{}},"values":[{{"{IN_PUSH}":1}}]}}]}}"#),
+        format!("{{}} {IN_PUSH}"),
+        format!("{{{IN_PUSH}"),
+    ] {
+        let reply = push(&body);
+        assert_eq!(reply.status, 400, "{body}");
+        said.add("a refused push", reply.body);
+    }
+    let events = || {
+        let metrics = ask("/metrics", &[]).body;
+        let series = "redis_lock_exporter_log_events_total{source=\"journal\"} ";
+        metrics.lines().find_map(|line| line.strip_prefix(series)?.parse::<f64>().ok()).unwrap()
+    };
+    let before = events();
+    journal.say("engine.service", line(IN_JOURNAL));
+    eventually("the entry is counted", || (events() > before).then_some(()));
 }
 
 /// `check` of good and bad files.

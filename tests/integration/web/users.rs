@@ -43,6 +43,7 @@ fn every_route_wants_the_password() {
             assert_eq!((reply.status, reply.body.as_str()), (401, "unauthorized\n"), "{path} with {arguments:?}");
             let challenge = reply.header("www-authenticate").unwrap();
             assert!(challenge.starts_with("Basic realm="), "{challenge}");
+            assert_eq!(reply.header("connection"), Some("close"), "a guess costs a connection");
         };
         refused(&[]);
         refused(&["--user", "me:wrong"]);
@@ -175,6 +176,33 @@ fn requests_can_be_limited() {
     secured.configure("rate_limit: {interval: 1ms, burst: 1000}\n");
     eventually("another limit", || (curl(&[&healthy]).status == 200).then_some(()));
     assert_eq!(statuses(), [200; 5]);
+}
+
+/// A browser sends along what it knows of a site, whoever made it ask.
+#[test]
+fn pages_of_other_sites_cannot_make_a_browser_change_anything() {
+    let secured = Secured::new("");
+    let daemon = secured.start(&["--web.enable-lifecycle"]);
+    let own = format!("Origin: http://{}", daemon.address);
+    let status =
+        |path: &str, header: &str| curl(&["--request", "POST", "--header", header, &url(&daemon, path)]).status;
+    for path in ["/-/reload", "/loki/api/v1/push"] {
+        for header in [
+            "Sec-Fetch-Site: cross-site",
+            "Sec-Fetch-Site: same-site",
+            "Origin: https://elsewhere.example",
+            "Origin: http://127.0.0.1:1",
+            "Origin: null",
+        ] {
+            assert_eq!(status(path, header), 403, "{path} with {header}");
+        }
+    }
+    for header in ["X-Nothing: said", "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: none", &own] {
+        assert_eq!(status("/-/reload", header), 200, "{header}");
+        assert_eq!(status("/loki/api/v1/push", header), 404, "{header}");
+    }
+    // Reading changes nothing.
+    assert_eq!(curl(&["--header", "Sec-Fetch-Site: cross-site", &url(&daemon, "/metrics")]).status, 200);
 }
 
 #[test]
