@@ -37,7 +37,8 @@ install -D -m 755 "$binary" "$root/usr/bin/redis_lock_exporter"
 strip --strip-unneeded "$root/usr/bin/redis_lock_exporter" 2>/dev/null || say "no strip here: the package keeps its line tables"
 install -D -m 644 --target-directory "$root/usr/lib/systemd/system" deploy/systemd/redis_lock_exporter.{service,socket}
 install -D -m 644 deploy/systemd/sysusers.conf "$root/usr/lib/sysusers.d/redis_lock_exporter.conf"
-install -D -m 644 deploy/systemd/default "$root/etc/default/redis_lock_exporter"
+# It may hold a password, and systemd reads it as root.
+install -D -m 640 deploy/systemd/default "$root/etc/default/redis_lock_exporter"
 # Readable for the service's user, whatever it is. Passwords belong into files or credentials, not in here.
 install -D -m 644 deploy/systemd/config.yaml "$root/etc/redis_lock_exporter/config.yaml"
 

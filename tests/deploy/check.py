@@ -88,20 +88,26 @@ def docker():
     for image in [service.get("image", "") for service in compose["services"].values() if "build" not in service]:
         if not re.search(r":\S*\d", image):
             problem(f"compose.yaml: {image} has no version")
+    for name, service in compose["services"].items():
+        if service.get("cap_drop") != ["ALL"] or "no-new-privileges:true" not in service.get("security_opt", []):
+            problem(f"compose.yaml: {name} is not locked in")
     exporter = compose["services"]["exporter"]
-    if not exporter["read_only"] or exporter["cap_drop"] != ["ALL"]:
-        problem("compose.yaml: the exporter is not locked in")
-    together(exporter["environment"])
+    if not exporter["read_only"]:
+        problem("compose.yaml: the exporter can write to its root")
+    secrets = {f"/run/secrets/{name}": DEPLOY / "docker" / compose["secrets"][name]["file"] for name in exporter["secrets"]}
+    together(secrets)
     print(f"  docker: {len(compose['services'])} services; the image was not built (no container engine)")
 
 
-def together(environment):
-    """Redis and the exporter of the compose file, with its files and variables, here instead of in containers."""
+def together(secrets):
+    """Redis and the exporter of the compose file, with its files, here instead of in containers."""
     with tempfile.TemporaryDirectory() as directory:
         at = pathlib.Path(directory)
         shutil.copy(DEPLOY / "docker/users.acl", at)
         redis = at / "redis.sock"
         config = (DEPLOY / "docker/config.yaml").read_text().replace("redis://redis:6379/0", f"unix://{redis}")
+        for inside, outside in secrets.items():
+            config = config.replace(inside, str(outside))
         (at / "config.yaml").write_text(config.replace("/var/log/app", str(at)))
         server = ["redis-server", "--port", "0", "--unixsocket", redis, "--aclfile", at / "users.acl", "--save", "", "--dir", at]
         listen = at / "exporter.sock"
@@ -111,7 +117,7 @@ def together(environment):
             for command in (server, [EXPORTER, *flags]):
                 words = [str(word) for word in command]
                 with (at / "log").open("a") as log:
-                    started.append(subprocess.Popen(words, env={**os.environ, **environment}, stdout=log, stderr=log))
+                    started.append(subprocess.Popen(words, stdout=log, stderr=log))
             deadline = time.monotonic() + 60
             metrics = ""
             while "\nredis_lock_exporter_redis_up 1\n" not in metrics and time.monotonic() < deadline:
@@ -226,6 +232,10 @@ def kustomize():
         if directory != "monitoring":
             configurations(f"kustomize {directory}", manifests)
             validate(f"kustomize {directory}", manifests)
+        for manifest in manifests:
+            # Sidecars are wherever the programs are.
+            if manifest["metadata"]["name"] == "redis-lock-exporter-sidecar" and manifest["spec"].get("namespaceSelector") != {"any": True}:
+                problem(f"kustomize {directory}: the sidecars' PodMonitor looks in its own namespace only")
     # The sidecar is a component: it needs somebody's workload to be added to.
     with tempfile.TemporaryDirectory(dir=DEPLOY / "kubernetes") as directory:
         directory = pathlib.Path(directory)
@@ -319,14 +329,22 @@ def helm_items(cases):
 
     asks = {name: probe["httpGet"]["path"] for name, probe in container(defaults, *deployment).items() if name.endswith("Probe")}
     promise(f"probes ask the exporter: {asks}", asks == {"startupProbe": "/-/healthy", "livenessProbe": "/-/healthy", "readinessProbe": "/-/ready"})
-    knocks = [probe for name, probe in keyspace.items() if name.endswith("Probe") and "tcpSocket" not in probe]
-    promise("behind a web configuration probes only knock", "livenessProbe" in keyspace and not knocks)
+    asks = {name: probe["exec"]["command"] for name, probe in keyspace.items() if name.endswith("Probe")}
+    own = ["/redis_lock_exporter", "healthcheck"]
+    promise(f"behind a web configuration the exporter asks itself: {asks}", asks == dict.fromkeys(("startupProbe", "livenessProbe", "readinessProbe"), own))
 
     budget = defaults["PodDisruptionBudget", "-keyspace"]["spec"]
     promise("a budget that never blocks a drain", budget["maxUnavailable"] == 1)
     promise("no budget when it is not wanted", ("PodDisruptionBudget", "-keyspace") not in services)
     policy = services["NetworkPolicy", "-keyspace"]["spec"]
     promise("the policy lets out to Redis' ports", [port["port"] for rule in policy["egress"] for port in rule["ports"]] == [53, 53, 7000])
+    policy = chart({"networkPolicy": {"redisPorts": []}})["NetworkPolicy", "-keyspace"]["spec"]
+    promise("without ports it does not let out to all of them", [rule.get("ports") for rule in policy["egress"]] == [policy["egress"][0]["ports"]])
+    redis, dns = {"ipBlock": {"cidr": "10.1.2.3/32"}}, {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
+    policy = chart({"networkPolicy": {"redisTo": [redis], "dnsTo": [dns]}})["NetworkPolicy", "-keyspace"]["spec"]
+    promise("names and Redis can be narrowed", [rule["to"] for rule in policy["egress"]] == [[dns], [redis]])
+    memory = container(defaults, *deployment)["resources"]["limits"]["memory"]
+    promise("memory for as many locks as are tracked: 194 MB a million", memory == "512Mi")
     promise("the log side goes nowhere", everything["NetworkPolicy", "-logs"]["spec"]["egress"] == [])
     selector = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     promise("who may scrape", logs_only["NetworkPolicy", "-logs"]["spec"]["ingress"][0]["from"] == [selector])

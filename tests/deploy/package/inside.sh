@@ -165,6 +165,12 @@ installed() {
   is_not "sees nothing to write to in /etc" nsenter --target "$pid" --mount touch /etc/redis_lock_exporter/written
   is_not "nor in /usr" nsenter --target "$pid" --mount touch /usr/written
   same "the state" "700 redis_lock_exporter" "$(stat --format='%a %U' "$state")"
+  same "the settings, where a password may be" "640 root root" "$(stat --format='%a %U %G' "$settings")"
+  # With ProcSubset=pid the kernel does not tell when it booted.
+  local started told
+  started=$(date --date "$(property ExecMainStartTimestamp)" +%s)
+  told=$(metric process_start_time_seconds)
+  is "tells when it was started" test "$((${told%.*} - started))" -ge -2 -a "$((${told%.*} - started))" -le 10
   same "is also at" "$state" "$(readlink -f /var/lib/redis_lock_exporter)"
 }
 
@@ -300,6 +306,18 @@ in_trouble() {
   systemctl restart "$unit"
 }
 
+with_a_mistake() {
+  title "started with a configuration that it does not take"
+  cp "$config" /tmp/config.yaml
+  echo "nonsense: true" >>"$config"
+  is_not "it does not start" systemctl restart "$unit"
+  same "with the exit code" 64 "$(property ExecMainStatus)"
+  # It would be auto-restart if it were tried again.
+  same "and is not started again and again" failed "$(property SubState)"
+  cp /tmp/config.yaml "$config"
+  is "until it is mended" systemctl start "$unit"
+}
+
 by_socket() {
   title "started by its socket"
   same "the socket" disabled "$(systemctl is-enabled redis_lock_exporter.socket || true)"
@@ -374,12 +392,13 @@ case $1 in
     upgraded
     from_journal
     in_trouble
+    with_a_mistake
     by_socket
     removed
     by_hand
     title "all the time"
     same "errors in the log but those that were asked for" "" \
-      "$(journalctl --unit "$unit" --no-pager --output=cat | grep ' ERROR ' | grep -v 'configuration refused' || true)"
+      "$(journalctl --unit "$unit" --no-pager --output=cat | grep ' ERROR ' | grep -vE 'configuration refused|cannot start with this configuration' || true)"
     ;;
 esac
 printf 'passed: %s\n' "$checks"

@@ -121,14 +121,21 @@ ports:
     containerPort: 9877
 securityContext:
   {{- toYaml .root.Values.containerSecurityContext | nindent 2 }}
-{{- /* The kubelet has no client certificate and no password: with a web configuration it can only knock. */}}
+{{- /* The kubelet has no client certificate and no password. The exporter itself takes a demand for https or a password as a sign of life. */}}
 {{- if .root.Values.webConfigSecret }}
+startupProbe:
+  exec: {command: [/redis_lock_exporter, healthcheck]}
+  periodSeconds: 2
+  timeoutSeconds: 6
+  failureThreshold: 30
 livenessProbe:
-  tcpSocket: {port: metrics}
+  exec: {command: [/redis_lock_exporter, healthcheck]}
   periodSeconds: 15
+  timeoutSeconds: 6
 readinessProbe:
-  tcpSocket: {port: metrics}
+  exec: {command: [/redis_lock_exporter, healthcheck]}
   periodSeconds: 10
+  timeoutSeconds: 6
 {{- else }}
 startupProbe:
   httpGet: {path: /-/healthy, port: metrics}
