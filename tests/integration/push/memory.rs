@@ -15,8 +15,8 @@ const PROTOBUF: &str = "Content-Type: application/x-protobuf\r\n";
 /// The largest that is taken.
 const MAX_BYTES: usize = 8 << 20;
 const CLIENTS: usize = 8;
-/// 64 MiB of bodies, one that is unpacked, and what three requests become, with some slack for the allocator.
-const MAX_GROWTH: u64 = 240 << 20;
+/// 64 MiB of bodies, or few of them and what three requests become, with some slack for the allocator.
+const MAX_GROWTH: u64 = 160 << 20;
 
 /// The most that was ever resident, in bytes.
 fn peak(daemon: &Daemon) -> u64 {
