@@ -18,12 +18,29 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Of the drill's numbers, each time that one of them changed: hours of a sustained drill.
 const HISTORY: usize = 20_000;
 
-const GAUGES: [&str; 5] = [
+/// Of the exporter, with few series each.
+const METRICS: [&str; 5] = [
     "redis_lock_namespace_info",
-    "redis_lock_last_held_timestamp_seconds",
-    "redis_lock_held",
     "redis_lock_exporter_redis_up",
     "redis_lock_exporter_tracking_up",
+    "redis_lock_exporter_redis_failovers_total",
+    "redis_lock_exporter_log_events_total",
+];
+
+/// Of the drill's namespaces. What is not among them does not exist for its claims.
+const OWN_METRICS: [&str; 12] = [
+    "redis_lock_last_held_timestamp_seconds",
+    "redis_lock_acquisitions_total",
+    "redis_lock_renewals_total",
+    "redis_lock_releases_total",
+    "redis_lock_expirations_total",
+    "redis_lock_not_owned_total",
+    "redis_lock_not_owned_causes_total",
+    "redis_lock_renewal_failures_total",
+    "redis_lock_abandonments_total",
+    "redis_lock_conflicting_writes_total",
+    "redis_lock_takeovers_total",
+    "redis_lock_takeover_seconds_sum",
 ];
 
 /// Stops scraping when it is dropped.
@@ -174,15 +191,29 @@ async fn scrape(url: &str, limits: &Limits) -> anyhow::Result<Samples> {
     Ok(Samples::parse(&http_client::get(url, limits).await?.text()?, is_of_interest))
 }
 
-/// Buckets and gauges that change all the time are left out: they would only fill the history.
-fn is_of_interest(metric: &str) -> bool {
-    metric.starts_with("redis_lock_")
-        && (GAUGES.contains(&metric)
-            || metric.ends_with("_total")
-            || metric == "redis_lock_takeover_seconds_sum"
-            || metric.starts_with("redis_lock_exporter_log_"))
+/// What the drill asks for, of its own namespaces: everything else would only fill the history.
+fn is_of_interest(series: &str) -> bool {
+    let (metric, labels) = series.split_once('{').unwrap_or((series, ""));
+    let is_own = labels.contains("lock_namespace=\"drill-");
+    METRICS.contains(&metric) || (is_own && OWN_METRICS.contains(&metric))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_drill_asks_for_is_kept() {
+        let check = |series: &str, kept: bool| assert_eq!(is_of_interest(series), kept, "{series}");
+        check("redis_lock_releases_total{redis=\"redis\",lock_namespace=\"drill-pause\"}", true);
+        check("redis_lock_releases_total{redis=\"redis\",lock_namespace=\"scheduler\"}", false);
+        check("redis_lock_hold_seconds_bucket{lock_namespace=\"drill-pause\",le=\"1\"}", false);
+        check("redis_lock_exporter_redis_up{redis=\"redis\"}", true);
+        check("redis_lock_exporter_log_events_total{path=\"x\"}", true);
+        check("process_open_fds", false);
+    }
 }
