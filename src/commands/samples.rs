@@ -25,6 +25,20 @@ impl Samples {
         Self(series_and_values.collect())
     }
 
+    /// The series that are new or have another value than before.
+    pub(super) fn changed_from(&self, before: &Self) -> Self {
+        let is_changed = |(series, value): &(&String, &f64)| before.0.get(*series) != Some(*value);
+        Self(self.0.iter().filter(is_changed).map(|(series, value)| (series.clone(), *value)).collect())
+    }
+
+    pub(super) fn update(&mut self, changed: Self) {
+        self.0.extend(changed.0);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The sum over all series that fit; 0 where there is none.
     pub(super) fn sum(&self, selector: &Selector) -> f64 {
         self.fitting(selector).map(|(_, value)| value).sum()
