@@ -138,7 +138,7 @@ impl Expected {
     fn describe(self) -> String {
         let rest = |page: Page| match page.along {
             [] => "nothing else does".to_owned(),
-            along => format!("nothing else does, but for {}, which may follow from it", along.join(" and ")),
+            along => format!("nothing else does, but for what may follow from it: {}", along.join(", ")),
         };
         match self {
             Self::Page(page) => {

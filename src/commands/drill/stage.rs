@@ -330,7 +330,9 @@ impl Claim {
     /// Never upward: what did not happen must not be seen either.
     fn excuse(&mut self, stalled: Stalled) {
         if self.needs_clear_view {
-            self.excused = self.at_least * stalled.share();
+            let excused = self.at_least * stalled.share();
+            // Half a change cannot be missing.
+            self.excused = if self.at_least.fract() == 0.0 { (excused + 1e-9).floor() } else { excused };
         }
     }
 }
@@ -359,6 +361,7 @@ mod tests {
         check(true, 0, 0.0);
         check(true, 1, 1.0);
         check(true, 3, 3.0);
+        check(true, 7, 7.0);
         // Most of them: nothing would be proven.
         check(true, 11, 0.0);
         check(false, 3, 0.0);
