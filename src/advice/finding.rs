@@ -32,14 +32,25 @@ pub enum Finding {
     Conflict { model: Model, need: Duration, at_most: Duration, slo: Duration, retry_every: Option<Duration> },
     /// One renewal that fails is one too many.
     RenewalTooRare { ttl: Duration, renew_every: Duration, n_attempts: u64 },
-    /// The owner stops its work when somebody else may have begun it.
-    FenceAfterExpiry { ttl: Duration, renew_every: Duration, budget: u64, fence: Duration, every: Duration },
+    /// After a renewal that failed, the next one comes too late if its owner pauses as it does; every `every` it would not.
+    NoRoomForPause { ttl: Duration, renew_every: Duration, seen: Duration, need: Duration, every: Duration },
+    /// The owner stops its work when somebody else may have begun it. `n_in_time` failures it would know of before.
+    FenceAfterExpiry {
+        ttl: Duration,
+        renew_every: Duration,
+        budget: u64,
+        fence: Duration,
+        every: Duration,
+        n_in_time: u64,
+    },
 }
 
 /// Whether a TTL that is short enough for the SLO is long enough for the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     Yes,
+    /// With a shorter renewal interval than the present one.
+    RenewedMoreOften,
     No,
     Unknown,
     /// No TTL is short enough.
@@ -55,7 +66,7 @@ impl Finding {
             Self::NeverRenewed { .. } => "never_renewed",
             Self::TooLong { .. } => "too_long",
             Self::Conflict { .. } => "conflict",
-            Self::RenewalTooRare { .. } => "renewal_too_rare",
+            Self::RenewalTooRare { .. } | Self::NoRoomForPause { .. } => "renewal_too_rare",
             Self::FenceAfterExpiry { .. } => "fence_after_expiry",
         }
     }
@@ -134,6 +145,13 @@ impl fmt::Display for Finding {
                     (Some(at_most), Fit::Yes) => {
                         write!(out, "a TTL of at most {} meets it and is long enough", brief(*at_most))
                     }
+                    (Some(at_most), Fit::RenewedMoreOften) => {
+                        write!(
+                            out,
+                            "a TTL of at most {} meets it and is long enough if the lock is renewed more often",
+                            brief(*at_most)
+                        )
+                    }
                     (Some(at_most), Fit::No) => write!(out, "a TTL of at most {} would meet it", brief(*at_most)),
                     (Some(at_most), _) => {
                         write!(
@@ -147,9 +165,10 @@ impl fmt::Display for Finding {
             }
             Self::Conflict { model, need, at_most, slo, retry_every } => {
                 let (need_text, at_most) = (brief(*need), brief(*at_most));
+                let however = if *model == Model::Held { "" } else { ", even if they are renewed more often" };
                 write!(
                     out,
-                    "conflict: the SLO allows a TTL of at most {at_most}, the locks need at least {need_text}; "
+                    "conflict: the SLO allows a TTL of at most {at_most}, the locks need at least {need_text}{however}; "
                 )?;
                 let slo_needed = brief(*need + retry_every.unwrap_or_default());
                 match model {
@@ -180,7 +199,17 @@ impl fmt::Display for Finding {
                     ),
                 }
             }
-            Self::FenceAfterExpiry { ttl, renew_every, budget, fence, every } => {
+            Self::NoRoomForPause { ttl, renew_every, seen, need, every } => write!(
+                out,
+                "renewing every {} is too rare for the TTL of {}: surviving a pause of {} and a failed renewal needs {}; \
+                 renew every {}",
+                brief(*renew_every),
+                brief(*ttl),
+                brief(*seen),
+                brief(*need),
+                brief(*every)
+            ),
+            Self::FenceAfterExpiry { ttl, renew_every, budget, fence, every, n_in_time } => {
                 let (ttl, renew_every, fence) = (brief(*ttl), brief(*renew_every), brief(*fence));
                 write!(
                     out,
@@ -188,9 +217,10 @@ impl fmt::Display for Finding {
                      the lock lasts {ttl}; "
                 )?;
                 write!(out, "renew every {}", brief(*every))?;
-                match budget {
-                    0 | 1 => Ok(()),
-                    _ => write!(out, " or give up after {} failures", budget - 1),
+                match n_in_time {
+                    0 => Ok(()),
+                    1 => write!(out, " or give up after 1 failure"),
+                    _ => write!(out, " or give up after {n_in_time} failures"),
                 }
             }
         }
@@ -278,7 +308,11 @@ impl fmt::Display for Note {
             }
             Self::BeyondSlo { model, ttl, at_most } => {
                 let (ttl, at_most) = (brief(*ttl), brief(*at_most));
-                let way_out = if *model == Model::Held { "renewing has both" } else { "only shorter pauses have both" };
+                let way_out = if *model == Model::Held {
+                    "renewing has both"
+                } else {
+                    "only renewing more often or shorter pauses have both"
+                };
                 write!(out, "with a TTL of {ttl} a takeover is later than the SLO allows, ")?;
                 write!(out, "which wants {at_most} at most: {way_out}")
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::evidence::Evidence;
 use super::finding::{Finding, Fit, Note};
-use super::model::{self, Jitter, Model, Need};
+use super::model::{self, Jitter, Model, Need, Reserve};
 use super::sample::{BOUNDED_SAMPLES, Bracket, MIN_SAMPLES, Sample};
 use super::{Advice, Confidence, Takeover};
 use crate::namespace::{Namespace, OnRenewalFailure, Style};
@@ -34,8 +34,8 @@ pub fn advise(namespace: &Namespace, evidence: &Evidence) -> Advice {
         notes: Vec::new(),
     };
     measured.judge_length(namespace, &mut advice);
-    judge_takeover(namespace, &mut advice);
-    judge_renewal(namespace, evidence, &mut advice);
+    measured.judge_takeover(namespace, &mut advice);
+    measured.judge_renewal(namespace, evidence, &mut advice);
     advice.notes.extend(notes(namespace, evidence, &advice));
     advice
 }
@@ -47,7 +47,12 @@ struct Measured {
     n_cut_off: u64,
     jitter: Jitter,
     p99: Option<Bracket>,
+    /// With the interval that follows, if the lock is renewed.
     need: Option<Need>,
+    /// Of a lock that is renewed.
+    reserve: Option<Reserve>,
+    /// The configured one; where that is wrong whatever the pauses are, the one to have instead.
+    renew_every: Option<Duration>,
     /// The hold or the pause that the percentile stands for, at least.
     seen: Duration,
     /// Of those that expired, the logs told which were missed by their owner.
@@ -81,12 +86,23 @@ impl Measured {
             Model::Held => value,
             Model::Renewed | Model::Loop => (value - base).max(evidence.pause.as_secs_f64()),
         };
-        let formula = |value: f64| match model {
-            Model::Held => model::for_hold(seen(value), jitter),
-            Model::Renewed | Model::Loop => model::for_pause(seen(value), jitter),
-        };
         let p99 = sample.p99(n_cut_off, ttl.or_else(|| evidence.shortest_expired()).unwrap_or(0.0));
-        let need = p99.map(|p99| Need { low: formula(p99.low), high: p99.high.map(formula) });
+        let renew_every = namespace.renew_every.map(|every| match namespace.ttl {
+            Some(ttl) if !is_sound(namespace, ttl, every, jitter) => model::renewal_of(ttl, namespace).min(every),
+            _ => every,
+        });
+        let of_pause = |value: f64| model::reserve(seen(value), jitter);
+        let reserve = p99
+            .filter(|_| model != Model::Held)
+            .map(|p99| Reserve { low: of_pause(p99.low), high: p99.high.map(of_pause) });
+        let need = match (reserve, renew_every) {
+            (Some(reserve), Some(every)) => Some(reserve.need_at(every)),
+            (Some(reserve), None) => Some(reserve.need_at_a_third()),
+            (None, _) => {
+                let of_hold = |value: f64| model::for_hold(seen(value), jitter);
+                p99.map(|p99| Need { low: of_hold(p99.low), high: p99.high.map(of_hold) })
+            }
+        };
         Self {
             model,
             n_samples: sample.count() + n_cut_off,
@@ -94,6 +110,8 @@ impl Measured {
             jitter,
             p99,
             need,
+            reserve,
+            renew_every,
             seen: model::duration(p99.map_or(0.0, |p99| seen(p99.low))),
             lost: evidence.lost_by_expiry(),
             logs_speak: evidence.logs_speak,
@@ -122,6 +140,16 @@ impl Measured {
             return;
         };
         if need.low > present {
+            if let Some(every) = self.interval_that_fits(namespace, present) {
+                let renew_every = self.renew_every.unwrap_or(every);
+                let (seen, need) = (self.seen, need.low);
+                advice.need = self.reserve.map(|reserve| reserve.need_at(every));
+                advice.findings.push(Finding::NoRoomForPause { ttl: present, renew_every, seen, need, every });
+                return;
+            }
+            // With a longer TTL, too, another interval may be the better one.
+            let need = self.reserve.map_or(need, |reserve| need.or(reserve.need_at_a_third()));
+            advice.need = Some(need);
             // What was cut off might have taken any time: twice as much shows more of it.
             let step = need.low.max(present * 2);
             (advice.ttl, advice.is_step) = match need.high {
@@ -146,6 +174,102 @@ impl Measured {
             advice.findings.push(Finding::NotRenewed { ttl: present, every });
         }
     }
+
+    /// A shorter one than the present, if the present TTL would not be too short when renewed at a third of it.
+    fn interval_that_fits(&self, namespace: &Namespace, ttl: Duration) -> Option<Duration> {
+        let third = model::renewal_of(ttl, namespace);
+        let fits = self.reserve?.need_at(third).low <= ttl;
+        (fits && third < self.renew_every?).then(|| self.interval_of(ttl, namespace))
+    }
+
+    /// Is the TTL short enough for the next owner to come in time?
+    fn judge_takeover(&self, namespace: &Namespace, advice: &mut Advice) {
+        let Some(takeover @ Takeover { bound, slo: Some(slo), at_most }) = advice.takeover else { return };
+        // However often a lock is renewed.
+        let least = advice.need.map(|need| self.reserve.map_or(need, |reserve| need.or(reserve.least_need())));
+        let is_enough = |need: Option<Need>, ttl| need.and_then(|need| need.high).is_some_and(|high| high <= ttl);
+        let fit = match at_most {
+            None => Fit::Never,
+            Some(at_most) if least.is_some_and(|need| need.low > at_most) => Fit::No,
+            Some(at_most) if is_enough(advice.need, at_most) => Fit::Yes,
+            Some(at_most) if is_enough(least, at_most) => Fit::RenewedMoreOften,
+            // Nothing but the takeover speaks against a shorter TTL.
+            Some(_) if advice.model == Model::Loop && advice.need.is_none() => Fit::Yes,
+            Some(_) => Fit::Unknown,
+        };
+        if takeover.is_too_late() {
+            advice.findings.push(Finding::TooLong { bound, slo, retry_every: namespace.retry_every, at_most, fit });
+        }
+        // A longer one that was advised for the pauses is not needed with a shorter interval.
+        let is_too_long = takeover.is_too_late() || (advice.ttl != namespace.ttl && advice.ttl > at_most);
+        if matches!(fit, Fit::Yes | Fit::RenewedMoreOften) && is_too_long && !advice.is_step {
+            advice.ttl = at_most;
+        }
+        if let (Fit::No, Some(need), Some(at_most)) = (fit, least, at_most) {
+            let (model, need, retry_every) = (advice.model, need.low, namespace.retry_every);
+            advice.findings.push(Finding::Conflict { model, need, at_most, slo, retry_every });
+        }
+    }
+
+    /// Are renewals frequent enough, and does the owner stop in time when they fail?
+    fn judge_renewal(&self, namespace: &Namespace, evidence: &Evidence, advice: &mut Advice) {
+        let jitter = without_assumption(advice.jitter);
+        let Some(present) = namespace.renew_every else {
+            if advice.model == Model::Renewed
+                && let Some(ttl) = advice.ttl
+            {
+                let every = self.interval_of(ttl, namespace);
+                advice.renew_every = Some(every);
+                advice.may_fail = Some(may_fail(ttl, every, jitter));
+            }
+            return;
+        };
+        let is_missing = evidence.renewals == 0 && advice.model == Model::Held && {
+            let hold = advice.p99.map(|p99| p99.low);
+            hold.is_some_and(|hold| hold >= present.as_secs_f64())
+        };
+        if is_missing {
+            advice.findings.push(Finding::NeverRenewed { renew_every: present, n_samples: advice.n_samples });
+        }
+        let (Some(ttl), Some(advised)) = (namespace.ttl, advice.ttl) else { return };
+        let n_attempts = model::attempts(ttl, present, jitter);
+        if n_attempts < 2 {
+            advice.findings.push(Finding::RenewalTooRare { ttl, renew_every: present, n_attempts });
+        }
+        let leaves_enough = |every: Duration| {
+            let need = self.reserve.map(|reserve| reserve.need_at(every));
+            // What is there stays until it is surely wrong, what is new is surely right.
+            let need = need.map(|need| if advised == ttl { need.low } else { need.high.unwrap_or(need.low) });
+            need.is_none_or(|need| need <= advised)
+        };
+        let is_fine = |every: &Duration| is_sound(namespace, advised, *every, jitter) && leaves_enough(*every);
+        let known = [Some(present), self.renew_every].into_iter().flatten();
+        let every = known.into_iter().find(is_fine).unwrap_or_else(|| self.interval_of(advised, namespace));
+        if let (Some(fence), Some(budget)) =
+            (late_fence(namespace, ttl, present, jitter), namespace.renewal_failure_budget)
+        {
+            let every = every.min(model::renewal_of(ttl, namespace));
+            let renew_every = present;
+            advice.findings.push(Finding::FenceAfterExpiry {
+                ttl,
+                renew_every,
+                budget,
+                fence,
+                every,
+                n_in_time: n_attempts,
+            });
+        }
+        advice.renew_every = Some(every);
+        advice.may_fail = Some(may_fail(advised, every, jitter));
+    }
+
+    /// A third of the TTL, or less if the pauses leave less.
+    fn interval_of(&self, ttl: Duration, namespace: &Namespace) -> Duration {
+        let every = model::renewal_of(ttl, namespace);
+        let reserve = self.reserve.map(|reserve| reserve.high.unwrap_or(reserve.low));
+        let left = reserve.and_then(|reserve| model::interval_for(ttl, reserve));
+        left.map_or(every, |left| left.min(every))
+    }
 }
 
 fn takeover(namespace: &Namespace) -> Option<Takeover> {
@@ -155,69 +279,23 @@ fn takeover(namespace: &Namespace) -> Option<Takeover> {
     Some(Takeover { bound: namespace.ttl? + retry, slo, at_most })
 }
 
-/// Is the TTL short enough for the next owner to come in time?
-fn judge_takeover(namespace: &Namespace, advice: &mut Advice) {
-    let Some(takeover @ Takeover { bound, slo: Some(slo), at_most }) = advice.takeover else { return };
-    let needs_more = |at_most: Duration| advice.need.is_some_and(|need| need.low > at_most);
-    let fit = match at_most {
-        None => Fit::Never,
-        Some(at_most) if needs_more(at_most) => Fit::No,
-        Some(at_most) if advice.need.and_then(|need| need.high).is_some_and(|high| high <= at_most) => Fit::Yes,
-        // Nothing but the takeover speaks against a shorter TTL.
-        Some(_) if advice.model == Model::Loop && advice.need.is_none() => Fit::Yes,
-        Some(_) => Fit::Unknown,
-    };
-    if takeover.is_too_late() {
-        advice.findings.push(Finding::TooLong { bound, slo, retry_every: namespace.retry_every, at_most, fit });
-        if fit == Fit::Yes && !advice.is_step {
-            advice.ttl = at_most;
-        }
-    }
-    if let (Fit::No, Some(need), Some(at_most)) = (fit, advice.need, at_most) {
-        let model = advice.model;
-        advice.findings.push(Finding::Conflict {
-            model,
-            need: need.low,
-            at_most,
-            slo,
-            retry_every: namespace.retry_every,
-        });
-    }
+/// An assumption is no reason to find fault.
+fn without_assumption(jitter: Jitter) -> Jitter {
+    if jitter.is_assumed { Jitter { seconds: 0.0, ..jitter } } else { jitter }
 }
 
-/// Are renewals frequent enough, and does the owner stop in time when they fail?
-fn judge_renewal(namespace: &Namespace, evidence: &Evidence, advice: &mut Advice) {
-    // An assumption is no reason to find fault.
-    let jitter = if advice.jitter.is_assumed { Jitter { seconds: 0.0, ..advice.jitter } } else { advice.jitter };
-    let Some(present) = namespace.renew_every else {
-        if advice.model == Model::Renewed {
-            advice.renew_every = advice.ttl.map(|ttl| model::renewal_of(ttl, namespace));
-        }
-        return;
-    };
-    let is_missing = evidence.renewals == 0 && advice.model == Model::Held && {
-        let hold = advice.p99.map(|p99| p99.low);
-        hold.is_some_and(|hold| hold >= present.as_secs_f64())
-    };
-    if is_missing {
-        advice.findings.push(Finding::NeverRenewed { renew_every: present, n_samples: advice.n_samples });
-    }
-    let (Some(ttl), Some(advised)) = (namespace.ttl, advice.ttl) else { return };
-    let n_attempts = model::attempts(ttl, present, jitter);
-    if n_attempts < 2 {
-        advice.findings.push(Finding::RenewalTooRare { ttl, renew_every: present, n_attempts });
-    }
-    let late_fence = |ttl: Duration, every| {
-        model::fence(namespace, every).filter(|fence| *fence + model::duration(jitter.seconds) >= ttl)
-    };
-    let every = model::renewal_of(advised, namespace);
-    if let (Some(fence), Some(budget)) = (late_fence(ttl, present), namespace.renewal_failure_budget) {
-        advice.findings.push(Finding::FenceAfterExpiry { ttl, renew_every: present, budget, fence, every });
-    }
-    let is_fine = model::attempts(advised, present, jitter) >= 2 && late_fence(advised, present).is_none();
-    let every = if is_fine { present } else { every };
-    advice.renew_every = Some(every);
-    advice.may_fail = Some(model::attempts(advised, every, jitter).saturating_sub(1));
+/// Whether one renewal may fail and a fence falls in time, whatever the pauses are.
+fn is_sound(namespace: &Namespace, ttl: Duration, every: Duration, jitter: Jitter) -> bool {
+    let jitter = without_assumption(jitter);
+    model::attempts(ttl, every, jitter) >= 2 && late_fence(namespace, ttl, every, jitter).is_none()
+}
+
+fn late_fence(namespace: &Namespace, ttl: Duration, every: Duration, jitter: Jitter) -> Option<Duration> {
+    model::fence(namespace, every).filter(|fence| *fence + model::duration(jitter.seconds) >= ttl)
+}
+
+fn may_fail(ttl: Duration, every: Duration, jitter: Jitter) -> u64 {
+    model::attempts(ttl, every, jitter).saturating_sub(1)
 }
 
 fn notes(namespace: &Namespace, evidence: &Evidence, advice: &Advice) -> Vec<Note> {

@@ -12,7 +12,9 @@ const LEAST_GUARD: f64 = 0.25;
 /// Where too few replies were timed.
 const ASSUMED_JITTER: f64 = 1.0;
 /// One renewal may be late by a whole interval, and the one before may have failed.
-pub(super) const RENEWALS_PER_TTL: u32 = 3;
+const RENEWALS_PER_TTL: u32 = 3;
+/// Renewing more often than this is load, not safety.
+const MOST_RENEWALS_PER_TTL: f64 = 10.0;
 
 /// What the TTL of a lock follows from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,14 +64,57 @@ pub struct Need {
     pub high: Option<Duration>,
 }
 
+impl Need {
+    fn of(low: f64, high: Option<f64>, formula: impl Fn(f64) -> f64) -> Self {
+        Self { low: duration(formula(low)), high: high.map(|high| duration(formula(high))) }
+    }
+
+    /// Whichever of two ways asks for less.
+    pub(super) fn or(self, other: Self) -> Self {
+        let high = self.high.zip(other.high).map(|(one, other)| one.min(other));
+        Self { low: self.low.min(other.low), high }
+    }
+}
+
+/// What must be left of the TTL when the second renewal in a row is due, the first one having failed: pause + jitter + guard, in
+/// seconds, between two bounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Reserve {
+    pub(super) low: f64,
+    pub(super) high: Option<f64>,
+}
+
+impl Reserve {
+    /// TTL = 2 intervals + reserve.
+    pub(super) fn need_at(self, every: Duration) -> Need {
+        Need::of(self.low, self.high, |reserve| 2.0 * every.as_secs_f64() + reserve)
+    }
+
+    /// Renewed at a third of the TTL: 2/3 TTL + reserve = TTL.
+    pub(super) fn need_at_a_third(self) -> Need {
+        Need::of(self.low, self.high, |reserve| f64::from(RENEWALS_PER_TTL) * reserve)
+    }
+
+    /// Renewed as often as makes sense.
+    pub(super) fn least_need(self) -> Need {
+        Need::of(self.low, self.high, |reserve| reserve / (1.0 - 2.0 / MOST_RENEWALS_PER_TTL))
+    }
+}
+
+/// The longest interval that leaves this much of the TTL; none where it would have to be too short.
+pub(super) fn interval_for(ttl: Duration, reserve: f64) -> Option<Duration> {
+    let ttl = ttl.as_secs_f64();
+    let longest = Some((ttl - reserve) / 2.0).filter(|every| *every >= ttl / MOST_RENEWALS_PER_TTL);
+    longest.map(|every| round(duration(every), f64::floor))
+}
+
 /// TTL = 99th percentile of the hold times + jitter + guard.
 pub(super) fn for_hold(hold: f64, jitter: Jitter) -> Duration {
     duration(hold + jitter.seconds + guard(hold))
 }
 
-/// Renewing at a third, one renewal may fail and the next may be late by a pause: 2/3 TTL + pause + jitter + guard = TTL.
-pub(super) fn for_pause(pause: f64, jitter: Jitter) -> Duration {
-    duration(f64::from(RENEWALS_PER_TTL) * (pause + jitter.seconds + guard(pause)))
+pub(super) fn reserve(pause: f64, jitter: Jitter) -> f64 {
+    pause + jitter.seconds + guard(pause)
 }
 
 fn guard(seen: f64) -> f64 {
@@ -158,13 +203,34 @@ mod tests {
 
     /// With what comes out, one renewal fails, the next is late by the pause, and the lock is still there.
     #[test]
-    fn the_formula_for_pauses_survives_what_it_is_for() {
+    fn the_formulas_for_pauses_survive_what_they_are_for() {
         let jitter = Jitter { seconds: 0.1, is_assumed: false };
         for pause in [0.0, 0.5, 4.0, 30.0] {
-            let ttl = for_pause(pause, jitter).as_secs_f64();
-            let renewed_at = 2.0 * ttl / 3.0 + pause + jitter.seconds;
-            assert!(renewed_at < ttl && renewed_at > ttl - 0.26 - pause * GUARD_SHARE, "{renewed_at} of {ttl}");
+            let low = reserve(pause, jitter);
+            let survives = |ttl: Duration, every: f64| {
+                let (ttl, renewed_at) = (ttl.as_secs_f64(), 2.0 * every + pause + jitter.seconds);
+                assert!(renewed_at < ttl && renewed_at > ttl - 0.26 - pause * GUARD_SHARE, "{renewed_at} of {ttl}");
+            };
+            let reserve = Reserve { low, high: None };
+            let third = reserve.need_at_a_third().low;
+            survives(third, third.as_secs_f64() / 3.0);
+            let least = reserve.least_need().low;
+            survives(least, least.as_secs_f64() / 10.0);
+            for every in [1.0, 29.0] {
+                survives(reserve.need_at(duration(every)).low, every);
+            }
         }
+    }
+
+    /// A short interval leaves more of the TTL for a pause, a long one less.
+    #[test]
+    fn the_interval_that_is_kept_counts() {
+        let jitter = Jitter { seconds: 0.01, is_assumed: false };
+        let need = |every, pause| Reserve { low: reserve(pause, jitter), high: None }.need_at(duration(every)).low;
+        assert_eq!(need(29.0, 7.0), ms(66_760));
+        assert_eq!(need(3.0, 9.0), ms(17_260));
+        assert_eq!(interval_for(ms(60_000), 8.76), Some(ms(25_000)));
+        assert_eq!(interval_for(ms(10_000), 8.76), None);
     }
 
     #[test]

@@ -198,18 +198,67 @@ fn a_lock_that_is_renewed_must_outlive_pauses_not_the_work() {
     let evidence = Evidence { holds: drawn::<HoldBounds>(5000, |_| 1200.0), ..margins(5000, 0.66) };
     let advice = check_renewed(&renewed(30.0, 10.0), &evidence, (30.0, 10.0), &[]);
     assert_eq!(advice.may_fail, Some(1));
-    // Renewals come 11 to 14 s late: 3 * (11 + 0.001 + 2.75) is 41.3 s at least, 3 * (14 + 0.001 + 3.5) is 52.5 s.
-    let advice = check_renewed(&renewed(30.0, 10.0), &margins(5000, 0.25), (53.0, 10.0), &["too_short"]);
-    assert_eq!((advice.may_fail, advice.is_step), (Some(4), false));
-    // A pause that must be survived though none was seen: 3 * (20 + 0.001 + 5).
-    let evidence = Evidence { pause: Duration::from_secs(20), ..margins(5000, 0.66) };
-    check_renewed(&renewed(30.0, 10.0), &evidence, (76.0, 10.0), &["too_short"]);
-    // Owners that fell silent for good, as they say themselves: at least 3 * (20 + 0.001 + 5).
+    // Renewals come 11 to 14 s late: 2 * 10 + 11 + 0.001 + 2.75 is 33.8 s at least, 2 * 10 + 14 + 0.001 + 3.5 is 37.5 s.
+    let advice = check_renewed(&renewed(30.0, 10.0), &margins(5000, 0.25), (38.0, 10.0), &["too_short"]);
+    assert_eq!((advice.may_fail, advice.is_step), (Some(2), false));
+    let text = "the TTL of 30s is too short: surviving a pause of 11s and a failed renewal needs 33.8s";
+    assert_eq!(advice.findings[0].to_string(), text);
+    // A pause that must be survived though none was seen: 2 * 10 + 20 + 0.001 + 5.
+    check_renewed(&renewed(30.0, 10.0), &paused(20), (46.0, 10.0), &["too_short"]);
+    // Owners that fell silent for good, as they say themselves: as much at least, and twice the TTL shows more of it.
     let evidence = Evidence { expirations: 300, lost: 300, ..margins(5000, 0.66) };
-    let advice = check_renewed(&renewed(30.0, 10.0), &evidence, (76.0, 10.0), &["too_short"]);
+    let advice = check_renewed(&renewed(30.0, 10.0), &evidence, (60.0, 10.0), &["too_short"]);
     assert!(advice.is_step);
     let evidence = Evidence { expirations: 300, lost: 5, ..margins(5000, 0.66) };
     check_renewed(&renewed(30.0, 10.0), &evidence, (30.0, 10.0), &["lost_all_the_same"]);
+}
+
+/// In time, but for a pause that must be survived.
+fn paused(seconds: u64) -> Evidence {
+    Evidence { pause: Duration::from_secs(seconds), ..margins(5000, 0.9) }
+}
+
+/// How much of the TTL is left for a pause depends on the interval: 2 * interval + pause + jitter + guard.
+#[test]
+fn the_renewal_interval_counts() {
+    // 6 + 9 + 0.001 + 2.25 is 17.3 s.
+    let advice = check_renewed(&renewed(30.0, 3.0), &paused(9), (30.0, 3.0), &[]);
+    assert_eq!(advice.need.unwrap().high, secs(17.251));
+    // 58 + 7 + 0.001 + 1.75 is 66.8 s, but 40 + 8.8 s fit.
+    let advice = check_renewed(&renewed(60.0, 29.0), &paused(7), (60.0, 20.0), &["renewal_too_rare"]);
+    let text = "renewing every 29s is too rare for the TTL of 1m: surviving a pause of 7s and a failed renewal \
+                needs 1m7s; renew every 20s";
+    assert_eq!((advice.findings[0].to_string().as_str(), advice.recommended_renewal()), (text, secs(20.0)));
+    // At a third nothing changes: 40 + 15 + 0.001 + 3.75 fit.
+    check_renewed(&renewed(60.0, 20.0), &paused(15), (60.0, 20.0), &[]);
+    // 58 + 30 + 0.001 + 7.5; 3 * 37.5 s would be more.
+    check_renewed(&renewed(60.0, 29.0), &paused(30), (96.0, 29.0), &["too_short"]);
+    // 3 * (18 + 0.001 + 4.5) are less than 58 + 22.5 s.
+    check_renewed(&renewed(60.0, 29.0), &paused(18), (68.0, 22.0), &["too_short"]);
+}
+
+/// A shorter TTL is possible where the lock is renewed more often; only then is there a conflict when that does not help.
+#[test]
+fn a_shorter_interval_before_a_conflict() {
+    let namespace =
+        |ttl, every, slo| Namespace { takeover_slo: secs(slo), retry_every: secs(5.0), ..renewed(ttl, every) };
+    // 40 + 5 + 0.001 + 1.25 does not fit into 40 s, but every 13 s it does.
+    let advice = check_renewed(&namespace(60.0, 20.0, 45.0), &paused(5), (40.0, 13.0), &["too_long"]);
+    let text = advice.findings[0].to_string();
+    assert!(
+        text.ends_with("a TTL of at most 40s meets it and is long enough if the lock is renewed more often"),
+        "{text}"
+    );
+    // The GC pause of docs/ttl-advice.md.
+    check_renewed(&namespace(30.0, 10.0, 45.0), &margins(5000, 0.25), (38.0, 10.0), &["too_short"]);
+    check_renewed(&namespace(30.0, 10.0, 40.0), &margins(5000, 0.25), (35.0, 8.5), &["too_short"]);
+    // 22 + 0.001 + 5.5 needs 34.4 s, however often it is renewed.
+    let findings = &["too_short", "conflict"];
+    let advice = check_renewed(&namespace(30.0, 10.0, 38.0), &paused(22), (48.0, 10.0), findings);
+    let text = "conflict: the SLO allows a TTL of at most 33s, the locks need at least 34.4s, even if they are renewed \
+                more often; shorten the pauses of the owners, release locks on shutdown so that only crashes wait, \
+                or allow 39.4s instead of 38s";
+    assert_eq!(advice.findings[1].to_string(), text);
 }
 
 #[test]
@@ -232,6 +281,7 @@ fn renewals_that_are_rare_missing_or_unconfigured() {
     let evidence = Evidence { holds: drawn::<HoldBounds>(5000, |_| 300.0), ..margins(5000, 0.66) };
     let advice = check(&item(30.0), &evidence, expected(Model::Renewed, 30.0, Some(10.0), &[]));
     assert!(advice.notes.contains(&Note::RenewedUnconfigured { n_renewals: 5000 }));
+    assert_eq!(advice.may_fail, Some(1));
     let few = Expected {
         model: Model::Renewed,
         ttl: Some(60.0),
@@ -264,6 +314,9 @@ fn a_fence_that_falls_after_expiry() {
     let text = "the fence falls after expiry: 3 failed renewals, 20s apart, take 1m, the lock lasts 1m; renew \
          every 15s or give up after 2 failures";
     assert_eq!(advice.findings[0].to_string(), text);
+    let text = |every, budget| advise(&fencing(every, Some(budget)), &evidence).findings[0].to_string();
+    assert!(text(20.0, 6).ends_with("; renew every 8.5s or give up after 2 failures"), "{}", text(20.0, 6));
+    assert!(text(15.0, 4).ends_with("; renew every 12s or give up after 3 failures"), "{}", text(15.0, 4));
     check_renewed(&fencing(20.0, Some(2)), &evidence, (60.0, 20.0), &[]);
     check_renewed(&fencing(15.0, Some(3)), &evidence, (60.0, 15.0), &[]);
     let advice = check_renewed(&fencing(20.0, None), &evidence, (60.0, 20.0), &[]);

@@ -16,4 +16,5 @@ pub mod presets;
 pub mod replay;
 pub mod run;
 mod samples;
+mod stop_signals;
 mod table;

@@ -16,13 +16,27 @@ pub(super) struct Selector {
 }
 
 impl Samples {
-    /// Classic text, of which only the metrics with fitting names are kept.
+    /// Classic text, of which only the fitting series are kept.
     pub(super) fn parse(text: &str, is_kept: impl Fn(&str) -> bool) -> Self {
         let series_and_values = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
             let (series, value) = line.rsplit_once(' ')?;
-            if is_kept(metric_of(series)) { Some((series.to_owned(), value.parse().ok()?)) } else { None }
+            if is_kept(series) { Some((series.to_owned(), value.parse().ok()?)) } else { None }
         });
         Self(series_and_values.collect())
+    }
+
+    /// The series that are new or have another value than before.
+    pub(super) fn changed_from(&self, before: &Self) -> Self {
+        let is_changed = |(series, value): &(&String, &f64)| before.0.get(*series) != Some(*value);
+        Self(self.0.iter().filter(is_changed).map(|(series, value)| (series.clone(), *value)).collect())
+    }
+
+    pub(super) fn update(&mut self, changed: Self) {
+        self.0.extend(changed.0);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The sum over all series that fit; 0 where there is none.
@@ -90,7 +104,7 @@ mod tests {
                     redis_lock_a_total{lock_namespace=\"n\",cause=\"d\"} 3\nredis_lock_a_total{lock_namespace=\"nn\"} 7\n\
                     redis_lock_a_total{path=\"a,b {x}\",lock_namespace=\"m\"} 9\n\
                     redis_lock_hold_seconds_bucket{le=\"1\"} 4\nother_total 5\nredis_lock_held 1\n";
-        let samples = Samples::parse(text, |metric| metric != "redis_lock_hold_seconds_bucket");
+        let samples = Samples::parse(text, |series| !series.starts_with("redis_lock_hold_seconds_bucket"));
         assert_eq!(samples.0.len(), 6);
         let selector = |labels: &[(&'static str, &str)]| Selector::new("redis_lock_a_total", labels);
         let sum = |labels: &[(&'static str, &str)]| samples.sum(&selector(labels));

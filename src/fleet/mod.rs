@@ -18,6 +18,6 @@ pub use locker::{Locker, RELEASE, Token, resource};
 pub use proxy::{Proxy, client_through};
 pub use random::{Random, Uuid};
 pub use record::{Deed, End, Record, Truth};
-pub use server::Server;
+pub use server::{Ended, Server};
 pub use territory::{Cleared, Territory};
 pub use worker::{Behavior, run};

@@ -111,21 +111,19 @@ impl Record {
         self.change(number, |deed| deed.believed_until = Some(Instant::now()));
     }
 
-    /// The longest time that two workers believed to hold one lock.
-    pub fn longest_overlap(&self) -> Duration {
+    /// For how long the holder and the next one of the same lock both believed to have it.
+    pub fn overlap(&self, number: usize) -> Duration {
         let deeds = self.lock();
-        let overlaps = pairs(&deeds).map(|(before, next)| {
-            let until = before.believed_until.or(before.ended).unwrap_or_else(Instant::now);
-            until.saturating_duration_since(next.acquired)
-        });
-        overlaps.max().unwrap_or_default()
+        let Some((deed, next)) = with_next(&deeds, number) else { return Duration::ZERO };
+        let until = deed.believed_until.or(deed.ended).unwrap_or_else(Instant::now);
+        until.saturating_duration_since(next.acquired)
     }
 
-    /// From the last sign of life of each holder whose lock expired to the acquisition by the next one.
-    pub fn takeovers(&self) -> Vec<Duration> {
+    /// From the last sign of life of the holder, whose lock expired, to the acquisition by the next one.
+    pub fn takeover(&self, number: usize) -> Option<Duration> {
         let deeds = self.lock();
-        let expired = pairs(&deeds).filter(|(before, _)| before.end == End::Expired);
-        expired.map(|(before, next)| next.acquired - before.last_sign).collect()
+        let (deed, next) = with_next(&deeds, number)?;
+        (deed.end == End::Expired).then(|| next.acquired - deed.last_sign)
     }
 
     pub fn deeds(&self) -> Vec<Deed> {
@@ -166,10 +164,36 @@ impl Record {
     }
 }
 
-/// Each hold and the next one of the same lock.
-fn pairs(deeds: &[Deed]) -> impl Iterator<Item = (&Deed, &Deed)> {
-    deeds.iter().enumerate().filter_map(|(index, deed)| {
-        let next = deeds[index + 1..].iter().find(|next| next.key == deed.key)?;
-        Some((deed, next))
-    })
+/// A hold and the next one of the same lock.
+fn with_next(deeds: &[Deed], number: usize) -> Option<(&Deed, &Deed)> {
+    let deed = deeds.get(number)?;
+    let next = deeds[number + 1..].iter().find(|next| next.key == deed.key)?;
+    Some((deed, next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each lock for itself: what another one's holders did is no overlap of this one's.
+    #[tokio::test(start_paused = true)]
+    async fn overlap_and_takeover_of_one_hold() {
+        let record = Record::default();
+        let second = Duration::from_secs(1);
+        let pass = || tokio::time::advance(second);
+        let lost = record.acquired("a");
+        pass().await;
+        let after = record.acquired("a");
+        record.expired(lost, second);
+        pass().await;
+        record.let_go(lost);
+        assert_eq!((record.overlap(lost), record.takeover(lost)), (second, Some(second)));
+        assert_eq!((record.overlap(after), record.takeover(after)), (Duration::ZERO, None));
+        let good = record.acquired("b");
+        pass().await;
+        record.ended(good, End::Released);
+        pass().await;
+        record.acquired("b");
+        assert_eq!((record.overlap(good), record.takeover(good)), (Duration::ZERO, None));
+    }
 }

@@ -15,10 +15,29 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Somebody may take a port between our look at it and the server's.
 const ATTEMPTS: usize = 5;
 
+/// How long the kernel may take to end a process that was killed.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+
 pub struct Server {
-    child: Child,
+    child: Ended,
     port: u16,
+    /// After the child: nothing writes to it any more.
     _directory: TempDir,
+}
+
+/// A process that is gone when this was dropped: its files can be removed then.
+pub struct Ended(pub Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if self.0.start_kill().is_err() {
+            return;
+        }
+        let deadline = std::time::Instant::now() + ENDS_WITHIN;
+        while matches!(self.0.try_wait(), Ok(None)) && std::time::Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 impl Server {
@@ -61,14 +80,14 @@ impl Server {
         command.args(["--repl-diskless-sync-delay", "0"]).args(more);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // Ctrl-C is for the program, which still has to clean up in there.
-        command.process_group(0).kill_on_drop(true);
+        command.process_group(0);
         let child = command.spawn().with_context(|| {
             format!("cannot start {PROGRAM}: install it (its package is called redis-server or redis)")
         })?;
-        let mut server = Self { child, port, _directory: directory };
+        let mut server = Self { child: Ended(child), port, _directory: directory };
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if server.child.try_wait()?.is_some() {
+            if server.child.0.try_wait()?.is_some() {
                 return Ok(None);
             }
             if server.ask::<String>(&redis::cmd("PING")).await.is_ok() {
@@ -98,6 +117,6 @@ impl Server {
 
     /// As a crash would end it.
     pub async fn kill(&mut self) -> anyhow::Result<()> {
-        self.child.kill().await.context("cannot kill redis-server")
+        self.child.0.kill().await.context("cannot kill redis-server")
     }
 }

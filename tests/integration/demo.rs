@@ -150,6 +150,25 @@ fn an_interrupt_ends_everything() {
     demo.wait_for("The fleet took ");
 }
 
+/// A terminal that is closed, in the middle of it and while it starts: each time when other programs are there already.
+#[test]
+fn a_closed_terminal_ends_everything() {
+    for is_started in [false, true] {
+        let mut demo = Demo::start(&["--speed", "20"], |_, _| {});
+        match is_started {
+            true => demo.wait_for("times shorter than in production"),
+            false => {
+                let exporter = "redis_lock_expo";
+                eventually(exporter, || demo.programs().iter().any(|program| program == exporter).then_some(()));
+            }
+        }
+        demo.signal("HUP");
+        assert!(demo.wait().success());
+        assert_eq!(demo.programs(), [""; 0]);
+        assert!(demo.left().is_empty(), "{:?}", demo.left());
+    }
+}
+
 /// Only redis-server is installed.
 #[test]
 fn without_prometheus_keys_work_and_files_can_be_kept() {

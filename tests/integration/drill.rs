@@ -305,6 +305,11 @@ fn interrupted_by(signal: &str) {
     let (exit_code, report) = report(&output);
     assert_eq!((exit_code, &report["interrupted"], &report["held"]), (Some(2), &true.into(), &false.into()));
     assert_eq!(report["cleanup"]["keys_left"], Value::Array(Vec::new()));
+    // What had happened until then is told.
+    let pause = scenario(&report, "pause");
+    let timeline = pause["timeline"].as_array().unwrap();
+    assert!(timeline.iter().any(|entry| entry["what"] == "finished the work with fence 2"), "{pause:#}");
+    assert_eq!((&pause["rounds"], verdicts(pause, "workers")["takeover"]), (&1.into(), true));
     assert_eq!(drill_keys(&server), Vec::<String>::new());
     assert_eq!(server.text(&["DBSIZE"]), "1");
     eventually("the end of the worker process", || {
@@ -320,6 +325,100 @@ fn an_interrupted_drill_leaves_nothing_behind() {
 #[test]
 fn a_terminated_drill_leaves_nothing_behind() {
     interrupted_by("-TERM");
+}
+
+#[test]
+fn a_drill_whose_terminal_was_closed_leaves_nothing_behind() {
+    interrupted_by("-HUP");
+}
+
+#[test]
+fn a_drill_that_was_quit_leaves_nothing_behind() {
+    interrupted_by("-QUIT");
+}
+
+/// Every failure again and again, each time on another lock: counted exactly, but for rounds in which the machine stood still.
+#[test]
+fn a_sustained_drill() {
+    let server = RedisServer::start(&[]);
+    let flags = ["stale-release", "crash-takeover", "--speed", "20", "--duration", "5s", "--run-id", "abcd"];
+    let mut running = Running::start(&[&flags[..], &["--redis.url", &server.url()]].concat());
+    running.wait_for("everything else is exact");
+    running.wait_for("crash-takeover: checking");
+    // More than 10 s after the start.
+    let left: u64 = server.text(&["PTTL", "redis_lock_drill:abcd:running"]).parse().unwrap();
+    assert!(left > 592_000, "the mark of the run is not renewed: {left} ms");
+    let (exit_code, report) = report(&running.child.wait_with_output().unwrap());
+    assert_eq!((exit_code, &report["held"]), (Some(0), &Value::Bool(true)), "{}", shortcomings(&report));
+    assert_eq!(report["duration_seconds"], 5.0);
+    for name in ["stale-release", "crash-takeover"] {
+        let scenario = scenario(&report, name);
+        let rounds = scenario["rounds"].as_u64().unwrap();
+        assert!(rounds >= 2, "{scenario:#}");
+        let counted = measured(scenario, "keyspace");
+        assert!(counted.starts_with("acquisitions: ") && counted.contains(&format!(" of {}", 2 * rounds)), "{counted}");
+    }
+    let cause = measured(scenario(&report, "stale-release"), "cause");
+    assert!(cause.ends_with("wrong causes: 0 of 0"), "{cause}");
+    assert_eq!(drill_keys(&server), Vec::<String>::new());
+}
+
+/// A lock that nobody gets is what a drill is there to find, not a drill that could not be run.
+#[test]
+fn a_lock_that_nobody_gets_is_a_finding() {
+    let server = RedisServer::start(&[]);
+    let flags = ["stale-release", "--speed", "30", "--run-id", "abcd", "--redis.url", &server.url()];
+    let mut running = Running::start(&flags);
+    running.wait_for("first worker took the lock");
+    server.command(&["SET", "redis_lock_drill:abcd:stale-release-r1:drill-stale-release", "somebody else's"]);
+    let (exit_code, report) = report(&running.child.wait_with_output().unwrap());
+    assert_eq!(exit_code, Some(1), "{report:#}");
+    let error = scenario(&report, "stale-release")["error"].as_str().unwrap();
+    assert!(error.contains("the second worker waited in vain"), "{error}");
+}
+
+/// What the workers did is told, although the exporter is gone.
+#[test]
+fn an_exporter_that_ends_does_not_take_the_report_with_it() {
+    let staging = Staging::configured("redis: {url: 'REDIS'}\n");
+    let exporter = format!("http://{}", staging.daemon.address);
+    let (url, log) = (staging.server.url(), staging.site.place("logs/drill.log"));
+    let mut running = Running::start(&[
+        "crash-takeover",
+        "blind-delete",
+        "--speed",
+        "30",
+        "--exporter",
+        &exporter,
+        "--redis.url",
+        &url,
+        "--log-file",
+        &log,
+        "--run-id",
+        RUN_ID,
+    ]);
+    running.wait_for("next worker took the lock");
+    drop(staging.daemon);
+    let (exit_code, report) = report(&running.child.wait_with_output().unwrap());
+    assert_eq!(exit_code, Some(2), "{report:#}");
+    let begun = scenario(&report, "crash-takeover");
+    assert!(begun["error"].as_str().unwrap().contains("does not answer any more"), "{begun:#}");
+    assert!(verdicts(begun, "workers")["takeover"], "{begun:#}");
+    let other = scenario(&report, "blind-delete");
+    assert_eq!((other["rounds"].as_u64(), other["error"].is_string()), (Some(0), true), "{other:#}");
+}
+
+/// Found out before anything happens.
+#[test]
+fn a_report_that_cannot_be_written() {
+    let server = RedisServer::start(&[]);
+    let site = Site::new();
+    let report = site.place("nowhere/report.md");
+    let output = drill(&["stale-release", "--redis.url", &server.url(), "--report", &report]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(&format!("cannot write the report {report}")) && !said.contains("Expected"), "{said}");
+    assert_eq!(server.text(&["DBSIZE"]), "0");
 }
 
 #[test]

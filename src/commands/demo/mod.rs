@@ -30,10 +30,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::cli::{DemoArgs, DemoOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK, Incident};
+use crate::commands::stop_signals::StopSignals;
 use keyboard::Keyboard;
 use stage::Stage;
 use summary::Summary;
@@ -67,14 +67,13 @@ pub fn run(args: &DemoArgs) -> ExitCode {
 
 async fn perform(args: &DemoArgs) -> anyhow::Result<u8> {
     // Signals first: from here on everything that was started is ended.
-    let interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
-    let terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+    let stop = StopSignals::listen()?;
     let mut directory = tempfile::Builder::new()
         .prefix("redis_lock_exporter-demo-")
         .tempdir()
         .context("cannot make a directory for the demo")?;
     directory.disable_cleanup(args.keep);
-    let result = show(args, directory.path(), interrupt, terminate).await;
+    let result = show(args, directory.path(), stop).await;
     if args.keep {
         eprintln!("kept {}", directory.path().display());
         return result;
@@ -84,17 +83,16 @@ async fn perform(args: &DemoArgs) -> anyhow::Result<u8> {
     result.and_then(|code| removed.map(|()| code))
 }
 
-async fn show(args: &DemoArgs, directory: &Path, mut interrupt: Signal, mut terminate: Signal) -> anyhow::Result<u8> {
+async fn show(args: &DemoArgs, directory: &Path, mut stop: StopSignals) -> anyhow::Result<u8> {
     let mut stage = tokio::select! {
         stage = Stage::set(args, directory) => stage?,
-        _ = interrupt.recv() => return Ok(EXIT_OK),
-        _ = terminate.recv() => return Ok(EXIT_OK),
+        // What was started until then ends with the future that started it.
+        () = stop.received() => return Ok(EXIT_OK),
     };
     let mut view = View::new(args, &stage);
     let played = tokio::select! {
         played = play(args, &mut stage, &mut view) => played,
-        _ = interrupt.recv() => Ok(()),
-        _ = terminate.recv() => Ok(()),
+        () = stop.received() => Ok(()),
     };
     let code = played.and_then(|()| conclude(args, &stage, &view));
     let struck = stage.strike().await;

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::time::{Instant, sleep};
+
+use crate::fleet::Ended;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Somebody may take a port between our look at it and the program's.
@@ -17,10 +19,10 @@ const ATTEMPTS: usize = 5;
 /// Of a program that does not start: the end of its output.
 const LAST_LINES: usize = 10;
 
-/// Killed when it is dropped; [`Program::end`] waits for it, too.
+/// Ends when it is dropped.
 pub(super) struct Program {
     name: &'static str,
-    child: Child,
+    child: Ended,
     pub(super) address: SocketAddr,
     output: PathBuf,
 }
@@ -41,9 +43,9 @@ impl Program {
             command.args(arguments(address)).current_dir(directory);
             command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
             // Ctrl-C is for the demo, which ends the others in order.
-            command.process_group(0).kill_on_drop(true);
+            command.process_group(0);
             let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
-            let mut started = Self { name, child, address, output: output.clone() };
+            let mut started = Self { name, child: Ended(child), address, output: output.clone() };
             if started.listens().await? {
                 return Ok(started);
             }
@@ -54,7 +56,7 @@ impl Program {
     /// False if it ended, most likely because its port was taken.
     async fn listens(&mut self) -> anyhow::Result<bool> {
         let deadline = Instant::now() + PATIENCE;
-        while self.child.try_wait()?.is_none() {
+        while self.child.0.try_wait()?.is_none() {
             if TcpStream::connect(self.address).await.is_ok() {
                 return Ok(true);
             }
@@ -68,7 +70,7 @@ impl Program {
 
     /// An error if it is not there any more.
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
-        match self.child.try_wait()? {
+        match self.child.0.try_wait()? {
             None => Ok(()),
             Some(status) => {
                 bail!("{} ended with {status}, its last words are:\n{}", self.name, last_lines(&self.output))
@@ -81,7 +83,7 @@ impl Program {
     }
 
     pub(super) async fn end(mut self) -> anyhow::Result<()> {
-        self.child.kill().await.with_context(|| format!("cannot end {}", self.name))
+        self.child.0.kill().await.with_context(|| format!("cannot end {}", self.name))
     }
 }
 

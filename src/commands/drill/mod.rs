@@ -2,14 +2,16 @@
 //!
 //! * `table`: the scenarios and what is expected of each, stated before anything runs; `scenarios`: what happens in them
 //! * `stage`, `worker`: one scenario while it runs, and who acts in it; `process`, `worker_process`: workers that are processes
-//! * `server`, `proxy`: a Redis of its own, and a network that can be made worse
-//! * `configuration`, `journal`: what an exporter needs to see it, and the workers' log
-//! * `probe`, `samples`, `verify`: what the exporter says, compared with what happened; `prometheus`: and its alerts
+//! * `setup`: a Redis and an exporter of its own where none is given; the network that can be made worse is in `fleet`
+//! * `configuration`, `journal`: what an exporter needs to see it, and the workers' log; `timing`: how long everything takes
+//! * `probe`, `verify`: what the exporter says, compared with what happened; `heartbeat`: where the machine stood still;
+//!   `prometheus`: the alerts
 //! * `progress`, `report`: what people see
 //!
 //! It writes in keys under its own prefix only, and takes them away again, whatever ends it.
 
 mod configuration;
+mod heartbeat;
 mod journal;
 mod probe;
 mod process;
@@ -28,13 +30,14 @@ mod worker_process;
 pub use table::NAMES;
 pub use worker_process::run as run_worker;
 
-use std::fs;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -48,6 +51,7 @@ use self::table::{Kind, SCENARIOS, Scenario};
 use self::timing::Timing;
 use crate::cli::{DrillArgs, DrillOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
 use crate::clock;
+use crate::commands::stop_signals::StopSignals;
 use crate::http_client;
 
 /// Runs the command and returns the exit code.
@@ -60,12 +64,12 @@ pub fn run(args: &DrillArgs) -> u8 {
         print!("{}", setup::snippet(args));
         return EXIT_OK;
     }
-    let result = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")
-        .and_then(|runtime| runtime.block_on(drill(args)))
-        .and_then(|report| write(&report, args).map(|()| exit_code(&report)));
+    let result = open_reports(&args.report).and_then(|files| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let report = runtime.context("cannot start the runtime")?.block_on(drill(args))?;
+        write(&report, args.output, files)?;
+        Ok(exit_code(&report))
+    });
     match result {
         Ok(exit_code) => exit_code,
         Err(failure) => {
@@ -95,7 +99,7 @@ async fn drill(args: &DrillArgs) -> anyhow::Result<Report> {
     let timing = Timing::new(args.speed, args.duration);
     let started = (Instant::now(), clock::format(clock::now()).unwrap_or_default());
     // Signals first: from here on, being told to stop means cleaning up.
-    let mut stop = StopSignals::new()?;
+    let mut stop = StopSignals::listen()?;
     state_expectations(&scenarios, &timing);
     let names: Vec<&str> = scenarios.iter().map(|scenario| scenario.name).collect();
     let progress = Arc::new(Progress::new(&names));
@@ -137,11 +141,45 @@ struct Done {
     reports: Vec<ScenarioReport>,
 }
 
-/// The reports of all scenarios in their order; of those that have not ended, what was expected.
-type Finished = Mutex<Vec<ScenarioReport>>;
+/// How far the scenarios have come.
+struct Course(Mutex<Scenes>);
 
-fn lock(finished: &Finished) -> std::sync::MutexGuard<'_, Vec<ScenarioReport>> {
-    finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+struct Scenes {
+    /// Of all scenarios in their order; of those that have not begun, what was expected.
+    reports: Vec<ScenarioReport>,
+    /// Those that run now, by their index.
+    running: BTreeMap<usize, Arc<Stage>>,
+}
+
+impl Course {
+    fn new(scenarios: &[&'static Scenario]) -> Self {
+        let reports = scenarios.iter().map(|scenario| ScenarioReport::new(scenario)).collect();
+        Self(Mutex::new(Scenes { reports, running: BTreeMap::new() }))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Scenes> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn begins(&self, index: usize, stage: &Arc<Stage>) {
+        self.lock().running.insert(index, Arc::clone(stage));
+    }
+
+    /// Nothing happens in it any more, although it may not have been checked yet.
+    fn has(&self, index: usize, report: &ScenarioReport) {
+        let mut scenes = self.lock();
+        scenes.running.remove(&index);
+        scenes.reports[index] = report.clone();
+    }
+
+    /// Of those that were interrupted, what was noted until then.
+    fn reports(&self) -> Vec<ScenarioReport> {
+        let mut scenes = self.lock();
+        for (index, stage) in std::mem::take(&mut scenes.running) {
+            stage.finish(&mut scenes.reports[index]);
+        }
+        scenes.reports.clone()
+    }
 }
 
 async fn rehearse(
@@ -159,10 +197,9 @@ async fn rehearse(
     };
     // A task of its own: a panic in it must not keep us from cleaning up.
     let prometheus = args.prometheus.clone().map(|url| (url, args.prometheus_settle));
-    let finished: Arc<Finished> =
-        Arc::new(Mutex::new(scenarios.iter().map(|scenario| ScenarioReport::new(scenario)).collect()));
+    let course = Arc::new(Course::new(&scenarios));
     let ground = Arc::clone(setup.ground());
-    let mut running = tokio::spawn(run_all(ground, scenarios, prometheus, Arc::clone(&finished)));
+    let mut running = tokio::spawn(run_all(ground, scenarios, prometheus, Arc::clone(&course)));
     let outcome = tokio::select! {
         outcome = &mut running => outcome,
         () = progress.draw() => unreachable!("it is drawn until the end"),
@@ -170,12 +207,12 @@ async fn rehearse(
             running.abort();
             // Until all of its workers are gone.
             let _ = running.await;
-            return Ok(Done { setup, interrupted: true, reports: lock(&finished).clone() });
+            return Ok(Done { setup, interrupted: true, reports: course.reports() });
         }
     };
     let outcome = outcome.map_err(|panic| anyhow::Error::new(panic).context("the drill ended unexpectedly"));
     match outcome.and_then(|done| done) {
-        Ok(()) => Ok(Done { setup, interrupted: false, reports: lock(&finished).clone() }),
+        Ok(()) => Ok(Done { setup, interrupted: false, reports: course.reports() }),
         Err(failure) => {
             setup.stop().await;
             Err(failure)
@@ -183,28 +220,15 @@ async fn rehearse(
     }
 }
 
-/// SIGINT and SIGTERM.
-struct StopSignals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl StopSignals {
-    fn new() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
-    }
-
-    async fn received(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
-}
-
 fn state_expectations(scenarios: &[&'static Scenario], timing: &Timing) {
     eprintln!("{}.", timing.describe());
+    if timing.duration.is_some() {
+        let late = heartbeat::LATE.as_millis();
+        eprintln!(
+            "In rounds in which the drill itself stands still for more than {late} ms, changes may be missing and causes \
+             unknown; everything else is exact."
+        );
+    }
     for scenario in scenarios {
         eprintln!("{}: {}. Expected:", scenario.name, scenario.rehearses);
         for expectation in scenario.expectations {
@@ -218,7 +242,7 @@ async fn run_all(
     ground: Arc<Ground>,
     scenarios: Vec<&'static Scenario>,
     prometheus: Option<(String, Duration)>,
-    finished: Arc<Finished>,
+    course: Arc<Course>,
 ) -> anyhow::Result<()> {
     let watch = match &prometheus {
         Some((url, settle)) => {
@@ -230,24 +254,26 @@ async fn run_all(
     let mut checks = JoinSet::new();
     for (index, scenario) in scenarios.iter().copied().enumerate() {
         ground.progress.phase(scenario.name, Phase::Running);
-        let finished = Arc::clone(&finished);
+        let (ground, course) = (Arc::clone(&ground), Arc::clone(&course));
         if scenario.kind == Kind::RedisFailover {
-            let ground = Arc::clone(&ground);
-            checks.spawn(async move {
-                let report = fail_over(ground, scenario).await;
-                lock(&finished)[index] = report;
-            });
+            checks.spawn(async move { fail_over(ground, scenario, &course, index).await });
             continue;
         }
         let mut report = ScenarioReport::new(scenario);
-        let stage = Stage::new(&ground, scenario).await?;
-        if let Err(failure) = act(&stage, &mut report, None).await {
+        let stage = match Stage::new(&ground, scenario).await {
+            Ok(stage) => Arc::new(stage),
+            // The others may still be told of.
+            Err(failure) => {
+                could_not_begin(&ground, &mut report, &failure);
+                course.has(index, &report);
+                continue;
+            }
+        };
+        course.begins(index, &stage);
+        if let Err(failure) = act(&stage, None).await {
             report.stop(&failure);
         }
-        checks.spawn(async move {
-            check(&stage, &mut report).await;
-            lock(&finished)[index] = report;
-        });
+        checks.spawn(async move { check(&stage, &mut report, &course, index).await });
     }
     while let Some(checked) = checks.join_next().await {
         checked.context("a check ended unexpectedly")?;
@@ -255,7 +281,7 @@ async fn run_all(
     if let Some((watch, settle)) = watch {
         ground.progress.say("waiting for alerts that may come late");
         watch.settle(settle).await;
-        for (scenario, report) in scenarios.iter().zip(lock(&finished).iter_mut()) {
+        for (scenario, report) in scenarios.iter().zip(&mut course.lock().reports) {
             watch.judge(scenario, &ground.timing, report);
             report.conclude();
         }
@@ -264,65 +290,85 @@ async fn run_all(
 }
 
 /// All rounds of a scenario.
-async fn act(stage: &Stage, report: &mut ScenarioReport, mut servers: Option<&mut Servers>) -> anyhow::Result<()> {
+async fn act(stage: &Stage, mut servers: Option<&mut Servers>) -> anyhow::Result<()> {
     loop {
-        report.rounds += 1;
-        scenarios::round(stage, report.rounds, servers.as_deref_mut()).await?;
+        let round = stage.round_begins();
+        scenarios::round(stage, round, servers.as_deref_mut()).await?;
+        stage.round_ends();
         if stage.elapsed() >= stage.timing().duration.unwrap_or_default() {
             return Ok(());
         }
     }
 }
 
-async fn check(stage: &Stage, report: &mut ScenarioReport) {
+async fn check(stage: &Stage, report: &mut ScenarioReport, course: &Course, index: usize) {
     let progress = &stage.ground.progress;
     if stage.scenario.expectations.iter().any(|expectation| expectation.id == "keyspace") {
-        stage.claim_truth(report.rounds);
+        stage.claim_truth();
     }
+    let stalled = stage.excuse_stalls();
     let notes = stage.finish(report);
+    course.has(index, report);
     // Of what was not finished it is not known what had to be seen.
     if report.error.is_none() {
         progress.phase(report.name, Phase::Checking);
-        verify::verify(stage, notes, report).await;
+        verify::verify(stage, notes, stalled, report).await;
     }
     report.conclude();
+    course.has(index, report);
     progress.phase(report.name, if report.held { Phase::Held } else { Phase::Failed });
 }
 
+fn could_not_begin(ground: &Ground, report: &mut ScenarioReport, failure: &anyhow::Error) {
+    report.stop(failure);
+    report.conclude();
+    ground.progress.phase(report.name, Phase::Failed);
+}
+
 /// With servers and an exporter of its own.
-async fn fail_over(ground: Arc<Ground>, scenario: &'static Scenario) -> ScenarioReport {
+async fn fail_over(ground: Arc<Ground>, scenario: &'static Scenario, course: &Course, index: usize) {
     let mut report = ScenarioReport::new(scenario);
     let result = async {
         let mut servers = Servers::start().await?;
         let directory = tempfile::tempdir().context("cannot make a directory for the drill")?;
         let own = Setup::for_failover(&ground, &servers, &directory).await?;
-        let stage = Stage::new(own.ground(), scenario).await?;
-        if let Err(failure) = act(&stage, &mut report, Some(&mut servers)).await {
+        let stage = Arc::new(Stage::new(own.ground(), scenario).await?);
+        course.begins(index, &stage);
+        if let Err(failure) = act(&stage, Some(&mut servers)).await {
             report.stop(&failure);
         }
-        check(&stage, &mut report).await;
+        check(&stage, &mut report, course, index).await;
         drop(stage);
         own.stop().await;
         anyhow::Ok(())
     };
     if let Err(failure) = result.await {
-        report.stop(&failure);
-        report.conclude();
-        ground.progress.phase(scenario.name, Phase::Failed);
+        could_not_begin(&ground, &mut report, &failure);
+        course.has(index, &report);
     }
-    report
 }
 
-/// To standard output, and to the files that were asked for.
-fn write(report: &Report, args: &DrillArgs) -> anyhow::Result<()> {
-    for path in &args.report {
-        let text = if is_json(path) { report.json() } else { report.markdown() };
-        fs::write(path, text).with_context(|| format!("cannot write the report {}", path.display()))?;
+/// Before the drill: one that cannot be written should not be found out at the end. What is in there stays until then.
+fn open_reports(paths: &[PathBuf]) -> anyhow::Result<Vec<(&Path, File)>> {
+    let mut files = Vec::new();
+    for path in paths {
+        let file = OpenOptions::new().create(true).write(true).truncate(false).open(path);
+        files.push((path.as_path(), file.with_context(|| format!("cannot write the report {}", path.display()))?));
     }
-    match args.output {
+    Ok(files)
+}
+
+/// To standard output, and then to the files that were asked for.
+fn write(report: &Report, output: DrillOutput, files: Vec<(&Path, File)>) -> anyhow::Result<()> {
+    match output {
         DrillOutput::Text => print!("{}", report.text()),
         DrillOutput::Json => print!("{}", report.json()),
         DrillOutput::Markdown => print!("{}", report.markdown()),
+    }
+    for (path, mut file) in files {
+        let text = if is_json(path) { report.json() } else { report.markdown() };
+        let written = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
+        written.with_context(|| format!("cannot write the report {}", path.display()))?;
     }
     Ok(())
 }

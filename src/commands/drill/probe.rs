@@ -1,5 +1,6 @@
 //! What an exporter says: scraped all the time, so that it is known afterwards when it said something first.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,15 +16,32 @@ use crate::http_client::{self, Limits};
 const SCRAPE_EVERY: Duration = Duration::from_millis(250);
 /// How long an exporter may need to see Redis and its log file.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Of the drill's numbers, each time that one of them changed: hours of a sustained drill.
+/// How often the drill's numbers may change before the earliest changes become one: hours of a sustained drill.
 const HISTORY: usize = 20_000;
 
-const GAUGES: [&str; 5] = [
+/// Of the exporter, with few series each.
+const METRICS: [&str; 5] = [
     "redis_lock_namespace_info",
-    "redis_lock_last_held_timestamp_seconds",
-    "redis_lock_held",
     "redis_lock_exporter_redis_up",
     "redis_lock_exporter_tracking_up",
+    "redis_lock_exporter_redis_failovers_total",
+    "redis_lock_exporter_log_events_total",
+];
+
+/// Of the drill's namespaces. What is not among them does not exist for its claims.
+const OWN_METRICS: [&str; 12] = [
+    "redis_lock_last_held_timestamp_seconds",
+    "redis_lock_acquisitions_total",
+    "redis_lock_renewals_total",
+    "redis_lock_releases_total",
+    "redis_lock_expirations_total",
+    "redis_lock_not_owned_total",
+    "redis_lock_not_owned_causes_total",
+    "redis_lock_renewal_failures_total",
+    "redis_lock_abandonments_total",
+    "redis_lock_conflicting_writes_total",
+    "redis_lock_takeovers_total",
+    "redis_lock_takeover_seconds_sum",
 ];
 
 /// Stops scraping when it is dropped.
@@ -36,10 +54,16 @@ pub(super) struct Probe {
 
 #[derive(Default)]
 struct Seen {
-    /// Each state of the numbers, from when on it was shown. Never empty once the probe is there.
-    history: Mutex<Vec<(Instant, Arc<Samples>)>>,
+    history: Mutex<History>,
     /// Why the last scrape failed.
     failure: Mutex<Option<String>>,
+}
+
+#[derive(Default)]
+struct History {
+    now: Arc<Samples>,
+    /// What changed, and when it was shown. The first one is all that was there then.
+    changes: VecDeque<(Instant, Samples)>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -61,7 +85,8 @@ impl Probe {
         let limits = Limits { time: Duration::from_secs(5), ..Limits::default() };
         let seen = Arc::new(Seen::default());
         let url = http_client::below(base, "metrics");
-        seen.note(scrape(&url, &limits).await.context("cannot ask the exporter")?);
+        let samples = scrape(&url, &limits).await.context("cannot ask the exporter")?;
+        lock(&seen.history).note(samples);
         let mut scraper = JoinSet::new();
         scraper.spawn(keep_scraping(url, limits.clone(), Arc::clone(&seen)));
         Ok(Self { base: base.to_owned(), limits, seen, _scraper: scraper })
@@ -69,7 +94,7 @@ impl Probe {
 
     /// As shown last.
     pub(super) fn now(&self) -> Arc<Samples> {
-        lock(&self.seen.history).last().map(|(_, samples)| Arc::clone(samples)).unwrap_or_default()
+        Arc::clone(&lock(&self.seen.history).now)
     }
 
     /// Asked just now.
@@ -79,8 +104,7 @@ impl Probe {
 
     /// When a sum was first shown to be at least this much.
     pub(super) fn first_shown(&self, selector: &Selector, at_least: f64) -> Option<Instant> {
-        let history = lock(&self.seen.history);
-        history.iter().find(|(_, samples)| samples.sum(selector) >= at_least).map(|(at, _)| *at)
+        lock(&self.seen.history).first_shown(selector, at_least)
     }
 
     pub(super) async fn incidents(&self, lock_namespace: &str) -> anyhow::Result<Vec<Incident>> {
@@ -142,15 +166,31 @@ impl Probe {
     }
 }
 
-impl Seen {
-    fn note(&self, samples: Samples) {
-        let mut history = lock(&self.history);
-        if history.last().is_none_or(|(_, last)| **last != samples) {
-            if history.len() >= HISTORY {
-                history.remove(0);
-            }
-            history.push((Instant::now(), Arc::new(samples)));
+impl History {
+    fn note(&mut self, samples: Samples) {
+        let changed = samples.changed_from(&self.now);
+        if changed.is_empty() {
+            return;
         }
+        self.changes.push_back((Instant::now(), changed));
+        self.now = Arc::new(samples);
+        if self.changes.len() > HISTORY
+            && let Some((_, mut oldest)) = self.changes.pop_front()
+            && let Some((_, next)) = self.changes.front_mut()
+        {
+            oldest.update(std::mem::take(next));
+            *next = oldest;
+        }
+    }
+
+    fn first_shown(&self, selector: &Selector, at_least: f64) -> Option<Instant> {
+        let mut shown = Samples::default();
+        let mut changes = self.changes.iter();
+        let reached = changes.find(|(_, changed)| {
+            shown.update(changed.clone());
+            shown.sum(selector) >= at_least
+        });
+        reached.map(|(at, _)| *at)
     }
 }
 
@@ -161,7 +201,7 @@ async fn keep_scraping(url: String, limits: Limits, seen: Arc<Seen>) {
         clock.tick().await;
         let failure = match scrape(&url, &limits).await {
             Ok(samples) => {
-                seen.note(samples);
+                lock(&seen.history).note(samples);
                 None
             }
             Err(error) => Some(format!("{error:#}")),
@@ -174,15 +214,58 @@ async fn scrape(url: &str, limits: &Limits) -> anyhow::Result<Samples> {
     Ok(Samples::parse(&http_client::get(url, limits).await?.text()?, is_of_interest))
 }
 
-/// Buckets and gauges that change all the time are left out: they would only fill the history.
-fn is_of_interest(metric: &str) -> bool {
-    metric.starts_with("redis_lock_")
-        && (GAUGES.contains(&metric)
-            || metric.ends_with("_total")
-            || metric == "redis_lock_takeover_seconds_sum"
-            || metric.starts_with("redis_lock_exporter_log_"))
+/// What the drill asks for, of its own namespaces: everything else would only fill the history.
+fn is_of_interest(series: &str) -> bool {
+    let (metric, labels) = series.split_once('{').unwrap_or((series, ""));
+    let is_own = labels.contains("lock_namespace=\"drill-");
+    METRICS.contains(&metric) || (is_own && OWN_METRICS.contains(&metric))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only what changed is kept, and yet it is known when a sum was first reached.
+    #[tokio::test(start_paused = true)]
+    async fn when_something_was_first_shown() {
+        let start = Instant::now();
+        let mut history = History::default();
+        for (first, second) in [(1, 1), (1, 1), (2, 1), (2, 3), (2, 3)] {
+            let text = format!("a_total{{x=\"1\"}} {first}\na_total{{x=\"2\"}} {second}\nb_total 7\n");
+            history.note(Samples::parse(&text, |_| true));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(history.changes.len(), 3);
+        let sum = Selector::new("a_total", &[]);
+        let shown = |at_least| history.first_shown(&sum, at_least).map(|at| (at - start).as_secs());
+        assert_eq!([2.0, 3.0, 4.0, 5.0, 6.0].map(shown), [Some(0), Some(2), Some(3), Some(3), None]);
+        assert_eq!(history.now.sum(&sum), 5.0);
+        assert_eq!(history.first_shown(&Selector::new("b_total", &[]), 7.0), Some(start));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_history_is_bounded() {
+        let mut history = History::default();
+        for number in 0..HISTORY + 3 {
+            history.note(Samples::parse(&format!("a_total {number}\nb_total 1\n"), |_| true));
+        }
+        assert_eq!(history.changes.len(), HISTORY);
+        // What was there first is still known.
+        assert!(history.first_shown(&Selector::new("b_total", &[]), 1.0).is_some());
+    }
+
+    #[test]
+    fn only_what_the_drill_asks_for_is_kept() {
+        let check = |series: &str, kept: bool| assert_eq!(is_of_interest(series), kept, "{series}");
+        check("redis_lock_releases_total{redis=\"redis\",lock_namespace=\"drill-pause\"}", true);
+        check("redis_lock_releases_total{redis=\"redis\",lock_namespace=\"scheduler\"}", false);
+        check("redis_lock_hold_seconds_bucket{lock_namespace=\"drill-pause\",le=\"1\"}", false);
+        check("redis_lock_exporter_redis_up{redis=\"redis\"}", true);
+        check("redis_lock_exporter_log_events_total{path=\"x\"}", true);
+        check("process_open_fds", false);
+    }
 }

@@ -10,7 +10,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
+
+const STOPS_WITHIN: Duration = Duration::from_secs(5);
+
+/// As it writes and is told of.
+pub(super) const NAME: &str = "worker process";
 
 /// What a worker process has to do. The token is the parent's, who has to clean up if anything happens to the process.
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,6 +54,8 @@ pub(super) enum Told {
         fence: u64,
     },
     Renewed,
+    /// A renewal was refused before its time.
+    Lost,
     /// It works and listens to nobody; then it writes.
     Critical,
     Wrote {
@@ -94,8 +101,31 @@ impl Process {
         serde_json::from_str(&line).with_context(|| format!("a worker process told {line:?}"))
     }
 
-    pub(super) fn pause(&self) -> anyhow::Result<()> {
-        kill_process(self.pid, Signal::STOP).context("cannot stop the worker process")
+    /// What it has told and nobody has heard yet.
+    pub(super) async fn told_already(&mut self) -> anyhow::Result<Option<String>> {
+        match timeout(Duration::ZERO, self.told.next_line()).await {
+            Ok(line) => Ok(Some(line?.context("the worker process ended before its time")?)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Until it is stopped, which takes the kernel a moment.
+    pub(super) async fn pause(&self) -> anyhow::Result<()> {
+        kill_process(self.pid, Signal::STOP).context("cannot stop the worker process")?;
+        let deadline = Instant::now() + STOPS_WITHIN;
+        while !self.is_stopped()? {
+            anyhow::ensure!(Instant::now() < deadline, "the worker process does not stop");
+            sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    }
+
+    /// As the kernel tells.
+    pub(super) fn is_stopped(&self) -> anyhow::Result<bool> {
+        let path = format!("/proc/{}/stat", self.pid.as_raw_nonzero());
+        let stat = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        // The state follows the name, which may hold anything.
+        Ok(stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')))
     }
 
     pub(super) fn resume(&self) -> anyhow::Result<()> {

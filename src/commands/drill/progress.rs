@@ -78,7 +78,7 @@ impl Progress {
         }
         drop(view);
         if !self.is_terminal {
-            self.say(&format!("{scenario}:{}", phase.describe().trim_start_matches([' ', '>'])));
+            self.say(&format!("{scenario}: {}", phase.describe().trim_start_matches([' ', '>'])));
         }
     }
 

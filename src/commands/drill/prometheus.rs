@@ -84,19 +84,13 @@ impl Watch {
         let paged: Vec<(&(String, String), &Instant)> =
             seen.pages.iter().filter(|((namespace, _), _)| own(namespace)).collect();
         let lasts = match scenario.kind {
-            // Nobody leads before and after the scenario either.
-            Kind::LeaderLoss => self.started.elapsed(),
+            Kind::LeaderLoss => Lasts::of_absence(report, self.started),
             // The exporter that sees it is not scraped.
             Kind::RedisFailover => return,
-            _ => timing.duration.unwrap_or_default(),
+            _ => Lasts { surely: timing.duration.unwrap_or_default(), perhaps: Duration::ZERO },
         };
-        let (expected, statement) = match expected(scenario, lasts) {
-            Expected::Page(page) => {
-                (Some(page), format!("{} pages, for this lasts longer than {}", page.alert, seconds(page.after)))
-            }
-            Expected::Silence => (None, "nothing pages: this is too short, or no reason to wake somebody".to_owned()),
-            Expected::Either => return,
-        };
+        let expected = expected(scenario, lasts);
+        let statement = expected.describe();
         let came: Vec<String> = paged
             .iter()
             .map(|((namespace, alert), at)| format!("{alert} of {namespace} after {}", seconds(**at - self.started)))
@@ -105,14 +99,30 @@ impl Watch {
         if let Some(failure) = &seen.failure {
             measured = format!("{measured}; Prometheus could not be asked: {failure}");
         }
-        let held = seen.failure.is_none()
-            && match expected {
-                Some(page) => {
-                    paged.iter().any(|((namespace, alert), _)| namespace == page.lock_namespace && alert == page.alert)
-                }
-                None => paged.is_empty(),
-            };
+        let pages: Vec<(&str, &str)> =
+            paged.iter().map(|((namespace, alert), _)| (namespace.as_str(), alert.as_str())).collect();
+        let held = seen.failure.is_none() && expected.is_met_by(&pages);
         report.expectations.push(Verdict { id: "alerts", side: Side::Alerts.as_str(), statement, held, measured });
+    }
+}
+
+/// How long there was a reason to page.
+#[derive(Clone, Copy, Debug)]
+struct Lasts {
+    surely: Duration,
+    /// Or so long, at another time.
+    perhaps: Duration,
+}
+
+impl Lasts {
+    /// Nobody leads before and after the scenario either, but what an exporter and its rules know of that depends on what
+    /// was there before.
+    fn of_absence(report: &ScenarioReport, watched_since: Instant) -> Self {
+        let surely = Duration::from_secs_f64(report.measured.get("absent").copied().unwrap_or_default());
+        let Some(ended) = report.ended else { return Self { surely, perhaps: watched_since.elapsed() } };
+        let took = Duration::from_secs_f64(report.took_seconds);
+        let before = ended.saturating_duration_since(watched_since).saturating_sub(took);
+        Self { surely, perhaps: before.max(ended.elapsed()) }
     }
 }
 
@@ -121,13 +131,41 @@ enum Expected {
     Page(Page),
     Silence,
     /// It may have come, or may have been about to come.
-    Either,
+    Either(Page),
 }
 
-fn expected(scenario: &Scenario, lasts: Duration) -> Expected {
+impl Expected {
+    fn describe(self) -> String {
+        let rest = |page: Page| match page.along {
+            [] => "nothing else does".to_owned(),
+            along => format!("nothing else does, but for what may follow from it: {}", along.join(", ")),
+        };
+        match self {
+            Self::Page(page) => {
+                format!("{} pages, for this lasts longer than {}; {}", page.alert, seconds(page.after), rest(page))
+            }
+            Self::Either(page) => format!("{} may page or not, after such a time; {}", page.alert, rest(page)),
+            Self::Silence => "nothing pages: this is too short, or no reason to wake somebody".to_owned(),
+        }
+    }
+
+    /// By the namespaces and alerts that paged.
+    fn is_met_by(self, pages: &[(&str, &str)]) -> bool {
+        let (page, is_needed) = match self {
+            Self::Page(page) => (page, true),
+            Self::Either(page) => (page, false),
+            Self::Silence => return pages.is_empty(),
+        };
+        let is_it = |(namespace, alert): &(&str, &str)| *namespace == page.lock_namespace && *alert == page.alert;
+        let is_along = |(_, alert): &(&str, &str)| page.along.contains(alert);
+        pages.iter().all(|paged| is_it(paged) || is_along(paged)) && (!is_needed || pages.iter().any(is_it))
+    }
+}
+
+fn expected(scenario: &Scenario, lasts: Lasts) -> Expected {
     match scenario.page {
-        Some(page) if lasts >= page.after => Expected::Page(page),
-        Some(page) if lasts >= page.not_before => Expected::Either,
+        Some(page) if lasts.surely >= page.after => Expected::Page(page),
+        Some(page) if lasts.surely.max(lasts.perhaps) >= page.not_before => Expected::Either(page),
         _ => Expected::Silence,
     }
 }
@@ -166,7 +204,8 @@ mod tests {
     fn a_page_is_expected_of_what_lasts() {
         let check = |name: &str, minutes: u64, wanted: &str| {
             let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).unwrap();
-            let expected = expected(scenario, Duration::from_secs(60 * minutes));
+            let lasts = Lasts { surely: Duration::from_secs(60 * minutes), perhaps: Duration::ZERO };
+            let expected = expected(scenario, lasts);
             assert!(format!("{expected:?}").starts_with(wanted), "{name} for {minutes} min: {expected:?}");
         };
         check("stale-release", 0, "Silence");
@@ -176,5 +215,40 @@ mod tests {
         check("renewal-failure", 10, "Page(Page { alert: \"RedisLockRenewalFailureRatioHigh\"");
         check("leader-loss", 10, "Page(Page { alert: \"RedisLockLeaderAbsent\"");
         check("crash-takeover", 60, "Silence");
+    }
+
+    /// Whether anybody led before and after it is not the scenario's doing: no page can be asked for because of that.
+    #[test]
+    fn a_leader_is_missed_for_as_long_as_it_was_measured() {
+        let leader_loss = SCENARIOS.iter().find(|scenario| scenario.kind == Kind::LeaderLoss).unwrap();
+        let check = |surely: u64, perhaps: u64, wanted: &str| {
+            let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+            let expected = expected(leader_loss, Lasts { surely: minutes(surely), perhaps: minutes(perhaps) });
+            assert!(format!("{expected:?}").starts_with(wanted), "{surely} and {perhaps} min: {expected:?}");
+        };
+        check(0, 5, "Silence");
+        check(0, 20, "Either");
+        check(7, 0, "Either");
+        check(8, 0, "Page");
+    }
+
+    #[test]
+    fn a_page_that_was_not_expected_fails() {
+        let scenario = SCENARIOS.iter().find(|scenario| scenario.kind == Kind::RenewalFailure).unwrap();
+        let page = scenario.page.unwrap();
+        let own = (page.lock_namespace, page.alert);
+        let along = ("drill-renewal-fence", page.along[0]);
+        let other = (page.lock_namespace, "RedisLockFenceRegression");
+        let check = |expected: Expected, pages: &[(&str, &str)], met: bool| {
+            assert_eq!(expected.is_met_by(pages), met, "{expected:?}: {pages:?}");
+        };
+        check(Expected::Page(page), &[own, along], true);
+        check(Expected::Page(page), &[along], false);
+        check(Expected::Page(page), &[own, other], false);
+        check(Expected::Either(page), &[], true);
+        check(Expected::Either(page), &[own], true);
+        check(Expected::Either(page), &[other], false);
+        check(Expected::Silence, &[], true);
+        check(Expected::Silence, &[own], false);
     }
 }

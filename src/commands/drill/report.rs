@@ -4,9 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::table::Scenario;
-use super::worker::LostLock;
+
+/// What is rehearsed went otherwise than it should, and a scenario cannot go on: that is a finding. Every other error is the
+/// drill's own, and says nothing about locks.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Failure(pub(super) String);
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -45,11 +51,14 @@ pub(super) struct ScenarioReport {
     pub(super) rehearses: &'static str,
     pub(super) held: bool,
     pub(super) took_seconds: f64,
+    /// When nothing happened any more.
+    #[serde(skip)]
+    pub(super) ended: Option<Instant>,
     /// How often the failure was made to happen.
     pub(super) rounds: u32,
-    /// Why it could not be run to its end.
+    /// Why it did not come to its end.
     pub(super) error: Option<String>,
-    /// That was the drill's own fault, and says nothing about locks.
+    /// That was the drill's own fault, not a [`Failure`].
     #[serde(skip)]
     pub(super) is_broken: bool,
     pub(super) expectations: Vec<Verdict>,
@@ -91,6 +100,7 @@ impl ScenarioReport {
             rehearses: scenario.rehearses,
             held: false,
             took_seconds: 0.0,
+            ended: None,
             rounds: 0,
             error: None,
             is_broken: false,
@@ -102,7 +112,11 @@ impl ScenarioReport {
 
     pub(super) fn stop(&mut self, failure: &anyhow::Error) {
         self.error = Some(format!("{failure:#}"));
-        self.is_broken = !failure.is::<LostLock>();
+        self.is_broken = !failure.is::<Failure>();
+    }
+
+    fn stopped(&self) -> &'static str {
+        if self.is_broken { "could not be run to its end" } else { "failed before its end" }
     }
 
     pub(super) fn conclude(&mut self) {
@@ -156,7 +170,7 @@ impl Report {
             let verdict = if scenario.held { "ok    " } else { "FAILED" };
             let _ = writeln!(text, "\n{verdict} {}: {}", scenario.name, scenario.rehearses);
             if let Some(error) = &scenario.error {
-                let _ = writeln!(text, "       could not be run to its end: {error}");
+                let _ = writeln!(text, "       {}: {error}", scenario.stopped());
             }
             for verdict in &scenario.expectations {
                 let mark = if verdict.held { "ok    " } else { "FAILED" };
@@ -215,7 +229,7 @@ impl ScenarioReport {
         let times = if self.rounds == 1 { "once".to_owned() } else { format!("{} times", self.rounds) };
         let _ = writeln!(text, "Happened {times}, in {:.1} s.", self.took_seconds);
         if let Some(error) = &self.error {
-            let _ = writeln!(text, "\n**Could not be run to its end:** {error}");
+            let _ = writeln!(text, "\n**It {}:** {error}", self.stopped());
         }
         let _ = writeln!(text, "\n| expected of | that it | | measured |\n|---|---|---|---|");
         for verdict in &self.expectations {

@@ -8,9 +8,11 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use redis::{Client, ConnectionAddr};
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::configuration::{FINISHED, PREFIX, namespaces_and_rules, snippet as render_snippet};
+use super::heartbeat::Heartbeat;
 use super::journal::Journal;
 use super::probe::Probe;
 use super::progress::Progress;
@@ -30,6 +32,8 @@ use crate::http_client;
 const PATIENCE: Duration = Duration::from_secs(10);
 const NO_PROXY: &str =
     "a drill needs a Redis at redis://HOST:PORT: it puts a slow network in between, which TLS and sockets forbid";
+/// Long before it runs out, and rare enough not to matter.
+const RENEW_MARK: Duration = Duration::from_secs(5);
 /// How soon an exporter reads a line.
 const READ_WITHIN: Duration = Duration::from_secs(10);
 
@@ -48,6 +52,8 @@ pub(super) struct Setup {
     /// `None`: the one that was given.
     exporter: Option<Exporter>,
     exporter_url: String,
+    /// Keeps the mark of the run until this is dropped.
+    _mark: JoinSet<()>,
 }
 
 /// What a ground is made of beside the eyes that see it.
@@ -57,6 +63,7 @@ struct Scene {
     log_file: PathBuf,
     timing: Timing,
     progress: Arc<Progress>,
+    heartbeat: Arc<Heartbeat>,
     for_failover: bool,
 }
 
@@ -116,7 +123,7 @@ impl Setup {
         timing: Timing,
         progress: &Arc<Progress>,
     ) -> anyhow::Result<Self> {
-        claim_run_id(&base.client, &base.territory, run_id).await?;
+        let mark = claim_run_id(&base.client, &base.territory, run_id).await?;
         let log_file = args.log_file.clone().unwrap_or_else(|| base.directory.path().join("drill.log"));
         // Before the exporter looks for it.
         let journal = Journal::open(&log_file)?;
@@ -140,9 +147,10 @@ impl Setup {
             log_file,
             timing,
             progress: Arc::clone(progress),
+            heartbeat: Arc::new(Heartbeat::start()),
             for_failover: false,
         };
-        Ok(Self { ground: scene.with_eyes(&exporter_url, journal).await?, exporter, exporter_url })
+        Ok(Self { ground: scene.with_eyes(&exporter_url, journal).await?, exporter, exporter_url, _mark: mark })
     }
 
     /// Another exporter, for servers that are to fail: locks have the TTL of production, for nothing waits for them there.
@@ -156,12 +164,15 @@ impl Setup {
             log_file,
             timing: Timing::new(1, ground.timing.duration),
             progress: Arc::clone(&ground.progress),
+            heartbeat: Arc::clone(&ground.heartbeat),
             for_failover: true,
         };
         let run = RunArgs { redis_url: Some(url), ..run_args(loopback()) };
         let exporter = start_exporter(run, directory, "failover", &scene.timing, &scene.log_file).await?;
         let exporter_url = url_of_exporter(&exporter)?;
-        Ok(Self { ground: scene.with_eyes(&exporter_url, journal).await?, exporter: Some(exporter), exporter_url })
+        let ground = scene.with_eyes(&exporter_url, journal).await?;
+        // The run has its mark.
+        Ok(Self { ground, exporter: Some(exporter), exporter_url, _mark: JoinSet::new() })
     }
 
     pub(super) fn ground(&self) -> &Arc<Ground> {
@@ -185,7 +196,7 @@ impl Setup {
 impl Scene {
     /// Waits until the exporter sees everything, and finds out what it cannot see.
     async fn with_eyes(self, exporter_url: &str, journal: Journal) -> anyhow::Result<Arc<Ground>> {
-        let Self { client, territory, log_file, timing, progress, for_failover } = self;
+        let Self { client, territory, log_file, timing, progress, heartbeat, for_failover } = self;
         let address = address_of(&client)?;
         let probe = Probe::start(exporter_url).await?;
         progress.say("waiting for the exporter to see everything");
@@ -201,22 +212,41 @@ impl Scene {
         if let Some(problem) = &blind {
             progress.say(problem);
         }
-        Ok(Arc::new(Ground { client, address, territory, journal, log_file, probe, blind, timing, progress }))
+        Ok(Arc::new(Ground {
+            client,
+            address,
+            territory,
+            journal,
+            log_file,
+            probe,
+            blind,
+            timing,
+            progress,
+            heartbeat,
+        }))
     }
 }
 
-/// Two drills must not share their keys.
-async fn claim_run_id(client: &Client, territory: &Arc<Territory>, run_id: &str) -> anyhow::Result<()> {
+/// Two drills must not share their keys. Gives what renews the mark.
+async fn claim_run_id(client: &Client, territory: &Arc<Territory>, run_id: &str) -> anyhow::Result<JoinSet<()>> {
     let shown = address_of(client)?;
     let mut locker = Locker::connect_within(client, territory, PATIENCE)
         .await
         .with_context(|| format!("cannot connect to Redis at {shown}"))?;
-    let taken = locker.acquire(&territory.key("running"), KEEP).await;
+    let key = territory.key("running");
+    let taken = locker.acquire(&key, KEEP).await;
     let taken = taken.with_context(|| format!("cannot write to Redis at {shown}: the drill needs a user that may"))?;
-    if taken.is_none() {
+    let Some(token) = taken else {
         bail!("another drill with the run id {run_id} is under way, or was killed less than 10 minutes ago");
-    }
-    Ok(())
+    };
+    let mut mark = JoinSet::new();
+    mark.spawn(async move {
+        // Until it is taken away; one that fails is made good by the next.
+        while !matches!(locker.renew(&key, &token, KEEP).await, Ok(false)) {
+            sleep(RENEW_MARK).await;
+        }
+    });
+    Ok(mark)
 }
 
 /// Otherwise what to do about it. A line that says nothing bad is enough to see whether lines are read.

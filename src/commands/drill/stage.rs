@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::heartbeat::{Heartbeat, Span, Stalled};
 use super::journal::Journal;
 use super::probe::Probe;
 use super::progress::Progress;
@@ -18,9 +19,6 @@ use crate::fleet::{Record, Territory};
 
 /// A sustained drill repeats itself; the first rounds tell all.
 const MAX_ENTRIES: usize = 100;
-
-/// Of what happened in a sustained drill, how much the exporter may count differently.
-const SLACK: f64 = 0.01;
 
 /// What all scenarios on one Redis share.
 pub(super) struct Ground {
@@ -36,6 +34,7 @@ pub(super) struct Ground {
     pub(super) blind: Option<String>,
     pub(super) timing: Timing,
     pub(super) progress: Arc<Progress>,
+    pub(super) heartbeat: Arc<Heartbeat>,
 }
 
 pub(super) struct Stage {
@@ -65,9 +64,11 @@ pub(super) struct Claim {
     pub(super) selector: Selector,
     pub(super) at_least: f64,
     pub(super) at_most: f64,
-    /// Follows from an end being told for what it was. On a machine that stands still around the deadline nobody can tell,
-    /// and a sustained drill allows for that as it does for the ends themselves.
-    pub(super) needs_clear_end: bool,
+    /// Follows from each change being seen for what it was. In a round of a sustained drill in which the machine stood still
+    /// it need not have been.
+    pub(super) needs_clear_view: bool,
+    /// How much of `at_least` may be missing for that reason.
+    pub(super) excused: f64,
 }
 
 /// The last round's lock must be among the incidents.
@@ -78,6 +79,8 @@ pub(super) struct IncidentClaim {
     pub(super) operation: &'static str,
     pub(super) cause: &'static str,
     pub(super) wants_next_owner: bool,
+    /// The machine stood still in that round.
+    pub(super) may_be_unknown: bool,
 }
 
 /// When something happened for the first time, and what shows it.
@@ -96,6 +99,8 @@ pub(super) struct Notes {
     pub(super) claims: Vec<Claim>,
     pub(super) incident: Option<IncidentClaim>,
     pub(super) happened: Vec<Happened>,
+    /// From their beginning to their end.
+    pub(super) rounds: Vec<Span>,
 }
 
 impl Stage {
@@ -175,10 +180,10 @@ impl Stage {
 
     pub(super) fn claim(&self, expectation: &'static str, what: &str, selector: Selector, at_least: f64, at_most: f64) {
         let what = what.to_owned();
-        self.add(Claim { expectation, what, selector, at_least, at_most, needs_clear_end: false });
+        self.add(Claim { expectation, what, selector, at_least, at_most, needs_clear_view: false, excused: 0.0 });
     }
 
-    /// For what follows from an end being told for what it was.
+    /// For what follows from each change being seen for what it was.
     pub(super) fn claim_clear(
         &self,
         expectation: &'static str,
@@ -188,7 +193,7 @@ impl Stage {
         at_most: f64,
     ) {
         let what = what.to_owned();
-        self.add(Claim { expectation, what, selector, at_least, at_most, needs_clear_end: true });
+        self.add(Claim { expectation, what, selector, at_least, at_most, needs_clear_view: true, excused: 0.0 });
     }
 
     /// Claims of the same thing, one of each round, are added up.
@@ -250,7 +255,7 @@ impl Stage {
     }
 
     /// All workers have ended: what they did is what the exporter has to have counted.
-    pub(super) fn claim_truth(&self, rounds: u32) {
+    pub(super) fn claim_truth(&self) {
         for (index, record) in self.records.iter().enumerate() {
             let truth = record.truth();
             let lock_namespace = self.namespace(index);
@@ -266,21 +271,46 @@ impl Stage {
                     _ => format!("{lock_namespace} {what}"),
                 };
                 let selector = Selector::new(metric, &[("lock_namespace", lock_namespace)]);
-                // Among hundreds of changes a busy machine may show two at once.
-                let (count, slack) = (count as f64, slack_of(count, rounds));
-                self.claim("keyspace", &what, selector, count - slack, count + slack);
+                self.claim_clear("keyspace", &what, selector, count as f64, count as f64);
             }
         }
-        let unclear = slack_of(u64::from(rounds), rounds) / f64::from(rounds.max(1));
-        for claim in self.notes().claims.iter_mut().filter(|claim| claim.needs_clear_end) {
-            claim.at_least -= claim.at_least * unclear;
+    }
+
+    /// Which one it is, from 1 on.
+    pub(super) fn round_begins(&self) -> u32 {
+        let now = Instant::now();
+        let mut notes = self.notes();
+        notes.rounds.push((now, now));
+        notes.rounds.len() as u32
+    }
+
+    pub(super) fn round_ends(&self) {
+        if let Some((_, end)) = self.notes().rounds.last_mut() {
+            *end = Instant::now();
         }
+    }
+
+    /// What need not have been seen, because the machine stood still. A drill in which each failure happens once has to be
+    /// exact: nothing is left of it otherwise.
+    pub(super) fn excuse_stalls(&self) -> Stalled {
+        if self.timing().duration.is_none() {
+            return Stalled::default();
+        }
+        let mut notes = self.notes();
+        let stalled = self.ground.heartbeat.stalled(&notes.rounds);
+        notes.claims.iter_mut().for_each(|claim| claim.excuse(stalled));
+        if let Some(incident) = &mut notes.incident {
+            incident.may_be_unknown = stalled.in_last && stalled.share() > 0.0;
+        }
+        stalled
     }
 
     /// Ends the scenario: what was noted, for the report and for the check of the exporter.
     pub(super) fn finish(&self, report: &mut ScenarioReport) -> Notes {
         let mut notes = std::mem::take(&mut *self.notes());
         report.took_seconds = self.elapsed().as_secs_f64();
+        report.ended = Some(Instant::now());
+        report.rounds = notes.rounds.len() as u32;
         report.timeline = std::mem::take(&mut notes.timeline);
         report.measured = std::mem::take(&mut notes.measured);
         for verdict in &mut report.expectations {
@@ -296,11 +326,44 @@ impl Stage {
     }
 }
 
-/// Of so many things that happened, how many may be missing.
-fn slack_of(count: u64, rounds: u32) -> f64 {
-    if rounds > 1 { (count as f64 * SLACK).ceil() } else { 0.0 }
+impl Claim {
+    /// Never upward: what did not happen must not be seen either.
+    fn excuse(&mut self, stalled: Stalled) {
+        if self.needs_clear_view {
+            let excused = self.at_least * stalled.share();
+            // Half a change cannot be missing.
+            self.excused = if self.at_least.fract() == 0.0 { (excused + 1e-9).floor() } else { excused };
+        }
+    }
 }
 
 pub(super) fn seconds(duration: Duration) -> String {
     format!("{:.2} s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(needs_clear_view: bool) -> Claim {
+        let selector = Selector::new("redis_lock_expirations_total", &[]);
+        let what = "expiries".to_owned();
+        Claim { expectation: "keyspace", what, selector, at_least: 20.0, at_most: 20.0, needs_clear_view, excused: 0.0 }
+    }
+
+    #[test]
+    fn only_a_stall_that_was_measured_is_an_excuse() {
+        let check = |needs_clear_view, rounds, excused: f64| {
+            let mut claim = claim(needs_clear_view);
+            claim.excuse(Stalled { rounds, of: 20, in_last: false });
+            assert_eq!((claim.excused, claim.at_least, claim.at_most), (excused, 20.0, 20.0), "{rounds} of 20");
+        };
+        check(true, 0, 0.0);
+        check(true, 1, 1.0);
+        check(true, 3, 3.0);
+        check(true, 7, 7.0);
+        // Most of them: nothing would be proven.
+        check(true, 11, 0.0);
+        check(false, 3, 0.0);
+    }
 }

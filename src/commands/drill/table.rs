@@ -43,6 +43,8 @@ pub(super) struct NamespaceSpec {
 pub(super) struct Page {
     pub(super) alert: &'static str,
     pub(super) lock_namespace: &'static str,
+    /// What else may page of the scenario's namespaces, for the same failure is seen by other rules, too.
+    pub(super) along: &'static [&'static str],
     /// With the bundled rules. What lasts so long must page; in between it may.
     pub(super) after: Duration,
     /// Shorter failures must stay silent.
@@ -90,15 +92,21 @@ const RATIO_PAGE: Duration = Duration::from_secs(9 * 60);
 /// No burst that is shorter can page, whatever the traffic.
 const LONGEST_BURST: Duration = Duration::from_secs(150);
 
-const fn lost_locks(lock_namespace: &'static str) -> Option<Page> {
-    Some(Page { alert: "RedisLockNotOwnedRatioHigh", lock_namespace, after: RATIO_PAGE, not_before: LONGEST_BURST })
+/// A refused renewal is a failed one; work that is finished twice, again and again, pages by itself.
+const fn lost_locks(lock_namespace: &'static str, along: &'static [&'static str]) -> Option<Page> {
+    let (after, not_before) = (RATIO_PAGE, LONGEST_BURST);
+    Some(Page { alert: "RedisLockNotOwnedRatioHigh", lock_namespace, along, after, not_before })
 }
 
-const COUNTED: Expectation = exporter(
-    "keyspace",
-    "counts exactly the acquisitions, renewals, releases and expiries that happened (of a sustained drill to within 1 %)",
-);
-const PAUSED: Expectation = workers("paused", "the process stands still for longer than its TTL");
+const RELEASES: &[&str] = &["RedisLockNotOwnedRateHigh"];
+const RENEWALS: &[&str] = &["RedisLockNotOwnedRateHigh", "RedisLockRenewalFailureRatioHigh"];
+const WRITES: &[&str] =
+    &["RedisLockNotOwnedRateHigh", "RedisLockRenewalFailureRatioHigh", "RedisLockDuplicateTerminalState"];
+
+const COUNTED: Expectation =
+    exporter("keyspace", "counts exactly the acquisitions, renewals, releases and expiries that happened");
+const PAUSED: Expectation =
+    workers("paused", "the process stands still for longer than its TTL, as the kernel says, and tells nothing");
 const FENCED_WRITE: Expectation =
     workers("fenced-write", "storage that compares the fence rejects the stale write, and keeps the new owner's");
 const UNFENCED_WRITE: Expectation = workers(
@@ -130,7 +138,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             exporter("takeover-seen", "counts the takeover as within the SLO"),
             DETECTED,
         ],
-        page: lost_locks("drill-stale-release"),
+        page: lost_locks("drill-stale-release", RELEASES),
         kind: Kind::StaleRelease,
     },
     Scenario {
@@ -142,7 +150,10 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
                 "fenced",
                 "with the policy `fence` the worker stops itself after 3 failed renewals, before its TTL runs out",
             ),
-            workers("no-overlap", "with the policy `fence` two workers never believe to hold the lock"),
+            workers(
+                "no-overlap",
+                "with the policy `fence` two workers never believe to hold the lock, although the next one tries all the time",
+            ),
             workers(
                 "overlap",
                 "with the policy `continue` both believe to hold the lock for a time, which is measured",
@@ -161,6 +172,14 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
         page: Some(Page {
             alert: "RedisLockRenewalFailureRatioHigh",
             lock_namespace: "drill-renewal-continue",
+            along: &[
+                // Of the fenced one, which stops itself every time.
+                "RedisLockRenewalFailureRatioHigh",
+                "RedisLockAbandoned",
+                // Of the one that carries on, whose release is refused every time.
+                "RedisLockNotOwnedRatioHigh",
+                "RedisLockNotOwnedRateHigh",
+            ],
             after: RATIO_PAGE,
             not_before: LONGEST_BURST,
         }),
@@ -185,7 +204,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             exporter("cause", "says of both refusals that renewals had stopped"),
             DETECTED,
         ],
-        page: lost_locks("drill-combined"),
+        page: lost_locks("drill-combined", RENEWALS),
         kind: Kind::Combined,
     },
     Scenario {
@@ -204,7 +223,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             exporter("cause", "says of both refusals that renewals had stopped"),
             DETECTED,
         ],
-        page: lost_locks("drill-pause"),
+        page: lost_locks("drill-pause", WRITES),
         kind: Kind::Pause,
     },
     Scenario {
@@ -222,7 +241,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             exporter("cause", "says of both refusals that the lock expired and was never renewed"),
             DETECTED,
         ],
-        page: lost_locks("drill-delay"),
+        page: lost_locks("drill-delay", RENEWALS),
         kind: Kind::Delay,
     },
     Scenario {
@@ -242,7 +261,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             exporter("cause", "says of both refusals that renewals had stopped"),
             DETECTED,
         ],
-        page: lost_locks("drill-pause-and-delay"),
+        page: lost_locks("drill-pause-and-delay", WRITES),
         kind: Kind::PauseAndDelay,
     },
     Scenario {
@@ -251,7 +270,10 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
         namespaces: &[item("drill-crash-takeover", "fence")],
         expectations: &[
             workers("takeover", "the next worker gets the lock within the takeover SLO after the last sign of life"),
-            workers("no-overlap", "two workers never believe to hold the lock"),
+            workers(
+                "no-overlap",
+                "two workers never believe to hold the lock, although the next one tries all the time",
+            ),
             COUNTED,
             exporter("silence", "counts no refused operation: the dead write no lines"),
             exporter("takeover-seen", "counts the takeover as within the SLO, and measures it to within half a second"),
@@ -274,7 +296,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             exporter("incident", "names the very lock, and two different owners"),
             DETECTED,
         ],
-        page: lost_locks("drill-blind-delete"),
+        page: lost_locks("drill-blind-delete", RENEWALS),
         kind: Kind::BlindDelete,
     },
     Scenario {
@@ -282,7 +304,10 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
         rehearses: "the leader of a loop dies and nobody takes its lock",
         namespaces: &[NamespaceSpec { name: "drill-leader-loss", policy: "continue", is_loop: true }],
         expectations: &[
-            workers("absent", "nobody holds the lock for longer than twice its TTL, then a new leader takes it"),
+            workers(
+                "absent",
+                "nobody holds the lock for longer than twice its TTL, at any look, then a new leader takes it",
+            ),
             COUNTED,
             exporter("silence", "counts no refused operation: nobody writes a line"),
             exporter("absent-seen", "knows to within a second since when nobody leads"),
@@ -292,6 +317,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
         page: Some(Page {
             alert: "RedisLockLeaderAbsent",
             lock_namespace: "drill-leader-loss",
+            along: &[],
             // After `leader_absent`, 5 minutes, it waits for 2 minutes more.
             after: Duration::from_secs(8 * 60),
             not_before: Duration::from_secs(7 * 60),

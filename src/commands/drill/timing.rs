@@ -59,7 +59,10 @@ impl Timing {
         let ttl = self.ttl.as_secs_f64();
         let shortened = match self.speed {
             1 => "TTLs are those of production".to_owned(),
-            speed => format!("TTLs are {speed} times shorter than in production ({} s)", BASE_TTL.as_secs()),
+            speed => format!(
+                "TTLs are {speed} times shorter than in production ({} s; redis-failover has those of production)",
+                BASE_TTL.as_secs()
+            ),
         };
         let repeated = match self.duration {
             Some(duration) => format!("each failure is repeated for {:.0} s", duration.as_secs_f64()),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::heartbeat::Stalled;
 use super::probe::Probe;
 use super::report::ScenarioReport;
 use super::stage::{Claim, Happened, IncidentClaim, Notes, Stage, seconds};
@@ -20,7 +21,7 @@ const SETTLE: Duration = Duration::from_millis(1300);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// After the last round. Waits until the exporter shows everything, or for long enough.
-pub(super) async fn verify(stage: &Stage, notes: Notes, report: &mut ScenarioReport) {
+pub(super) async fn verify(stage: &Stage, notes: Notes, stalled: Stalled, report: &mut ScenarioReport) {
     let started = Instant::now();
     let probe = &stage.ground.probe;
     let patience = if stage.ground.blind.is_some() { BLIND_PATIENCE } else { SHOWN_WITHIN };
@@ -37,6 +38,7 @@ pub(super) async fn verify(stage: &Stage, notes: Notes, report: &mut ScenarioRep
         }
     };
     judge_claims(&notes.claims, &stage.before, &samples, report);
+    state_stalls(&notes, stalled, report);
     if let Some(claim) = &notes.incident {
         let (held, measured) = judge_incident(probe, claim).await;
         judge(report, "incident", held, measured);
@@ -56,7 +58,7 @@ impl Claim {
     /// A series that is not there shows nothing, and nothing is not 0.
     fn holds(&self, before: &Samples, now: &Samples) -> bool {
         let shown = self.shown(before, now);
-        now.has(&self.selector) && shown >= self.at_least - 1e-9 && shown <= self.at_most + 1e-9
+        now.has(&self.selector) && shown >= self.at_least - self.excused - 1e-9 && shown <= self.at_most + 1e-9
     }
 
     fn describe(&self, before: &Samples, now: &Samples) -> String {
@@ -65,8 +67,12 @@ impl Claim {
             true => number(self.at_least),
             false => format!("{} to {}", number(self.at_least), number(self.at_most)),
         };
+        let excused = match self.excused {
+            0.0 => String::new(),
+            excused => format!(" ({} may be missing)", number(excused)),
+        };
         match now.has(&self.selector) {
-            true => format!("{}: {} of {expected}", self.what, number(self.shown(before, now))),
+            true => format!("{}: {} of {expected}{excused}", self.what, number(self.shown(before, now))),
             false => format!("{}: the exporter has no such series", self.what),
         }
     }
@@ -85,6 +91,21 @@ fn judge_claims(claims: &[Claim], before: &Samples, now: &Samples, report: &mut 
     }
 }
 
+/// What was excused is part of what was expected.
+fn state_stalls(notes: &Notes, stalled: Stalled, report: &mut ScenarioReport) {
+    let Stalled { rounds, of, .. } = stalled;
+    for verdict in &mut report.expectations {
+        let is_excused = notes.claims.iter().any(|claim| claim.expectation == verdict.id && claim.excused > 0.0);
+        let may_be_unknown = notes.incident.as_ref().is_some_and(|claim| claim.may_be_unknown);
+        if is_excused || (verdict.id == "incident" && may_be_unknown) {
+            let _ = write!(
+                verdict.statement,
+                " (but for what is missing or unknown in {rounds} of {of} rounds, in which the drill itself stood still)"
+            );
+        }
+    }
+}
+
 async fn judge_incident(probe: &Probe, claim: &IncidentClaim) -> (bool, String) {
     let incidents = match probe.incidents(claim.lock_namespace).await {
         Ok(incidents) => incidents,
@@ -96,6 +117,9 @@ async fn judge_incident(probe: &Probe, claim: &IncidentClaim) -> (bool, String) 
     let Some(incident) = of_lock else {
         return (false, format!("no incident of {} among {}", claim.key, incidents.len()));
     };
+    if claim.may_be_unknown && incident.cause == "unknown" {
+        return (true, "cause unknown, in a round with a stall".to_owned());
+    }
     let are_two = incident.owner.is_some() && incident.next_owner.is_some() && incident.owner != incident.next_owner;
     let owner = |owner: &Option<String>| owner.clone().unwrap_or_else(|| "nobody".to_owned());
     let measured =
@@ -147,7 +171,8 @@ mod tests {
             selector,
             at_least: count,
             at_most: count,
-            needs_clear_end: false,
+            needs_clear_view: false,
+            excused: 0.0,
         }
     }
 
@@ -166,6 +191,29 @@ mod tests {
         check(&known, 3.0, false, "releases: 2 of 3");
         check(&known, 1.0, false, "releases: 2 of 1");
         check(&[("lock_namespace", "b")], 0.0, false, "releases: the exporter has no such series");
+    }
+
+    /// Less may be there where that is excused, but never more, and it is said.
+    #[test]
+    fn what_is_missing_in_rounds_with_a_stall() {
+        let before = Samples::default();
+        let check = |shown: u32, excused: f64, held: bool| {
+            let now = Samples::parse(&format!("redis_lock_releases_total{{lock_namespace=\"a\"}} {shown}\n"), |_| true);
+            let claims = vec![Claim { excused, ..claim("releases", &[], 20.0) }];
+            let mut report = ScenarioReport::new(&SCENARIOS[0]);
+            judge_claims(&claims, &before, &now, &mut report);
+            let notes = Notes { claims, ..Notes::default() };
+            state_stalls(&notes, Stalled { rounds: 2, of: 20, in_last: false }, &mut report);
+            let verdict = report.expectations.iter().find(|verdict| verdict.id == "keyspace").unwrap();
+            assert_eq!(verdict.held, held, "{shown} of 20, {excused} excused");
+            assert_eq!(verdict.statement.contains("in 2 of 20 rounds"), excused > 0.0, "{}", verdict.statement);
+        };
+        check(20, 0.0, true);
+        check(19, 0.0, false);
+        check(21, 0.0, false);
+        check(18, 2.0, true);
+        check(17, 2.0, false);
+        check(21, 2.0, false);
     }
 
     #[test]

@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use redis::{Client, ConnectionAddr};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::configuration::{ABANDONED, NOT_OWNED, RELEASE_FAILED, RENEWAL_FAILED};
 use super::process::Reach;
+use super::report::Failure;
 use super::stage::{Ground, Lock, Stage};
 use crate::fleet::{End, Locker, Token, client_through};
 
@@ -27,11 +28,6 @@ pub(super) struct Worker<'a> {
     patience: Duration,
     stage: &'a Stage,
 }
-
-/// A lock went away that nobody but its holder may take away: a failure of what is rehearsed, not of the rehearsal.
-#[derive(Debug, thiserror::Error)]
-#[error("the {0} could not renew a lock that was its own")]
-pub(super) struct LostLock(String);
 
 pub(super) struct Hold {
     pub(super) lock: Lock,
@@ -113,7 +109,7 @@ impl<'a> Worker<'a> {
                 return Ok(hold);
             }
             if Instant::now() > deadline {
-                bail!("the {} waited in vain for {}", self.name, lock.key);
+                return Err(Failure(format!("the {} waited in vain for {}", self.name, lock.key)).into());
             }
             sleep(self.stage.timing().poll()).await;
         }
@@ -146,7 +142,7 @@ impl<'a> Worker<'a> {
         while next < until {
             sleep_until(next).await;
             if self.renew(hold).await? != Renewal::Done {
-                return Err(LostLock(self.name.clone()).into());
+                return Err(self.lost());
             }
             next += every;
         }
@@ -164,7 +160,7 @@ impl<'a> Worker<'a> {
                 () = sleep_until(next) => {}
             }
             if !stop.is_cancelled() && self.renew(hold).await? != Renewal::Done {
-                return Err(LostLock(self.name.clone()).into());
+                return Err(self.lost());
             }
         }
         Ok(())
@@ -209,6 +205,10 @@ impl<'a> Worker<'a> {
         self.stage.note(&self.name, what);
     }
 
+    fn lost(&self) -> anyhow::Error {
+        Failure(format!("the {} could not renew a lock that was its own", self.name)).into()
+    }
+
     fn refused(&mut self, hold: &Hold, message: &str, what: &str) -> anyhow::Result<()> {
         hold.lock.record.change(hold.number, |deed| deed.refused += 1);
         self.note(what);
@@ -248,6 +248,16 @@ impl Hold {
 
     pub(super) fn let_go(&self) {
         self.lock.record.let_go(self.number);
+    }
+
+    /// For how long the next holder believed to have the lock, too.
+    pub(super) fn overlap(&self) -> Duration {
+        self.lock.record.overlap(self.number)
+    }
+
+    /// From its last sign of life to the next holder, if its TTL ran out.
+    pub(super) fn takeover(&self) -> Option<Duration> {
+        self.lock.record.takeover(self.number)
     }
 
     pub(super) fn last_sign(&self) -> Instant {

@@ -11,11 +11,10 @@ use tokio::time::sleep;
 
 use super::configuration::{FINISHED, NOT_OWNED, RELEASE_FAILED, RENEWAL_FAILED, WRITE_REJECTED};
 use super::journal::Journal;
-use super::process::{Order, Reach, Told};
+use super::process::{NAME, Order, Reach, Told};
 use crate::cli::{EXIT_FAILED, EXIT_OK};
 use crate::fleet::{Locker, Territory, Token};
 
-const NAME: &str = "worker process";
 /// How long the critical part takes: long enough to be stopped in it.
 const CRITICAL: Duration = Duration::from_millis(400);
 /// For an answer of Redis, over a slow network too.
@@ -66,7 +65,9 @@ async fn work() -> anyhow::Result<()> {
     let mut renewals = 0;
     while order.renewals.is_none_or(|wanted| renewals < wanted) {
         sleep(Duration::from_millis(order.renew_every_ms)).await;
-        anyhow::ensure!(locker.renew(key, &token, ttl).await?, "the lock was lost too early");
+        if !locker.renew(key, &token, ttl).await? {
+            return tell(Told::Lost);
+        }
         renewals += 1;
         tell(Told::Renewed)?;
     }

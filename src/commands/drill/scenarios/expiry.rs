@@ -43,6 +43,7 @@ pub(super) async fn stale_release(stage: &Stage, round: u32) -> anyhow::Result<(
         operation: "release",
         cause: "expired_never_renewed",
         wants_next_owner: true,
+        may_be_unknown: false,
     });
     Ok(())
 }
@@ -52,9 +53,12 @@ pub(super) async fn crash_takeover(stage: &Stage, round: u32) -> anyhow::Result<
     let lock = stage.lock_of(0, round);
     let mut crashing = Paused::start(stage, &lock, round, None, Road::Direct).await?;
     let mut next_worker = Worker::connect(stage, "next", Road::Direct).await?;
-    crashing.renewed(2).await?;
-    crashing.kill().await?;
-    let next = next_worker.wait_for(&lock).await?;
+    let crash = async {
+        crashing.renewed(2).await?;
+        crashing.kill().await
+    };
+    // It tries all the time, not only when it may have the lock.
+    let ((), next) = tokio::try_join!(crash, next_worker.wait_for(&lock))?;
     let hold = crashing.hold();
     hold.expired(ttl);
     stage.judge_takeover(hold);
@@ -67,7 +71,7 @@ pub(super) async fn crash_takeover(stage: &Stage, round: u32) -> anyhow::Result<
     stage.claim_exactly("silence", "refused operations", Selector::new(NOT_OWNED, &labels), 0);
     stage.claim_takeover(0, true);
     // The exporter measures from the pushes of Redis, which come a little later than the answers to the worker.
-    let takeover = hold.lock.record.takeovers().last().copied().unwrap_or_default().as_secs_f64();
+    let takeover = hold.takeover().unwrap_or_default().as_secs_f64();
     let measured = Selector::new("redis_lock_takeover_seconds_sum", &labels);
     stage.claim_clear("takeover-seen", "seconds of takeovers", measured, takeover - 0.5, takeover + 0.5);
     Ok(())
@@ -122,6 +126,7 @@ pub(super) async fn blind_delete(stage: &Stage, round: u32) -> anyhow::Result<()
         operation: "release",
         cause: "deleted_early",
         wants_next_owner: true,
+        may_be_unknown: false,
     });
     Ok(())
 }

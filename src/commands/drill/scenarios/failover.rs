@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use tokio::time::{Instant, sleep};
 
+use super::super::report::Failure;
 use super::super::stage::{IncidentClaim, Stage};
 use super::super::worker::{Road, Worker};
 use super::{CAUSES, NOT_OWNED};
@@ -77,7 +77,9 @@ pub(super) async fn redis_failover(stage: &Stage, round: u32, servers: &mut Serv
         None => "the new primary has it",
     };
     stage.expect("lost", next.is_some(), measured.to_owned());
-    let next = next.context("the lock was replicated although its primary was cut off")?;
+    let Some(next) = next else {
+        return Err(Failure("the lock was replicated although its primary was cut off".to_owned()).into());
+    };
     sleep(STILL_WORKING).await;
 
     let found_out = Instant::now();
@@ -104,6 +106,7 @@ pub(super) async fn redis_failover(stage: &Stage, round: u32, servers: &mut Serv
         operation: "release",
         cause: "lost_in_failover",
         wants_next_owner: false,
+        may_be_unknown: false,
     });
     Ok(())
 }

@@ -1,8 +1,11 @@
 //! A loop's lock that nobody takes.
 
+use std::time::Duration;
+
+use anyhow::Context as _;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::stage::{Stage, seconds};
+use super::super::stage::{Lock, Stage, seconds};
 use super::super::worker::{Road, Worker};
 use super::NOT_OWNED;
 use crate::clock;
@@ -10,6 +13,31 @@ use crate::commands::samples::Selector;
 
 /// How well the exporter has to know since when nobody leads.
 const PRECISION_SECONDS: f64 = 1.0;
+
+/// What looking at the lock again and again has shown.
+#[derive(Default)]
+struct Absence {
+    n_looks: u32,
+    /// The first look that found no holder.
+    since: Option<Instant>,
+    /// Looks after that one that found one all the same.
+    n_held: u32,
+}
+
+async fn watch(worker: &mut Worker<'_>, lock: &Lock, until: Instant, every: Duration) -> anyhow::Result<Absence> {
+    let mut absence = Absence::default();
+    while Instant::now() < until {
+        let is_held = worker.locker().read(&lock.key).await.context("a GET failed")?.is_some();
+        absence.n_looks += 1;
+        match (is_held, absence.since) {
+            (false, None) => absence.since = Some(Instant::now()),
+            (true, Some(_)) => absence.n_held += 1,
+            _ => {}
+        }
+        sleep_until(until.min(Instant::now() + every)).await;
+    }
+    Ok(absence)
+}
 
 /// In a sustained drill nobody leads for all of its time.
 pub(super) async fn leader_loss(stage: &Stage) -> anyhow::Result<()> {
@@ -28,7 +56,7 @@ pub(super) async fn leader_loss(stage: &Stage) -> anyhow::Result<()> {
     hold.expired(ttl);
     stage.happened("the expiry", free, "redis_lock_expirations_total", 0);
 
-    sleep_until(free + timing.absence()).await;
+    let absence = watch(&mut follower, &lock, free + timing.absence(), timing.poll()).await?;
     let samples = stage.ground.probe.scrape().await?;
     let labels = [("lock_namespace", stage.namespace(0)), ("lock", lock.key.as_str())];
     let last_held = Selector::new("redis_lock_last_held_timestamp_seconds", &labels);
@@ -39,12 +67,18 @@ pub(super) async fn leader_loss(stage: &Stage) -> anyhow::Result<()> {
     };
     stage.expect("absent-seen", difference.abs() <= PRECISION_SECONDS, measured);
 
-    let next = follower.acquire(&lock).await?;
-    let free_for = next.acquired - free;
+    let next = follower.wait_for(&lock).await?;
+    let free_for = absence.since.map(|since| next.acquired - since).unwrap_or_default();
     stage.measure("absent", free_for);
     stage.measure("takeover", next.acquired - hold.last_sign());
-    let measured = format!("nobody led for {}, the TTL is {}", seconds(free_for), seconds(ttl));
-    stage.expect("absent", free_for > ttl * 2, measured);
+    let measured = format!(
+        "nobody led for {}, of {} looks at the lock {} found a holder after that; the TTL is {}",
+        seconds(free_for),
+        absence.n_looks,
+        absence.n_held,
+        seconds(ttl)
+    );
+    stage.expect("absent", absence.n_held == 0 && free_for > ttl * 2, measured);
     // A loop's lock is left to expire.
     sleep_until(next.last_sign() + ttl).await;
     next.expired(ttl);

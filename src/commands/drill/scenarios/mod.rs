@@ -40,7 +40,7 @@ pub(super) async fn round(stage: &Stage, round: u32, servers: Option<&mut Server
 impl Stage {
     /// The takeover of a lock that has just been made, against the SLO.
     fn judge_takeover(&self, hold: &Hold) {
-        let Some(takeover) = hold.lock.record.takeovers().last().copied() else {
+        let Some(takeover) = hold.takeover() else {
             return self.expect("takeover", false, "nobody took over".to_owned());
         };
         let slo = self.timing().takeover_slo();
@@ -51,14 +51,14 @@ impl Stage {
 
     /// There must have been one, and it must be seen in the numbers.
     fn judge_overlap(&self, hold: &Hold) {
-        let overlap = hold.lock.record.longest_overlap();
+        let overlap = hold.overlap();
         self.measure("overlap", overlap);
         let measured = format!("two workers believed to hold the lock for {}", seconds(overlap));
         self.expect("overlap", !overlap.is_zero(), measured);
     }
 
     fn judge_no_overlap(&self, hold: &Hold) {
-        let overlap = hold.lock.record.longest_overlap();
+        let overlap = hold.overlap();
         let measured = format!("two workers believed to hold the lock for {}", seconds(overlap));
         self.expect("no-overlap", overlap.is_zero(), measured);
     }

@@ -6,7 +6,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::super::configuration::FINISHED;
-use super::super::process::{Order, Process, Told};
+use super::super::process::{NAME as PROCESS, Order, Process, Told};
+use super::super::report::Failure;
 use super::super::stage::{Lock, Stage, seconds};
 use super::super::timing::KEEP;
 use super::super::worker::{Hold, Road, Worker};
@@ -17,8 +18,6 @@ use crate::fleet::{Proxy, Token, resource};
 const FENCED: &str = "storage-fenced";
 const PLAIN: &str = "storage-plain";
 const FENCE: &str = "fence";
-/// The name that a process writes.
-const PROCESS: &str = "worker process";
 const OTHER: &str = "other worker";
 
 /// A worker process and the hold that it has.
@@ -97,6 +96,9 @@ impl<'a> Paused<'a> {
 
     async fn expect(&mut self, expected: Told) -> anyhow::Result<()> {
         let told = self.process.next(patience(self.stage)).await?;
+        if told == Told::Lost {
+            return Err(Failure(format!("the {PROCESS} could not renew a lock that was its own")).into());
+        }
         anyhow::ensure!(told == expected, "the worker process told {told:?} instead of {expected:?}");
         Ok(())
     }
@@ -115,7 +117,7 @@ pub(super) async fn pause(stage: &Stage, round: u32, slow_network: bool) -> anyh
     let mut other = Worker::connect(stage, "other", Road::Direct).await?;
     paused.renewed(2).await?;
     paused.expect(Told::Critical).await?;
-    paused.process.pause()?;
+    paused.process.pause().await?;
     let stopped = Instant::now();
     stage.note(PROCESS, "was stopped (SIGSTOP) in the middle of its work");
     if slow_network {
@@ -128,10 +130,11 @@ pub(super) async fn pause(stage: &Stage, round: u32, slow_network: bool) -> anyh
     stage.judge_takeover(&paused.hold);
     let (fenced, plain) = (stage.beside(round, FENCED), stage.beside(round, PLAIN));
     let fence = other.locker().next_fence(&stage.beside(round, FENCE), KEEP).await?;
-    anyhow::ensure!(
-        other.locker().write_fenced(&fenced, fence, OTHER, KEEP).await?,
-        "the new owner's write is refused"
-    );
+    if !other.locker().write_fenced(&fenced, fence, OTHER, KEEP).await? {
+        let refused = format!("the write of the new owner with fence {fence} is refused");
+        stage.expect("fenced-write", false, refused.clone());
+        return Err(Failure(refused).into());
+    }
     other.locker().write(&plain, fence, OTHER, KEEP).await?;
     stage.ground.journal.log(FINISHED, OTHER, &lock.key, &[("state", "DONE")])?;
     other.note(&format!("finished the work with fence {fence}"));
@@ -139,11 +142,23 @@ pub(super) async fn pause(stage: &Stage, round: u32, slow_network: bool) -> anyh
     other.work_until(&next, released_at).await?;
     sleep_until(released_at).await;
 
-    paused.process.resume()?;
+    let stands_still = paused.process.is_stopped()?;
+    let told = paused.process.told_already().await?;
     let pause = stopped.elapsed();
-    let woken = Instant::now();
+    let state = if stands_still { "stopped" } else { "running" };
+    let said = told.clone().unwrap_or_else(|| "nothing".to_owned());
+    let measured = format!(
+        "for {} it was {state}, as the kernel says, and told {said}; the TTL is {}",
+        seconds(pause),
+        seconds(ttl)
+    );
     stage.measure("pause", pause);
-    stage.expect("paused", pause > ttl, format!("stood still for {}, the TTL is {}", seconds(pause), seconds(ttl)));
+    stage.expect("paused", stands_still && told.is_none() && pause > ttl, measured.clone());
+    if told.is_some() {
+        return Err(Failure(format!("the {PROCESS} did not stand still: {measured}")).into());
+    }
+    paused.process.resume()?;
+    let woken = Instant::now();
     stage.note(PROCESS, "woke up (SIGCONT) and writes");
     let told = finish_stale(&mut paused, &mut other, &next).await?;
     let answered = woken.elapsed();
@@ -155,7 +170,7 @@ pub(super) async fn pause(stage: &Stage, round: u32, slow_network: bool) -> anyh
     }
     stage.note(PROCESS, &format!("found out that it had lost the lock, {} after waking up", seconds(answered)));
     paused.hold.let_go();
-    stage.measure("overlap", paused.hold.lock.record.longest_overlap());
+    stage.measure("overlap", paused.hold.overlap());
 
     let fenced_now = other.locker().read(&fenced).await?.unwrap_or_default();
     let plain_now = other.locker().read(&plain).await?.unwrap_or_default();

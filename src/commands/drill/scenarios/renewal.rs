@@ -30,16 +30,20 @@ async fn fencing(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
     let hold = start_and_block(stage, &mut worker, lock, &proxy).await?;
     let last_sign = hold.last_sign();
     let blocked = Instant::now();
-    let mut failures = 0;
-    while failures < RENEWAL_BUDGET {
-        sleep_until(last_sign + stage.timing().renew_every() * (failures + 1)).await;
-        if worker.renew(&hold).await? != Renewal::Failed {
-            break;
+    let fence = async {
+        let mut failures = 0;
+        while failures < RENEWAL_BUDGET {
+            sleep_until(last_sign + stage.timing().renew_every() * (failures + 1)).await;
+            if worker.renew(&hold).await? != Renewal::Failed {
+                break;
+            }
+            failures += 1;
         }
-        failures += 1;
-    }
-    worker.abandon(&hold)?;
-    let fenced_after = last_sign.elapsed();
+        worker.abandon(&hold)?;
+        anyhow::Ok((failures, last_sign.elapsed()))
+    };
+    // It tries all the time, not only when the first one has stopped.
+    let ((failures, fenced_after), next) = tokio::try_join!(fence, next_worker.wait_for(lock))?;
     let measured = format!(
         "{failures} renewals failed, stopped itself {} after its last renewal, the TTL is {}",
         seconds(fenced_after),
@@ -48,7 +52,6 @@ async fn fencing(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
     stage.measure("fenced_after", fenced_after);
     stage.expect("fenced", failures == RENEWAL_BUDGET && fenced_after < ttl, measured);
 
-    let next = next_worker.wait_for(lock).await?;
     hold.expired(ttl);
     stage.judge_takeover(&hold);
     stage.judge_no_overlap(&hold);
