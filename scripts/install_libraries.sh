@@ -16,7 +16,7 @@ python_environments=(new celery)
 node_packages=(new old)
 if [[ $which == all ]]; then
   python_environments+=(redis-5.0 redis-4 redis-3 redis-2 aioredlock)
-  node_packages+=(beta1)
+  node_packages+=(beta1 bullmq5)
 fi
 
 # aioredlock needs aioredis 1, which no Python since 3.10 can run.

@@ -63,6 +63,8 @@ impl fmt::Debug for OwnerHasher {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sight {
     Absent,
+    /// The key is there, and nobody holds the lock: somebody may wait for it.
+    Vacant,
     Held(Held),
     /// The key's slot is served by another node by now: nothing is known about the lock until that node shows it.
     Elsewhere,

@@ -126,8 +126,13 @@ pub fn markdown() -> String {
     let presets = presets::all();
     for preset in &presets {
         let About { title, language, checked, .. } = &preset.about;
-        let is_run = checked.iter().any(|checked| matches!(checked, Checked::Run(_)));
-        let by = if is_run { "running it" } else { "its source" };
+        // What was run, without what was done with it.
+        let runs = checked.iter().filter_map(|checked| match checked {
+            Checked::Run(what) => what.split(": ").next(),
+            Checked::Source(_) => None,
+        });
+        let runs = runs.collect::<Vec<_>>().join("; ");
+        let by = if runs.is_empty() { "its source".to_owned() } else { format!("running {}", escaped(&runs)) };
         let _ = writeln!(text, "| [{name}](#{name}) | {title} | {language} | {by} |", name = preset.name);
     }
     for preset in &presets {

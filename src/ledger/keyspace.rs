@@ -88,6 +88,8 @@ pub(super) struct NotALock {
     pub(super) namespace: NamespaceId,
     pub(super) link: LinkId,
     pub(super) seen: TimeMs,
+    /// It is a lock that nobody holds.
+    pub(super) is_vacant: bool,
 }
 
 impl Keyspace {

@@ -125,6 +125,7 @@ impl Ledger {
             at,
             now,
             window: self.join_window.max(joins),
+            joins,
             lock: event.lock.as_deref(),
             rule: event.rule,
             id: self.known(event.namespace),
@@ -194,11 +195,17 @@ impl Ledger {
         counted(failed, "acquire_failed", "acquire", reason)
     }
 
-    /// The operation is not known, so the line may be another one about a release or renewal that was counted.
+    /// The operation is not known, so the line may be another one about a release or renewal that was counted; where the rule
+    /// says so, about an acquisition, too.
     fn not_owned(&mut self, moment: &Moment) -> Option<Counted> {
-        let part_of_known = [Aspect::ReleaseLoss, Aspect::RenewalLoss]
+        let windows = [
+            (Aspect::ReleaseLoss, moment.window),
+            (Aspect::RenewalLoss, moment.window),
+            (Aspect::Acquire, moment.joins),
+        ];
+        let part_of_known = windows
             .into_iter()
-            .any(|aspect| self.saved.joined.is_open(moment.hash(aspect), moment.at, moment.window));
+            .any(|(aspect, window)| self.saved.joined.is_open(moment.hash(aspect), moment.at, window));
         let lost = !part_of_known && self.is_new(moment, Aspect::UnknownLoss, moment.joining());
         if lost {
             self.counters_of(moment).not_owned.increment(Operation::Unknown);
@@ -292,6 +299,8 @@ struct Moment<'a> {
     now: TimeMs,
     /// How far from the last line about a failure this one may be and still be about it.
     window: TimeMs,
+    /// What the rule asks for, 0 if nothing.
+    joins: TimeMs,
     lock: Option<&'a str>,
     rule: RuleId,
     id: NamespaceId,

@@ -46,6 +46,10 @@ impl Keyspace {
             // It may be held for long: only now there is room for it.
             sighting.missed |= self.untracked.contains(hash);
         }
+        if slot.is_none() && sighting.sight == Sight::Vacant {
+            // One of the changes left what is there now; it was no hold.
+            sighting.pushes = sighting.pushes.saturating_sub(1);
+        }
         let held = match &sighting.sight {
             Sight::Unreadable => return,
             Sight::Elsewhere => {
@@ -58,12 +62,13 @@ impl Keyspace {
                 }
                 return;
             }
-            Sight::NotALock => {
+            Sight::NotALock | Sight::Vacant => {
+                let is_vacant = sighting.sight == Sight::Vacant;
                 if let Some(choice) = self.belonging.choose(&sighting.key, None) {
-                    let not_lock = NotALock { namespace: choice.namespace, link: id, seen: sighting.received };
-                    self.not_locks.insert(hash, not_lock);
+                    let (namespace, seen) = (choice.namespace, sighting.received);
+                    self.not_locks.insert(hash, NotALock { namespace, link: id, seen, is_vacant });
                 }
-                if slot.is_none() {
+                if slot.is_none() && !is_vacant {
                     return;
                 }
                 None

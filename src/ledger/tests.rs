@@ -147,6 +147,22 @@ fn an_unknown_operation_is_joined_with_a_known_one_in_both_orders() {
     check(&apart, "not_owned/release=1 not_owned/unknown=1 release/not_owned=1");
 }
 
+/// A library that warns of a busy lock, and then raises an error that may be about a lost one.
+#[test]
+fn an_unknown_operation_is_joined_with_an_acquisition_where_the_rule_says_so() {
+    let total = |joins: Option<u64>, at: TimeMs| {
+        let mut ledger = ledger();
+        ledger.apply(0, 0, &event(Happening::AcquireFailed(Reason::Busy), "a"));
+        let joins = joins.map(Duration::from_millis);
+        ledger.apply(at, at, &LogEvent { joins, ..event(Happening::NotOwned, "a") });
+        ledger.apply(at, at, &LogEvent { joins, ..event(Happening::NotOwned, "b") });
+        shown(&ledger, JOBS)
+    };
+    assert_eq!(total(Some(1000), 1000), "not_owned/unknown=1 acquire/busy=1");
+    assert_eq!(total(Some(1000), 1001), "not_owned/unknown=2 acquire/busy=1");
+    assert_eq!(total(None, 0), "not_owned/unknown=2 acquire/busy=1");
+}
+
 #[test]
 fn a_rule_may_ask_for_a_longer_window_but_not_for_a_shorter_one() {
     let retry = |joins: u64, at: TimeMs| {

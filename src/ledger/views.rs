@@ -7,12 +7,13 @@ use super::keyspace::{Keyspace, is_watchable};
 use super::ratios::Recent;
 use super::table::Lock;
 use crate::event::{NamespaceId, TimeMs};
-use crate::namespace::Namespace;
 use crate::observation::OperationsSource;
 use crate::snapshot::{KeyspaceNow, KeyspaceView};
 
 /// A renewal is overdue when it is late by half the time between two.
 const OVERDUE_AFTER: f64 = 1.5;
+/// How far from the configured TTL, as a share of it, one may be and still be meant by it.
+const TTL_TOLERANCE: f64 = 0.2;
 
 /// What a walk over all locks of a namespace has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,19 +25,15 @@ pub(super) struct Surveyed {
 
 impl Keyspace {
     pub(super) fn survey(&mut self, now: TimeMs) {
-        let overdue_after: Vec<Option<TimeMs>> =
-            self.namespaces.iter().map(|namespace| overdue_after(namespace)).collect();
         let mut found = vec![Surveyed::default(); self.namespaces.len()];
         for (_, lock) in self.table.iter() {
-            let index = usize::from(lock.namespace.0);
-            let found = &mut found[index];
+            let found = &mut found[usize::from(lock.namespace.0)];
             let life = &lock.life;
             found.oldest = Some(found.oldest.map_or(life.began, |oldest| oldest.min(life.began)));
             if let Some(deadline) = life.deadline {
                 let first = found.first_deadline.map_or(deadline.low, |first| first.min(deadline.low));
                 found.first_deadline = Some(first);
-                let is_overdue = |after| self.known_until(lock, now) - self.last_set(lock) > after;
-                found.overdue += u64::from(overdue_after[index].is_some_and(is_overdue));
+                found.overdue += u64::from(self.is_overdue(lock, now));
             }
         }
         for (state, found) in self.states.iter_mut().zip(found) {
@@ -55,9 +52,32 @@ impl Keyspace {
     }
 
     pub(super) fn is_overdue(&self, lock: &Lock, now: TimeMs) -> bool {
-        let after = overdue_after(&self.namespaces[usize::from(lock.namespace.0)]);
         let is_late = |after| self.known_until(lock, now) - self.last_set(lock) > after;
-        lock.life.deadline.is_some() && after.is_some_and(is_late)
+        self.overdue_after(lock).is_some_and(is_late)
+    }
+
+    /// How long after its TTL was set a lock's renewal is overdue; `None`: nobody is known to renew it.
+    ///
+    /// Libraries renew at a share of the TTL, so the interval follows the TTL that the lock was seen to have. Many take locks
+    /// for a fixed time as well, and never renew these: before its first renewal a lock counts as one that will be renewed only
+    /// if it has the TTL of those.
+    fn overdue_after(&self, lock: &Lock) -> Option<TimeMs> {
+        let renew_every = self.namespaces[usize::from(lock.namespace.0)].renew_every?;
+        let usual = renew_every.mul_f64(OVERDUE_AFTER).as_millis() as f64;
+        let life = &lock.life;
+        let at_least = life.deadline?.high() - life.set_at;
+        let Some(configured) = self.belonging.ttl(lock.namespace) else { return Some(usual as TimeMs) };
+        let share = match life.full_ttl() {
+            Some(observed) => observed as f64 / configured as f64,
+            None if life.renewals == 0 => return None,
+            None => (at_least as f64 / configured as f64).max(1.0),
+        };
+        let is_usual = (share - 1.0).abs() <= TTL_TOLERANCE;
+        match life.renewals {
+            _ if is_usual => Some(usual as TimeMs),
+            0 => None,
+            _ => Some((usual * share) as TimeMs),
+        }
     }
 
     /// Until when a renewal would have been seen: now where changes are told, otherwise when the lock was last read.
@@ -87,7 +107,7 @@ impl Keyspace {
             0 => Surveyed::default(),
             _ => state.surveyed,
         };
-        let of_namespace = |found: &&super::keyspace::NotALock| found.namespace == id;
+        let of_namespace = |found: &&super::keyspace::NotALock| found.namespace == id && !found.is_vacant;
         Some(KeyspaceView {
             counters,
             now: KeyspaceNow {
@@ -115,8 +135,4 @@ impl Keyspace {
         });
         with_time.collect()
     }
-}
-
-fn overdue_after(namespace: &Namespace) -> Option<TimeMs> {
-    namespace.renew_every.map(|renew_every| renew_every.mul_f64(OVERDUE_AFTER).as_millis() as TimeMs)
 }

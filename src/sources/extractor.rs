@@ -123,8 +123,8 @@ impl Extractor {
         let mut position = 0;
         let mut hit = self.searcher.find_at(block, 0);
         let mut cut = find_cut(cutting, block, 0);
-        let escape = Escape::of(cutting, block);
-        let mut colored = self.find_colored(escape, block, 0);
+        let escapes = Escapes::of(block);
+        let mut colored = self.find_colored(escapes, block, 0);
         while position < block.len() {
             let next = if joiner.is_waiting() {
                 position
@@ -145,7 +145,7 @@ impl Extractor {
                 cut = find_cut(cutting, block, position);
             }
             if colored.is_some_and(|at| at < position) {
-                colored = self.find_colored(escape, block, position);
+                colored = self.find_colored(escapes, block, position);
             }
         }
         joiner.records.remember(block, offset);
@@ -261,9 +261,9 @@ impl Extractor {
     }
 
     /// Position inside the next line, at or after `from`, whose colors hide a text that a rule needs.
-    fn find_colored(&self, escape: Escape, block: &[u8], mut from: usize) -> Option<usize> {
+    fn find_colored(&self, escapes: Escapes, block: &[u8], mut from: usize) -> Option<usize> {
         loop {
-            let at = from + escape.find(block.get(from..)?)?;
+            let at = from + escapes.find(block.get(from..)?)?;
             let start = memrchr(b'\n', &block[from..at]).map_or(from, |newline| from + newline + 1);
             let end = memchr(b'\n', &block[at..]).map_or(block.len(), |newline| at + newline);
             let text = without_colors(&block[start..end]);
@@ -275,31 +275,34 @@ impl Extractor {
     }
 }
 
-/// How the escape character that begins a color is written in a file.
+/// Which of the two ways to write the escape character that begins a color a block has in it. Most have neither, and lines are
+/// then searched for none.
 #[derive(Clone, Copy)]
-enum Escape {
-    AsItIs,
+struct Escapes {
+    as_they_are: bool,
     /// Inside of JSON.
-    Escaped,
+    escaped: bool,
 }
 
-impl Escape {
-    /// Judged by the beginning of a block, so that plain text is searched for one byte only.
-    fn of(cutting: Cutting, block: &[u8]) -> Self {
-        let head = &block[..block.len().min(4096)];
-        let is_escaped = cutting == Cutting::Docker || Self::Escaped.find(head).is_some();
-        if is_escaped { Self::Escaped } else { Self::AsItIs }
+impl Escapes {
+    fn of(block: &[u8]) -> Self {
+        Self { as_they_are: find_escape(block).is_some(), escaped: find_escaped(block).is_some() }
     }
 
     fn find(self, text: &[u8]) -> Option<usize> {
-        match self {
-            Self::AsItIs => memchr(0x1b, text),
-            Self::Escaped => {
-                let is_escape = |at: &usize| matches!(text.get(at + 5), Some(b'b' | b'B'));
-                memmem::find_iter(text, b"\\u001").find(is_escape)
-            }
-        }
+        let first = if self.as_they_are { find_escape(text) } else { None };
+        let second = if self.escaped { find_escaped(&text[..first.unwrap_or(text.len())]) } else { None };
+        second.or(first)
     }
+}
+
+fn find_escape(text: &[u8]) -> Option<usize> {
+    memchr(0x1b, text)
+}
+
+fn find_escaped(text: &[u8]) -> Option<usize> {
+    let is_escape = |at: &usize| matches!(text.get(at + 5), Some(b'b' | b'B'));
+    memmem::find_iter(text, b"\\u001").find(is_escape)
 }
 
 fn event_of(look: Look<'_>) -> Option<LogEvent> {

@@ -38,8 +38,12 @@ def matrix(Fixture, here, packages):
     add("redis-py", "redbeat", "2.4.2", ["beat"], python("celery", "redbeat_beat.py"), ["renew"])
     add("redis-py", "gunicorn", "27.0.0", ["request"], python("new", "gunicorn_app.py"), ["release"])
     # Other Python libraries
-    add("python-redis-lock", "python-redis-lock", "4.0.1", ["message", "exception", "json", "uncaught"], python("new", "python_redis_lock.py"),
+    add("python-redis-lock", "python-redis-lock", "4.0.1", ["exception", "uncaught"], python("new", "python_redis_lock.py"),
         ["release", "extend", "renewal_thread", "wait"], quick=("exception",))
+    add("python-redis-lock", "python-redis-lock", "4.0.1", ["json"], python("new", "python_redis_lock.py"), ["release", "extend", "renewal_thread", "wait", "wait_with"])
+    # Without its stack a refused release is what a busy `with` says, too; that one has a warning before it.
+    add("python-redis-lock", "python-redis-lock", "4.0.1", ["message"], python("new", "python_redis_lock.py"),
+        ["release", "extend", "renewal_thread", "wait", "wait_with"], told={"release": UNKNOWN})
     add("python-redis-lock", "python-redis-lock", "4.0.1", ["exception-with", "uncaught-with"], python("new", "python_redis_lock.py"), ["wait_with"])
     add("pottery", "pottery", "3.0.1", ["repr", "exception", "json", "uncaught"], python("new", "pottery_redlock.py"), ["release", "extend", "wait"])
     # `str` of an error is its arguments alone.
@@ -64,6 +68,8 @@ def matrix(Fixture, here, packages):
     node("node-redlock", "sesamecare-redlock", "1.4.0", "new", ["console", "json", "unhandled"], "redlock.mjs", redlock, "@sesamecare-oss/redlock")
     jobs = ["complete", "taken", "fail", "renew"]
     node("bullmq", "bullmq", "6.7.0", "new", ["console", "message", "json", "pino", "winston"], "bullmq.mjs", jobs, quick=("console",))
+    # One refused end of a job is told twice (taskforcesh/bullmq#3498).
+    node("bullmq", "bullmq", "5.61.0", "bullmq5", ["console", "message", "json"], "bullmq.mjs", jobs)
     node("bullmq", "bullmq", "3.16.2", "beta1", ["console", "json"], "bullmq.mjs", jobs)
     node("bullmq", "bullmq", "1.91.1", "old", ["console", "json"], "bullmq.mjs", jobs)
     node("bullmq", "bull", "4.16.5", "new", ["console", "json", "pino"], "bull.mjs", ["complete", "taken", "fail"])

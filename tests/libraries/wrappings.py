@@ -11,11 +11,19 @@ TIME = "2026-06-25T13:{:02d}:{:02d}.{:06d}Z"
 NOISE = ["GET /health 200 0.4 ms", "worker 3 is idle", '{"level":"info","msg":"cache refreshed","entries":17}']
 # Where a record begins, in the set-ups that begin each one with the time.
 DATED = re.compile(r"^(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\d\d:\d\d:\d\d\.\d{3} )")
-
-# What can stand inside of a record: stacks and what belongs to them, in all of these languages.
-GOES_ON = re.compile(
-    r"^(?:\s|$|Traceback |The above exception|During handling|Caused by|future: |#\d|\[stacktrace\]|\[previous exception\]|\"\}|/\S+:\d+:in |\S*(?:Error|Exception|NotAcquired)\b)"
+# What can only stand inside of a record: stacks and what belongs to them, in all of these languages.
+INSIDE = re.compile(
+    r"^(?:\s|$|[\])}\"]+[,;]?$|The above exception|During handling|Caused by|Stack trace:|Stack backtrace:|note: |future: |--- End|#\d|\[stacktrace\]|\[previous exception\]|\"\}|Node\.js v"
+    r"|/\S+:\d+:in )"
 )
+TRACEBACK = re.compile(r"^Traceback ")
+CHAIN = re.compile(r"^(?:The above exception|During handling)")
+EXCEPTION = re.compile(r"^(?:[\w.\\:]*(?:Error|Exception|NotAcquired|Lock|Achieved)\b)")
+FRAME = re.compile(r"^\s+(?:at |File |from |\d+: )|^#\d")
+
+
+# Fixtures that a wrapping is not for, by wrapping and fixture, and why.
+SKIPPED = {}
 
 
 def stamp(index):
@@ -117,26 +125,37 @@ def color(line):
     return "\x1b[31m" + " ".join(words) + "\x1b[0m"
 
 
+def goes_on(record, line):
+    """Whether a line belongs to the record before it: an exception to its message or traceback, and not to another one's."""
+    if record.startswith("{") or DATED.match(line) or line.startswith("{"):
+        return False
+    if INSIDE.match(line):
+        return True
+    before = [earlier for earlier in record.split("\n") if earlier]
+    last = before[-1] if before else ""
+    in_traceback = any(TRACEBACK.match(earlier) for earlier in before)
+    if TRACEBACK.match(line):
+        return not in_traceback or bool(CHAIN.match(last))
+    if EXCEPTION.match(line):
+        return last.startswith(" ") if in_traceback else not FRAME.match(last) and not EXCEPTION.match(last)
+    return False
+
+
 def records(text):
-    """The records of a log, or None where they cannot be told apart: each line is JSON, or begins with a time, or goes on."""
+    """The records of a log. A line that does not go on with one begins one."""
     found = []
     for line in text.split("\n")[:-1]:
-        if line.startswith("{") and (not found or found[-1].startswith("{")):
-            found.append(line)
-        elif DATED.match(line):
-            found.append(line)
-        elif found and not found[-1].startswith("{") and GOES_ON.match(line):
+        if found and goes_on(found[-1], line):
             found[-1] += "\n" + line
-        else:
-            return None
+        elif line:
+            found.append(line)
     return found
 
 
 def each_record(wrap):
     def wrapped(text):
-        found = records(text)
         # A second apart: what is said about one failure in two records is joined, and two failures of one lock are not.
-        return None if found is None else "".join(wrap(index * 50, record) + "\n" for index, record in enumerate(found))
+        return "".join(wrap(index * 50, record) + "\n" for index, record in enumerate(records(text)))
 
     return wrapped
 
@@ -150,6 +169,19 @@ def in_string(index, record):
     """Fluent Bit: the record in a string, beside what is known about its pod."""
     pod = {"pod_name": "billing-5", "labels": {"app": "billing"}}
     return compact({"time": stamp(index), "stream": "stderr", "log": record, "kubernetes": pod})
+
+
+def escaped_colors(text):
+    """Colors as JSON writes them, after more than a block's beginning without any."""
+    quiet = compact({"time": stamp(0), "level": "info", "msg": "cache refreshed"}) + "\n"
+    colored = each_record(lambda index, record: in_string(index, "\n".join(map(color, record.split("\n")))))(text)
+    return quiet * 200 + re.sub("\x1b", lambda _: "\\u001b", colored)
+
+
+def both_colors(text):
+    """A file that two programs write: one's colors as they are, the other's as JSON writes them."""
+    plain = "\x1b[32mGET /health\x1b[0m 200 0.4 ms\n"
+    return plain + escaped_colors(text)
 
 
 WRAPPINGS = {
@@ -170,6 +202,10 @@ WRAPPINGS = {
     "journald": each_line(lambda index, line: f"Jun 25 13:37:{index // 50 % 60:02d} worker-1 python3[1701]: {line}"),
     "process-manager": each_line(lambda index, line: f"[0] {line}"),
     "colors": each_line(lambda index, line: color(line)),
+    "docker-colors": lambda text: docker(each_line(lambda index, line: color(line))(text)),
+    "cri-colors": lambda text: cri_two_streams(each_line(lambda index, line: color(line))(text)),
+    "escaped-colors": escaped_colors,
+    "both-colors": both_colors,
     "nested-json": each_record(nested_json),
     "in-string": each_record(in_string),
     # The whole stack on one line, newlines as two characters.

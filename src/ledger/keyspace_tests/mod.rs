@@ -363,6 +363,19 @@ fn what_is_no_lock_is_shown_and_not_counted() {
     world.hold(6000, "nothing", 1, 60).shows(SCHEDULER, "");
 }
 
+/// Who waits writes the key, too; some libraries empty it instead of deleting it.
+#[test]
+fn a_key_that_nobody_holds_is_no_hold() {
+    let mut world = World::watched();
+    world.see(A, 1000, "job:1", 1, Sight::Vacant).shows(SCHEDULER, "");
+    world.gone(2000, "job:1").shows(SCHEDULER, "");
+    world.see(A, 3000, "job:1", 1, Sight::Vacant).hold(4000, "job:1", 1, 60);
+    world.shows(SCHEDULER, "held=1 acquired=1");
+    world.see(A, 5000, "job:1", 1, Sight::Vacant).gone(6000, "job:1");
+    world.shows(SCHEDULER, "acquired=1 released=1");
+    assert_eq!(world.view(SCHEDULER, 0).now.not_locks, 0);
+}
+
 #[test]
 fn says_who_is_seen_how_and_since_when() {
     let mut world = World::new(10);
@@ -397,6 +410,47 @@ fn a_survey_finds_the_next_deadline_the_oldest_lock_and_late_renewals() {
     assert_eq!(now.ttl_remaining_min_seconds, Some(30.0));
     let now = world.view(LEADER, 33_000).now;
     assert_eq!((now.held, now.without_ttl, now.ttl_remaining_min_seconds), (1, 1, None));
+}
+
+/// Whether the only lock, of `scheduler` (60 s, renewed every 20 s), is late at each time.
+fn check_lateness(world: &mut World, times: &[(TimeMs, bool)]) {
+    for (now, expected) in times {
+        world.ledger.survey(*now);
+        let found = world.view(SCHEDULER, *now).now.renewal_overdue;
+        assert_eq!(found, u64::from(*expected), "at {now}");
+    }
+}
+
+#[test]
+fn the_renewal_interval_follows_the_ttl_that_a_lock_was_seen_to_have() {
+    for (ttl, late_after) in [(30, 15_000), (60, 30_000), (120, 60_000), (600, 300_000)] {
+        let mut world = World::watched();
+        world.hold(1000, "job:1", 1, ttl).hold(10_000, "job:1", 1, ttl);
+        check_lateness(&mut world, &[(9900 + late_after, false), (10_100 + late_after, true)]);
+    }
+}
+
+/// Many libraries renew the locks of their default TTL only, and take others for a fixed time.
+#[test]
+fn a_lock_that_was_never_renewed_is_late_only_with_the_configured_ttl() {
+    for (ttl, expected) in [(30, false), (47, false), (49, true), (60, true), (71, true), (73, false), (3600, false)] {
+        let mut world = World::watched();
+        world.hold(1000, "job:1", 1, ttl);
+        check_lateness(&mut world, &[(40_000, expected)]);
+    }
+    let mut world = World::watched();
+    world.hold(1000, "job:1", 1, 600).hold(2000, "job:1", 1, 600).hold(3000, "job:1", 2, 600);
+    check_lateness(&mut world, &[(400_000, false)]);
+}
+
+#[test]
+fn a_lock_that_was_found_is_late_once_it_was_seen_to_be_renewed() {
+    let mut world = World::new(1000);
+    let found = world.held(1, 20);
+    world.up(A, 0, Past::None).see(A, 10, "job:1", 0, found).pass(A, 20);
+    check_lateness(&mut world, &[(15_000, false)]);
+    world.hold(16_000, "job:1", 1, 60);
+    check_lateness(&mut world, &[(45_900, false), (46_100, true)]);
 }
 
 /// Between two passes nobody knows whether a lock was renewed: what was in time when it was read is not late.

@@ -51,20 +51,32 @@ pub(super) fn without_echoes(text: &str) -> Cow<'_, str> {
 
 /// Makes a trace on one line into lines. A backslash and an `n` alone may be part of a path.
 fn unfold(text: &str) -> Cow<'_, str> {
-    const NEXT: [&str; 7] =
-        ["    at ", "\tat ", "\\tat ", "#011at ", "  File ", "Caused by:", "Traceback (most recent"];
     // Most texts have neither of the two bytes, and to see that costs next to nothing.
     if memchr2(b'\\', b'#', text.as_bytes()).is_none() {
         return Cow::Borrowed(text);
     }
-    let begins_a_line = |rest: &str| NEXT.iter().any(|next| rest.starts_with(next));
-    for newline in ["\\n", "#012"] {
-        let is_folded = text.match_indices(newline).any(|(at, _)| begins_a_line(&text[at + newline.len()..]));
-        if is_folded {
-            return Cow::Owned(text.replace(newline, "\n").replace("\\t", "\t").replace("#011", "\t"));
-        }
+    match newline_of(text) {
+        Some(newline) => Cow::Owned(text.replace(newline, "\n").replace("\\t", "\t").replace("#011", "\t")),
+        None => Cow::Borrowed(text),
     }
-    Cow::Borrowed(text)
+}
+
+/// How newlines are written in a trace on one line. None: it is none.
+pub(super) fn newline_of(text: &str) -> Option<&'static str> {
+    let is_folded =
+        |newline: &&str| text.match_indices(*newline).any(|(at, _)| begins_a_line(&text[at + newline.len()..]));
+    ["\\n", "#012"].into_iter().find(is_folded)
+}
+
+/// Does a line of a trace begin here? Frames are indented, by two blanks in Python, three in .NET, four in Node, a tab in Java.
+fn begins_a_line(rest: &str) -> bool {
+    const INDENTED: [&str; 2] = ["at ", "File "];
+    const NEXT: [&str; 5] = ["Caused by:", "Traceback (most recent", "[stacktrace]", "#0 ", "--- End of"];
+    let text = rest.trim_start_matches([' ', '\t']);
+    let text = ["\\t", "#011"].iter().find_map(|tab| text.strip_prefix(tab)).unwrap_or(text);
+    let is_indented = text.len() < rest.len();
+    let begins_with = |starts: &[&str]| starts.iter().any(|start| text.starts_with(start));
+    is_indented && begins_with(&INDENTED) || begins_with(&NEXT)
 }
 
 #[cfg(test)]
@@ -92,7 +104,14 @@ mod tests {
     fn a_trace_on_one_line_is_unfolded() {
         check(r"Error: lost\n    at f (x.js:1)\n    at g", "Error: lost\n    at f (x.js:1)\n    at g");
         check("java.lang.X: lost#012#011at a.b.C", "java.lang.X: lost\n\tat a.b.C");
+        check(r"System.X: lost\n   at A.B() in b.cs:line 7", "System.X: lost\n   at A.B() in b.cs:line 7");
+        check(r"RuntimeException: lost\n#0 /srv/a.php(7): f()", "RuntimeException: lost\n#0 /srv/a.php(7): f()");
+        check(
+            r"lost\n   --- End of inner exception stack trace ---",
+            "lost\n   --- End of inner exception stack trace ---",
+        );
         check(r"C:\new\at", r"C:\new\at");
+        check(r"look\nat this", r"look\nat this");
         check("one line", "one line");
     }
 }

@@ -17,6 +17,13 @@ const MESSAGE_NAMES: [&str; 13] = [
     "@message",
 ];
 
+/// Those that are names of anybody's data as well: they name the message at the top only, or in what is known to hold records.
+const WEAK_NAMES: [&str; 4] = ["log", "event", "text", "body"];
+#[rustfmt::skip]
+const ENVELOPES: [&str; 12] = [
+    "log", "event", "record", "message", "msg", "body", "fields", "attributes", "properties", "jsonPayload", "_source", "log_processed",
+];
+
 /// Objects deeper than this are read over.
 const MAX_DEPTH: u8 = 8;
 /// No sensible record has more fields, and paths must not add up to more than the line itself by much.
@@ -90,6 +97,9 @@ impl Collector {
         let index = self.add(super::clean::text(value).into_owned());
         let field = &self.fields[index];
         let Some(rank) = MESSAGE_NAMES.iter().position(|name| *name == field.leaf()) else { return };
+        if WEAK_NAMES.contains(&field.leaf()) && !is_in_envelopes(field) {
+            return;
+        }
         let candidate = (field.depth, rank);
         if self.message.is_none_or(|(depth, rank, _)| candidate <= (depth, rank)) && !value.trim().is_empty() {
             self.message = Some((candidate.0, candidate.1, index));
@@ -101,6 +111,12 @@ impl Collector {
             self.add(value.to_string());
         }
     }
+}
+
+/// Is it at the top, or is everything around it known to hold records?
+fn is_in_envelopes(field: &Field) -> bool {
+    let Some((parents, _)) = field.path.rsplit_once('.') else { return true };
+    field.depth == 0 || parents.split('.').all(|parent| ENVELOPES.contains(&parent))
 }
 
 /// Reads one value of any kind into the collector, under the collector's present path.
@@ -219,6 +235,9 @@ mod tests {
         check(r#"{"msg":"first","msg":"last"}"#, "msg=first *msg=last");
         check(r#"{"log":{"level":"warn"},"msg":7,"message":"m"}"#, "log.level=warn msg=7 *message=m");
         check(r#"{"msg":"","text":"t"}"#, "msg= *text=t");
+        check(r#"{"request":{"body":"b","text":"t"},"n":1}"#, "request.body=b request.text=t n=1");
+        check(r#"{"jsonPayload":{"event":"e"}}"#, "*jsonPayload.event=e");
+        check(r#"{"a.b":"x","log.text":"t"}"#, "a.b=x log.text=t");
     }
 
     #[test]

@@ -49,13 +49,15 @@ pub enum Format {
     Plain,
 }
 
-/// Why a line of plain text is not a statement of its own.
+/// Why a line is not a statement of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aside {
     /// A traceback shows the source line that raised the error.
     SourceEcho,
     /// The line goes on with a stack trace.
     Continuation,
+    /// The subject of a commit.
+    Commit,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +91,12 @@ impl Line {
         let text = clean::line(text);
         let (tag, rest) = prefix::split(&text);
         let time = if tag.is_empty() { None } else { leading_time(prefix::without_priority(&text)).0 };
-        Self { tag: tag.to_owned(), role: Role::of(rest), text: rest.to_owned(), time: time.or(outer_time) }
+        let role = match Role::of(rest) {
+            // A whole traceback on one line does not belong to the line before it.
+            Role::Traceback if echo::newline_of(rest).is_some() => Role::Head,
+            role => role,
+        };
+        Self { tag: tag.to_owned(), role, text: rest.to_owned(), time: time.or(outer_time) }
     }
 
     /// A record of its own, whatever follows: an object that is closed.
@@ -131,6 +138,10 @@ impl Record {
         let mut record = structured(&first.text, MAX_DESCENTS).unwrap_or_else(|| plain(&first.text));
         record.time = record.time.or(first.time);
         record.drop_echoes();
+        if text::is_commit(&record.message) {
+            record.aside = Some(Aside::Commit);
+            return record;
+        }
         if rest.is_empty() {
             return record;
         }

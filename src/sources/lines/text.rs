@@ -68,6 +68,20 @@ pub(super) fn dotnet_head(message: &str) -> Option<(String, String)> {
     Some((captures[1].to_owned(), captures[2].to_owned()))
 }
 
+/// `1f2e3d4 Fix: some subject`, `commit 1f2e3d4c5b6a: some subject`: a line of `git log`, or what quotes one. Some programs begin
+/// their lines with an id of such letters, so a subject has to sound like one.
+pub(super) fn is_commit(message: &str) -> bool {
+    static COMMIT: LazyLock<Regex> = LazyLock::new(|| {
+        let verbs = "[Aa]dd|[Cc]hange|[Ff]ix|[Hh]andle|[Ii]gnore|[Ll]og|[Mm]erge|[Rr]emove|[Rr]etry|[Rr]evert|[Tt]est|[Uu]pdate";
+        let kinds = "build|chore|ci|docs|feat|perf|refactor|style";
+        let form = format!(
+            r"^(?:commit [0-9a-f]{{7,40}}\b|[0-9a-f]{{7,40}} (?:\([^)]*\) )?(?:{verbs}|{kinds})(?:\([^)]*\))?!?:? )"
+        );
+        Regex::new(&form).expect("a constant that a test compiles")
+    });
+    COMMIT.is_match(head(message, MAX_PREFIX))
+}
+
 /// Cuts `some words k=v k=v` before the first pair. Linear in the length of the text.
 pub(super) fn split_pairs(text: &str, quoting: Quoting) -> (&str, Pairs) {
     let mut pairs = Pairs::new();
@@ -202,6 +216,20 @@ mod tests {
         check_logfmt("level=warn k=v", "");
         check_logfmt("lost msg=x", "");
         check_logfmt("", "");
+    }
+
+    #[test]
+    fn knows_commits() {
+        for (message, expected) in [
+            ("1f2e3d4 Fix: Cannot release a lock that's no longer owned", true),
+            ("1f2e3d4c (HEAD -> main) fix(lock): lock not owned", true),
+            ("commit 1f2e3d4c5b6a: lock not owned", true),
+            ("commit failed: lock not owned", false),
+            ("1f2e3d4 lock not owned", false),
+            ("deadbeef ERROR lock not owned", false),
+        ] {
+            assert_eq!(is_commit(message), expected, "{message}");
+        }
     }
 
     #[test]

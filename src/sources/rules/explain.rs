@@ -23,6 +23,7 @@ impl RuleSet {
         if let Some((rule, _)) = self.find(record) {
             let why = match record.aside? {
                 Aside::SourceEcho => "the line is the source code that a traceback shows, not a message",
+                Aside::Commit => "the line is the subject of a commit",
                 Aside::Continuation => "the line goes on with a stack trace, and the trace's first line counts",
             };
             return Some(Near { rule, why: why.to_owned() });

@@ -1,7 +1,8 @@
 //! Which lock a record speaks of, and which namespace that lock belongs to.
 //!
 //! A key that the record itself names beats everything, even the rule's own namespace: messages are copied and misnamed,
-//! keys are not. Then come keys inside of texts, then the key built from the namespace's template and the record's fields.
+//! keys are not. Then come keys inside of texts, then the key built from the namespace's template and the record's fields;
+//! an id that has the form of such a key is the key.
 
 use std::sync::Arc;
 
@@ -114,6 +115,9 @@ impl Locator {
     }
 
     fn build_key(&self, namespace: &Namespace, query: &Query<'_>) -> Option<String> {
+        if let Some(id) = query.first_id().filter(|id| namespace.template_of(id).is_some()) {
+            return Some(id.to_owned());
+        }
         if let Some(key) = namespace
             .keys
             .iter()

@@ -1,6 +1,7 @@
 //! One lock's life on a real Redis: what happened to it, told from what was there before and what is there now.
 
 use super::scene::{Counts, Scene, number, sleep_ms, wait_passes, wait_watching};
+use super::stage::json;
 use crate::redis::RedisServer;
 use crate::redis::client::{Client, text};
 
@@ -64,6 +65,27 @@ fn margins_are_shares_of_the_observed_ttl() {
     client.command(&["PEXPIRE", "jobs:1", "5000"]);
     scene.expect("jobs", Counts { held: 1, acquisitions: 1, renewals: 2, ..Counts::default() });
     assert_eq!(scene.number("redis_lock_renewal_margin_ratio_count", "jobs"), 2.0);
+}
+
+/// A library that renews its locks every second, and takes some for a fixed time or with a TTL of their own.
+#[test]
+fn only_locks_that_should_have_been_renewed_are_overdue() {
+    let scene = Scene::watching("  - {name: jobs, keys: ['jobs:{id}'], ttl: 60s, renew_every: 1s}", "");
+    let mut client = scene.client();
+    client.command(&["SET", "jobs:fixed", "a", "PX", "600000"]);
+    client.command(&["SET", "jobs:long", "a", "PX", "600000"]);
+    client.command(&["SET", "jobs:usual", "a", "PX", "60000"]);
+    sleep_ms(200);
+    // Every 10 seconds from now on.
+    client.command(&["PEXPIRE", "jobs:long", "600000"]);
+    scene.expect("jobs", Counts { held: 3, acquisitions: 3, renewals: 1, ..Counts::default() });
+    scene.daemon.wait("a late renewal", |_| scene.number("redis_lock_renewal_overdue", "jobs") == 1.0);
+    let locks = json(&scene.daemon, "/api/v1/locks?lock_namespace=jobs&sort=key");
+    let is_overdue = |lock: &serde_json::Value| lock["renewal_overdue"].as_bool().unwrap();
+    let overdue = locks["locks"].as_array().unwrap().iter().filter(|lock| is_overdue(lock));
+    assert_eq!(overdue.map(|lock| lock["key"].as_str().unwrap()).collect::<Vec<_>>(), ["jobs:usual"]);
+    // 15 seconds after its renewal the other one is late, too, and the third never is.
+    scene.daemon.wait("another", |_| scene.number("redis_lock_renewal_overdue", "jobs") == 2.0);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod cluster;
 mod faults;
 mod findings;
 mod layouts;
+mod libraries;
 mod lives;
 mod scene;
 mod sentinel;

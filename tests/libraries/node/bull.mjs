@@ -11,7 +11,7 @@ const isOver = new Promise((done) => { over = done; });
 
 queue.on('error', (error) => {
   // A job that cannot be finished because its lock is gone: the only error there is in this program.
-  releaseRefused();
+  releaseRefused(NAME);
   report('queue failed', error);
   over();
 });
@@ -28,6 +28,6 @@ queue.process(async (job) => {
 });
 
 await queue.isReady();
-await queue.add({ number: 17 });
+await queue.add({ number: 17 }, { jobId: NAME });
 await Promise.race([isOver, sleep(8000)]);
 process.exit(0);

@@ -116,7 +116,7 @@ impl Session<'_> {
         let order = is_watched.then_some(&self.main.order);
         let seen = self.inbox.finish(ticket, awaited.sequence, order, received);
         // A lock that has another owner may have ended in between.
-        if sight == Sight::Absent || seen.pushes > 1 {
+        if matches!(sight, Sight::Absent | Sight::Vacant) || seen.pushes > 1 {
             self.doubt(side);
         }
         self.link.teller.add(LinkNews::Seen(Sighting {

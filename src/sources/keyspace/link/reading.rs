@@ -141,7 +141,7 @@ impl Round {
         let owner = match holder {
             Holder::Owner(owner) => Some(owner),
             Holder::Unknown => None,
-            Holder::Nobody => return Outcome::Seen(Sight::Absent),
+            Holder::Nobody => return Outcome::Seen(Sight::Vacant),
         };
         let fence = rest.next().and_then(owner::bytes).and_then(|text| str::from_utf8(text).ok()?.parse().ok());
         Outcome::Seen(Sight::Held(Held { owner, ttl_ms: (ttl >= 0).then_some(ttl as TimeMs), fence }))
