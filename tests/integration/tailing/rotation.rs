@@ -2,8 +2,10 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::time::{Duration, Instant};
 
 use crate::site::{Site, lost, lost_line};
+use crate::undisturbed::staged;
 
 const LOGS: &str = "logs/*.log";
 const CONFLICTS: &str =
@@ -342,15 +344,20 @@ fn an_old_file_that_was_quiet_is_finished_first_too() {
 
 #[test]
 fn a_copy_that_is_still_being_written_is_not_taken_for_news() {
-    let site = Site::new();
-    let daemon = site.start();
-    site.append("logs/app.log", lost(20));
-    daemon.wait_counted(20);
-    let text = fs::read(site.path("logs/app.log")).unwrap();
-    fs::write(site.path("logs/app.log.1"), &text[..text.len() / 2]).unwrap();
-    site.append("logs/app.log", lost(1));
-    daemon.wait_counted(21);
-    site.append("logs/app.log.1", &text[text.len() / 2..]);
+    // A copy that has not grown for 5 s is taken as it is.
+    let (site, daemon, text) = staged("half of a copy, and then the rest", || {
+        let site = Site::new();
+        let daemon = site.start();
+        site.append("logs/app.log", lost(20));
+        daemon.wait_counted(20);
+        let text = fs::read(site.path("logs/app.log")).unwrap();
+        let begun = Instant::now();
+        fs::write(site.path("logs/app.log.1"), &text[..text.len() / 2]).unwrap();
+        site.append("logs/app.log", lost(1));
+        daemon.wait_counted(21);
+        site.append("logs/app.log.1", &text[text.len() / 2..]);
+        (begun.elapsed() < Duration::from_millis(4900)).then_some((site, daemon, text))
+    });
     site.append("logs/app.log.1", &fs::read(site.path("logs/app.log")).unwrap()[text.len()..]);
     File::options().write(true).truncate(true).open(site.path("logs/app.log")).unwrap();
     site.append("logs/app.log", lost(1));
