@@ -25,10 +25,10 @@ const worker = new Worker(NAME, async (job) => {
   }
   held(SCENARIO === 'taken' ? 'taken' : 'gone');
   // Renewed at half of this time: once.
-  if (short) await sleep(650);
+  if (short) await sleep(3700);
   working = false;
   if (SCENARIO === 'fail') throw new Error('no such invoice');
-}, { connection, lockDuration: short ? 1000 : 60000, stalledInterval: 600000, skipStalledCheck: true, concurrency: 1 });
+}, { connection, lockDuration: short ? 6000 : 60000, stalledInterval: 600000, skipStalledCheck: true, concurrency: 1 });
 
 worker.on('error', (error) => {
   // While the job is at work only renewals can fail, and once it is done only its end.
@@ -44,7 +44,7 @@ worker.on('failed', (job, error) => {
 await worker.waitUntilReady();
 console.log(`bullmq ${version} waits for jobs`);
 await queue.add('book', { number: 17 });
-await Promise.race([isOver, sleep(8000)]);
+await Promise.race([isOver, sleep(30000)]);
 await worker.close(true);
 await queue.close();
 redis.disconnect();
