@@ -76,10 +76,8 @@ def truths(scene, span):
             yield f"{what}: {real}, not between {least} and {most}"
 
     moments = scene.moments
-    panels = {panel["id"]: panel for panel in answers.load("overview")["panels"]}
-    columns = {override["properties"][0]["value"]: override["matcher"]["options"] for override in panels[7]["fieldConfig"]["overrides"]}
-    targets = {f"Value #{target['refId']}": target["expr"] for target in panels[7]["targets"]}
-    state, held, abandoned = (targets[columns[name]] for name in ("State", "Held", "Abandoned"))
+    columns = answers.namespace_columns()
+    state, held, abandoned = (columns[title] for title in ("State", "Held", "Abandoned"))
     # A machine that is short of time loses a lock now and then, but not always.
     healthy = [value(state, moments["failover"] - seconds, lock_namespace="workflow") for seconds in range(5)]
     yield from check("state of workflow in healthy time", min(healthy, key=lambda found: 9 if found is None else found), 0, 0)

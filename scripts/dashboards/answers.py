@@ -55,6 +55,14 @@ def load(name):
     return json.loads((DIRECTORY / f"{name}.json").read_text())
 
 
+def namespace_columns():
+    """The queries of the overview's table of namespaces, by the titles of their columns."""
+    panel = next(panel for panel in load("overview")["panels"] if panel["id"] == 7)
+    targets = {f"Value #{target['refId']}": target["expr"] for target in panel["targets"]}
+    titles = {override["matcher"]["options"]: override["properties"][0]["value"] for override in panel["fieldConfig"]["overrides"]}
+    return {title: targets[column] for column, title in titles.items() if column in targets}
+
+
 def queries(name):
     """Of panels and annotations; those of variables are not PromQL."""
     dashboard = load(name)

@@ -12,7 +12,7 @@ const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-ru
 export async function openBrowser() {
   const home = mkdtempSync(path.join(tmpdir(), "chromium-"));
   const browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", headless: true, args: FLAGS, handleSIGINT: false, handleSIGTERM: false, handleSIGHUP: false,
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", headless: true, timeout: 180_000, args: FLAGS, handleSIGINT: false, handleSIGTERM: false, handleSIGHUP: false,
     env: { ...process.env, HOME: home, XDG_CONFIG_HOME: home, XDG_CACHE_HOME: home },
   });
   const complaints = [];
@@ -27,7 +27,7 @@ export async function openBrowser() {
         viewport, colorScheme, deviceScaleFactor: scale, reducedMotion: "reduce", ignoreHTTPSErrors: true, httpCredentials,
       });
       const page = await context.newPage();
-      page.setDefaultTimeout(25_000);
+      page.setDefaultTimeout(120_000);
       const { origin } = new URL(url);
       page.on("request", (request) => requests.push({ url: request.url(), origin }));
       page.on("pageerror", (error) => complaints.push(`error: ${error.message}`));

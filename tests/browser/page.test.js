@@ -33,6 +33,19 @@ const go = (target, hash) => target.goto(`${world.url}${hash}`);
 const text = (target, selector) => target.locator(selector).innerText();
 const sees = (target, selector, words) => target.locator(selector, { hasText: words }).first().waitFor();
 
+// Whether all locks were seen to expire.
+async function incident() {
+  // A little work that goes well, so that there is a share.
+  for (let number = 0; number < 10; number += 1) {
+    const key = `cordum:wf:run:lock:fine-${number}`;
+    await world.release(key, await world.acquire(key, 30_000));
+  }
+  const runs = [...Array.from({ length: LOST - 1 }, (_, number) => `run-${number}`), EVIL];
+  const lost = await Promise.all(runs.map((run) => world.lose(run)));
+  const locks = await Promise.all(lost.map(({ key }) => world.lock(key)));
+  return locks.every(({ holds }) => holds[1].ending === "expired");
+}
+
 test("nothing happened yet: all is well, and it says what is seen", async () => {
   await go(page, "#/");
   await sees(page, ".hero h1", "All well for the last 5 minutes. Every log is read and Redis is watched.");
@@ -41,13 +54,13 @@ test("nothing happened yet: all is well, and it says what is seen", async () => 
 });
 
 test("the incident comes first on the overview", async () => {
-  // A little work that goes well, so that there is a share.
-  for (let number = 0; number < 10; number += 1) {
-    const key = `cordum:wf:run:lock:fine-${number}`;
-    await world.release(key, await world.acquire(key, 30_000));
+  // An exporter that gets no time around a deadline does not know how a lock ended: then all of it once more.
+  for (let left = 5; !(await incident()) && left > 1; left -= 1) {
+    await page.context().close();
+    world.stop();
+    world = await World.start();
+    page = await browser.open(world.url);
   }
-  const runs = [...Array.from({ length: LOST - 1 }, (_, number) => `run-${number}`), EVIL];
-  await Promise.all(runs.map((run) => world.lose(run)));
   await until("causes are found", async () => (await world.ask("incidents")).total === LOST);
 
   await sees(page, ".hero h1", "Wrong now: workflow.");
@@ -81,7 +94,7 @@ test("the timeline shows the takeover, and the verdict is the exporter's own", a
   const told = await world.lock(key);
   const verdict = /^owner \w{8} held [\d.]+ s of a ([\d.]+) s TTL, last renewed ([\d.]+) s before; owner \w{8} took over [\d.]+ s after expiry: expired, renewals stopped$/;
   assert.match(told.verdict, verdict);
-  for (const seconds of verdict.exec(told.verdict).slice(1)) assert.ok(Math.abs(seconds - 2) < 0.5, told.verdict);
+  for (const seconds of verdict.exec(told.verdict).slice(1)) assert.ok(Math.abs(seconds - 5) < 0.5, told.verdict);
   assert.equal((await text(page, "#verdict")).toLowerCase(), `${told.verdict}.`.toLowerCase());
   const [second, first] = told.holds;
   assert.notEqual(first.owner, second.owner);

@@ -15,7 +15,7 @@ import { Redis } from "./redis.js";
 
 const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
 export const BINARY = process.env.EXPORTER ?? path.join(process.env.CARGO_TARGET_DIR ?? path.join(ROOT, "target"), "debug/redis_lock_exporter");
-const DEADLINE_MS = 30_000;
+const DEADLINE_MS = 120_000;
 
 // Who may see the page of a secured world.
 export const USER = { username: "operator", password: "correct horse" };
@@ -144,7 +144,7 @@ export class World {
   }
 
   // A holder renews and then not in time: its lock expires, another one takes it, and the first finds out.
-  async lose(run, { ttl = 2000, gap = 300 } = {}) {
+  async lose(run, { ttl = 5000, gap = 300 } = {}) {
     const key = `cordum:wf:run:lock:${run}`;
     const first = await this.acquire(key, ttl);
     // Renewed only when it has aged, as by a real holder, and until it was seen: on a busy machine reads take a while, and a

@@ -167,6 +167,11 @@ pub(crate) struct Alertmanager {
 impl Alertmanager {
     /// With the example's configuration, but for the place of the receivers.
     pub(crate) fn start(config: &str, receivers: SocketAddr) -> Self {
+        // Somebody may take the port between our look at it and the server's.
+        (0..5).find_map(|_| Self::try_start(config, receivers)).expect("alertmanager does not start")
+    }
+
+    fn try_start(config: &str, receivers: SocketAddr) -> Option<Self> {
         let text = config.replace("127.0.0.1:5001", &receivers.to_string());
         let directory = tempfile::tempdir().unwrap();
         let config = directory.path().join("alertmanager.yml");
@@ -185,9 +190,12 @@ impl Alertmanager {
         };
         let child = PROGRAMS.into_iter().find_map(start);
         let child = child.expect("alertmanager is missing: scripts/install.sh installs it");
-        let alertmanager = Self { child, address, _directory: directory };
-        eventually("alertmanager", || std::net::TcpStream::connect(address).ok());
-        alertmanager
+        let mut alertmanager = Self { child, address, _directory: directory };
+        let is_up = eventually("alertmanager", || match alertmanager.child.try_wait().unwrap() {
+            Some(_) => Some(false),
+            None => std::net::TcpStream::connect(address).ok().map(|_| true),
+        });
+        is_up.then_some(alertmanager)
     }
 
     fn post(&self, alerts: &[Firing]) {

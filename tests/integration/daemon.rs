@@ -14,7 +14,7 @@ use crate::http::{Answer, ask};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_redis_lock_exporter");
 /// Long enough for a busy machine with two cores. Waiting ends as soon as the condition holds.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
 const EVENTS: &str = "redis_lock_exporter_log_events_total";
 
 /// Every sample of a scrape: the series as written, and its value.

@@ -113,7 +113,11 @@ fn entries_are_counted_as_they_come_and_only_those_that_are_asked_for() {
     journal.lose(3);
     journal.say("other.service", lost_line());
     site.configure(CONFIG);
-    eventually("the file", || fs::metadata(site.path("journal/a.journal")).ok().filter(|file| file.len() > 0));
+    let directory = format!("--directory={}", site.place("journal"));
+    eventually("four entries", || {
+        let shown = Command::new("journalctl").args([&directory, "--quiet", "--output=cat"]).output().unwrap();
+        (shown.stdout.split(|byte| *byte == b'\n').count() == 4 + 1).then_some(())
+    });
     let daemon = site.start_configured(&[]);
     assert_eq!(daemon.scrape()[EVENTS], 0.0, "what was there before the first start is not counted");
     daemon.wait_for(OPEN, 1.0);

@@ -56,6 +56,13 @@ fn sighup_takes_a_new_configuration_without_losing_a_line() {
     let site = Site::new();
     site.configure(CONFIG);
     let daemon = site.start_configured(&[]);
+    /// The writer must end even if the test fails.
+    struct End<'a>(&'a AtomicBool);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     let done = AtomicBool::new(false);
     let written = thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -67,6 +74,7 @@ fn sighup_takes_a_new_configuration_without_losing_a_line() {
             }
             written
         });
+        let end = End(&done);
         for round in 1..=4 {
             site.configure(&if round % 2 == 1 { format!("{CONFIG}{BILLING}") } else { CONFIG.to_owned() });
             daemon.signal("HUP");
@@ -74,7 +82,7 @@ fn sighup_takes_a_new_configuration_without_losing_a_line() {
             daemon
                 .wait("reloaded", |daemon| daemon.scrape().get(&not_owned("billing", "release")).copied() == expected);
         }
-        done.store(true, Ordering::Relaxed);
+        drop(end);
         writer.join().unwrap()
     });
     daemon.wait_counted(written);

@@ -36,4 +36,5 @@ mod server;
 mod site;
 mod state;
 mod tailing;
+mod undisturbed;
 mod web;

@@ -18,6 +18,19 @@ pub(crate) struct Prometheus {
 impl Prometheus {
     /// Waits until it is ready. `files` are names and texts of what the configuration mentions.
     pub(crate) fn start(config: &str, files: &[(&str, &str)], flags: &[String]) -> Self {
+        // Somebody may take the port between our look at it and the server's.
+        let mut log = String::new();
+        for _ in 0..5 {
+            match Self::try_start(config, files, flags) {
+                Ok(prometheus) => return prometheus,
+                Err(ended) => log = ended,
+            }
+        }
+        panic!("prometheus does not start: {log}");
+    }
+
+    /// What it said, if it has ended.
+    fn try_start(config: &str, files: &[(&str, &str)], flags: &[String]) -> Result<Self, String> {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in [("prometheus.yml", config)].iter().chain(files) {
             fs::write(directory.path().join(name), text).unwrap();
@@ -30,13 +43,17 @@ impl Prometheus {
         command.stdin(Stdio::null()).stdout(log()).stderr(log());
         let child = command.spawn().expect("prometheus is missing: scripts/install.sh installs it");
         let mut prometheus = Self { child, address, directory };
-        eventually("prometheus", || {
-            let ended = prometheus.child.try_wait().unwrap();
-            assert!(ended.is_none(), "prometheus: {ended:?}\n{}", prometheus.log());
+        let ended = eventually("prometheus", || {
+            if let Some(status) = prometheus.child.try_wait().unwrap() {
+                return Some(Some(status));
+            }
             TcpStream::connect(address).ok()?;
-            prometheus.get("-/ready", &["--fail"])
+            prometheus.get("-/ready", &["--fail"]).map(|_| None)
         });
-        prometheus
+        match ended {
+            None => Ok(prometheus),
+            Some(status) => Err(format!("{status}\n{}", prometheus.log())),
+        }
     }
 
     pub(crate) fn url(&self) -> String {

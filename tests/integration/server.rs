@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{Answer, ask, connect, drain};
+use crate::redis::eventually;
 use crate::sample::{full_snapshot, namespace, view};
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -161,13 +162,14 @@ fn reload_is_off_unless_enabled() {
 #[test]
 fn reload_answers_with_its_outcome() {
     let (sender, mut requests) = mpsc::channel::<ReloadRequest>(1);
-    let server = Server::start_with(Limits { reload: Duration::from_millis(300), ..Limits::default() }, Some(sender));
+    let server = Server::start_with(Limits { reload: Duration::from_secs(3), ..Limits::default() }, Some(sender));
+    let (give_up, given_up) = std::sync::mpsc::channel();
     let outcomes = thread::spawn(move || {
         requests.blocking_recv().unwrap().answer.send(Ok(())).unwrap();
         requests.blocking_recv().unwrap().answer.send(Err("a.yaml:3:1: unknown field `x`\n".to_owned())).unwrap();
         let never_answered = requests.blocking_recv().unwrap();
         drop(requests);
-        thread::sleep(Duration::from_millis(600));
+        given_up.recv().unwrap();
         drop(never_answered);
     });
     let ask = |method| server.ask(&format!("{method} /-/reload HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"));
@@ -177,6 +179,7 @@ fn reload_answers_with_its_outcome() {
     assert_eq!(refused.text(), "configuration not reloaded: a.yaml:3:1: unknown field `x`\n");
     let slow = ask("POST");
     assert!(slow.status == 500 && slow.text().contains("takes too long"), "{}", slow.text());
+    give_up.send(()).unwrap();
     let gone = ask("POST");
     assert!(gone.status == 500 && gone.text().contains("shutting down"), "{}", gone.text());
     outcomes.join().unwrap();
@@ -241,12 +244,12 @@ fn a_client_that_never_reads_is_dropped() {
 
 #[test]
 fn more_connections_than_slots_wait_for_their_turn() {
-    let limits = Limits { connections: 4, header_read: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits { connections: 4, header_read: Duration::from_secs(1), ..Limits::default() };
     let server = Server::start(limits);
-    let _hogs: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();
     let started = Instant::now();
+    let _hogs: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();
     assert_eq!(server.get("/-/healthy").status, 200);
-    assert!(started.elapsed() >= Duration::from_millis(300), "served beside four others");
+    assert!(started.elapsed() >= Duration::from_millis(900), "served beside four others");
 }
 
 #[test]
@@ -294,7 +297,7 @@ fn heads_that_are_too_large_or_no_http_are_refused() {
 #[test]
 fn stopping_finishes_what_runs_and_refuses_the_rest() {
     let (sender, mut requests) = mpsc::channel::<ReloadRequest>(1);
-    let limits = Limits { drain: Duration::from_secs(2), ..Limits::default() };
+    let limits = Limits { drain: Duration::from_secs(5), ..Limits::default() };
     let server = Server::start_with(limits, Some(sender));
     let _idle = server.connect();
     let mut half = server.connect();
@@ -305,13 +308,12 @@ fn stopping_finishes_what_runs_and_refuses_the_rest() {
 
     let started = Instant::now();
     server.stop.cancel();
-    thread::sleep(Duration::from_millis(200));
+    eventually("nobody is let in", || TcpStream::connect(server.address).err());
     request.answer.send(Ok(())).unwrap();
     assert!(String::from_utf8(drain(&mut running)).unwrap().starts_with("HTTP/1.1 200 "));
-    assert!(TcpStream::connect(server.address).is_err());
     let serving = server.serving.lock().unwrap().take().unwrap();
     server.runtime.block_on(serving).unwrap().unwrap();
-    assert!(started.elapsed() < Duration::from_secs(4), "took {:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(30), "took {:?}", started.elapsed());
 }
 
 type Inquiries = watch::Receiver<Option<mpsc::Sender<Inquiry>>>;

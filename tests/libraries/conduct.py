@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 FIXTURES = ROOT / "tests/fixtures/libraries"
 PACKAGES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "libraries"
-DEADLINE = 60
+DEADLINE = 300
 
 
 class Redis:
@@ -41,10 +41,10 @@ class Redis:
         command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self.directory.name]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         self.url = f"redis://127.0.0.1:{self.port}/0"
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while True:
             try:
-                self.socket = socket.create_connection(("127.0.0.1", self.port), 5)
+                self.socket = socket.create_connection(("127.0.0.1", self.port), 30)
                 break
             except OSError:
                 if time.monotonic() > until:

@@ -7,13 +7,12 @@ import socket
 import subprocess
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 
 SAMPLE = re.compile(r"^(redis_lock_\w+?)(?:\{(.*)\})? (\S+)$")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-WAIT = 20
+WAIT = 90
 
 # Where a library has no prefix the user names the keys; these are the names that the programs choose.
 USER_KEYS = {
@@ -55,9 +54,9 @@ class Exporter:
 
     def samples(self):
         try:
-            with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=30) as answer:
                 text = answer.read().decode()
-        except (urllib.error.URLError, ConnectionError) as error:
+        except OSError as error:
             if self.process.poll() is not None:
                 self.errors.seek(0)
                 raise SystemExit(f"the exporter ended: {self.errors.read()}") from error

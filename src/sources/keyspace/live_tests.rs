@@ -113,11 +113,11 @@ async fn servers_without_hello() {
 #[tokio::test]
 async fn servers_that_stand_still_or_come_back() {
     let mut server = RedisServer::start(&[]);
-    let config = RedisConfig { response_timeout: Duration::from_millis(300), ..single(tcp(server.port())) };
+    let config = RedisConfig { response_timeout: Duration::from_secs(3), ..single(tcp(server.port())) };
     let mut wire = connect(&Target::node(&config, &config.addresses[0])).await.unwrap();
     server.pause();
     assert!(matches!(wire.ask(&[b"PING"]).await, Err(WireError::Timeout { .. })));
-    assert!(refusal(&config).await.ends_with("did not answer within 300ms"), "the system accepts, nobody answers");
+    assert!(refusal(&config).await.ends_with("did not answer within 3s"), "the system accepts, nobody answers");
     server.resume();
     assert_eq!(wire.next().await.unwrap(), Value::SimpleString("PONG".to_owned()), "late, but not lost");
     server.kill();
@@ -229,7 +229,7 @@ async fn a_failover_under_sentinels() {
         sentinels
     });
     let _sentinels = new_primary.await.unwrap();
-    let removed = tokio::time::timeout(Duration::from_secs(30), async {
+    let removed = tokio::time::timeout(Duration::from_secs(120), async {
         while let Some(input) = input.recv().await {
             if let Input::Link(batch) = input
                 && batch.news.iter().any(|news| matches!(news, LinkNews::Removed { .. }))
@@ -246,7 +246,7 @@ async fn a_failover_under_sentinels() {
 }
 
 async fn wait_for(condition: impl Fn() -> bool) {
-    for _ in 0..3000 {
+    for _ in 0..12_000 {
         if condition() {
             return;
         }

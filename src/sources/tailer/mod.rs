@@ -111,8 +111,8 @@ impl Tailer {
         }
     }
 
-    /// Gives every file its turn. Of the files of one base, a later one is read only when the earlier ones are up to date and
-    /// nothing in them waits for its rest.
+    /// Gives every file its turn that is due. Of the files of one base, a later one is read only when the earlier ones have just
+    /// been looked at, due or not, are up to date, and nothing in them waits for its rest.
     fn read_round(&mut self, stop: &CancellationToken) -> bool {
         let mut busy = false;
         let mut order = std::mem::take(&mut self.order);
@@ -120,7 +120,9 @@ impl Tailer {
             if stop.is_cancelled() || self.out.is_closed() {
                 break;
             }
-            for id in ids {
+            let is_due = |id| self.live.get(id).is_some_and(|live| Instant::now() >= live.next_look());
+            let Some(last_due) = ids.iter().rposition(is_due) else { continue };
+            for id in &ids[..=last_due] {
                 let has_more = self.read_file(*id) == Progress::More;
                 busy |= has_more;
                 if has_more || self.live.get(id).is_some_and(Live::is_waiting) {
@@ -138,7 +140,7 @@ impl Tailer {
 
     fn read_file(&mut self, id: FileId) -> Progress {
         let Some(live) = self.live.get_mut(&id) else { return Progress::UpToDate };
-        if live.truncated || Instant::now() < live.next_look() {
+        if live.truncated {
             return Progress::UpToDate;
         }
         let source = live.source;

@@ -115,10 +115,12 @@ impl Tailer {
         };
         match likeness {
             Ok(Likeness::Continues) => {
+                // One that was rotated before may move on.
+                let is_news = found.rotated && Path::new(&cursor.path) == found.base;
                 // Another pattern may be the one that finds it now.
                 let source = self.sources[found.source].name.clone();
                 let mut cursor = Cursor { source, path, ..cursor.clone() };
-                if found.rotated && cursor.path != self.cursors[&id].path {
+                if is_news {
                     self.count(found.source, SourceTotals { rotations: 1, ..SourceTotals::default() });
                 }
                 let grown = !cursor.gzip && found.size > cursor.offset;

@@ -53,7 +53,7 @@ impl Watched {
     fn take_locks(&self) -> Counts {
         for number in 0..N_LOCKS {
             let key = format!("lock:{number}");
-            self.run(1, &["SET", &key, "a", "NX", "PX", "60000"]);
+            self.run(1, &["SET", &key, "a", "NX", "PX", "600000"]);
         }
         for node in &self.cluster.nodes[..3] {
             assert_ne!(text(&node.command(&["DBSIZE"])), "0", "locks on all primaries");
@@ -68,9 +68,9 @@ impl Watched {
     fn change_locks(&self, asked: usize, before: Counts) -> Counts {
         for number in 0..10 {
             let key = |offset: u64| format!("lock:{}", number + offset);
-            self.run(asked, &["PEXPIRE", &key(0), "90000"]);
+            self.run(asked, &["PEXPIRE", &key(0), "900000"]);
             self.run(asked, &["DEL", &key(10)]);
-            self.run(asked, &["SET", &format!("lock:new-{number}"), "b", "NX", "PX", "60000"]);
+            self.run(asked, &["SET", &format!("lock:new-{number}"), "b", "NX", "PX", "600000"]);
         }
         let after = Counts {
             acquisitions: before.acquisitions + 10,
@@ -148,9 +148,7 @@ fn a_planned_failover_ends_nothing() {
     let taken = watched.take_locks();
     let changed = watched.change_locks(1, taken);
     assert_eq!(sum(&watched.daemon.scrape(), FAILOVERS), 0.0);
-    let replica = &watched.cluster.nodes[3];
-    replica.command(&["CLUSTER", "FAILOVER"]);
-    eventually("the replica to be a primary", || (replica.info("role")? == "master").then_some(()));
+    watched.cluster.fail_over(3);
     watched.daemon.wait("a failover", |daemon| sum(&daemon.scrape(), FAILOVERS) >= 1.0);
     watched.wait_for_nodes(3.0);
     watched.expect("after the failover", changed);
@@ -173,7 +171,7 @@ fn a_killed_primary_loses_only_what_was_not_replicated() {
     // Names whose slots are at this node.
     let names = (0..100).map(|number| format!("lock:lost-{number}"));
     let is_taken = |key: &String| {
-        let answer = client.try_command(&["SET", key, "a", "NX", "PX", "60000"]).unwrap();
+        let answer = client.try_command(&["SET", key, "a", "NX", "PX", "600000"]).unwrap();
         matches!(answer, redis::Value::Okay)
     };
     let lost: Vec<String> = names.filter(is_taken).take(3).collect();
@@ -198,7 +196,7 @@ fn locks_go_on_while_their_slot_moves() {
     let key = |number: usize| format!("lock:{{m}}{number}");
     let keys: Vec<String> = (0..12).map(key).collect();
     for key in &keys {
-        watched.run(0, &["SET", key, "a", "NX", "PX", "60000"]);
+        watched.run(0, &["SET", key, "a", "NX", "PX", "600000"]);
     }
     let taken = Counts { held: 12, acquisitions: 12, ..Counts::default() };
     watched.expect("locks in one slot", taken);
@@ -214,12 +212,12 @@ fn locks_go_on_while_their_slot_moves() {
     watched.expect("half of the keys moved", taken);
     // On both sides: renewed, released, and a new one that clients find at the target.
     for number in [0, 6] {
-        watched.run(source, &["PEXPIRE", &keys[number], "90000"]);
+        watched.run(source, &["PEXPIRE", &keys[number], "900000"]);
     }
     for number in [1, 7] {
         watched.run(source, &["DEL", &keys[number]]);
     }
-    watched.run(source, &["SET", &key(12), "b", "NX", "PX", "60000"]);
+    watched.run(source, &["SET", &key(12), "b", "NX", "PX", "600000"]);
     // Of the one that is released at the source nobody can tell yet that it has not been moved.
     let changed = Counts { held: 12, acquisitions: 13, renewals: 2, releases: 1, ..taken };
     watched.expect("changes on both sides", changed);
@@ -229,9 +227,9 @@ fn locks_go_on_while_their_slot_moves() {
     let changed = Counts { held: 11, unknown_ends: 1, ..changed };
     watched.expect("all keys moved", changed);
     // At its new place.
-    watched.run(0, &["PEXPIRE", &keys[8], "90000"]);
+    watched.run(0, &["PEXPIRE", &keys[8], "900000"]);
     watched.run(0, &["DEL", &keys[9]]);
-    watched.run(0, &["SET", &keys[10], "thief", "PX", "60000"]);
+    watched.run(0, &["SET", &keys[10], "thief", "PX", "600000"]);
     let expected = Counts {
         held: 10,
         acquisitions: 14,
@@ -273,7 +271,7 @@ fn a_node_comes_and_goes_again() {
     there.end(&others);
     watched.wait_for_nodes(4.0);
     watched.expect("one lock at the new node", taken);
-    watched.run(0, &["PEXPIRE", "lock:7", "90000"]);
+    watched.run(0, &["PEXPIRE", "lock:7", "900000"]);
     let renewed = Counts { renewals: 1, ..taken };
     watched.expect("renewed at the new node", renewed);
 

@@ -2,7 +2,7 @@
 //! unknown end, and everything comes back by itself.
 
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::stage::{Counted, LONG, Program, SETTINGS, Stage, complaints, is_watching, observed_since, own};
 use crate::daemon::Samples;
@@ -11,6 +11,8 @@ use crate::redis::{RedisServer, eventually};
 use crate::site::Site;
 
 const N_HELD: usize = 20;
+/// Soon, but not because the machine is busy.
+const GIVEN_UP_AFTER: &str = "3s";
 
 /// Locks are held, and some work has been done.
 fn begin(mut stage: Stage) -> (Stage, Samples) {
@@ -67,10 +69,10 @@ fn a_restart_that_keeps_the_locks_ends_none_of_them() {
 /// A server that reads its files answers, but shows no keys.
 #[test]
 fn a_server_that_is_still_loading_has_lost_nothing() {
-    let delay = ["--key-load-delay", "20", "--appendonly", "yes", "--appendfsync", "no"];
+    let delay = ["--key-load-delay", "100", "--appendonly", "yes", "--appendfsync", "no"];
     let server = RedisServer::start(&delay);
     let port = server.port();
-    let (mut stage, before) = begin(Stage::through(server, port, "2s"));
+    let (mut stage, before) = begin(Stage::through(server, port, "10s"));
     // It answers once in about a thousand keys: often enough for the exporter to begin a pass.
     let fill = "for number = 1, 40000 do redis.call('SET', 'other:' .. number, 'value') end";
     stage.server.command(&["EVAL", fill, "0"]);
@@ -140,9 +142,13 @@ fn a_hang_is_waited_for() {
     let port = server.port();
     let (mut stage, before) = begin(Stage::through(server, port, "10s"));
     // Its time comes while nothing is answered.
-    stage.program.acquire("jobs:lock:brief", Duration::from_millis(700));
+    stage.program.acquire("jobs:lock:brief", Duration::from_secs(5));
     stage.wait_locks("brief", |locks| locks.len() == 1);
-    stage.server.command(&["DEBUG", "SLEEP", "2"]);
+    eventually("its last second", || {
+        let left: i64 = stage.server.text(&["PTTL", "jobs:lock:brief"]).parse().unwrap();
+        (left < 1000).then_some(())
+    });
+    stage.server.command(&["DEBUG", "SLEEP", "3"]);
     stage.wait_locks("brief", |locks| locks.is_empty());
     stage.work();
     stage.expected.acquisitions += 1;
@@ -151,7 +157,7 @@ fn a_hang_is_waited_for() {
         stage.daemon.wait("the brief lock", |daemon| Counted::of(&daemon.scrape()).acquisitions >= acquisitions);
         Counted::of(&stage.daemon.scrape())
     };
-    // The moment of its end is known to two seconds only: that may be told or not, but it was never released.
+    // The moment of its end is known to three seconds only: that may be told or not, but it was never released.
     assert_eq!(counted.expirations + counted.unknown_ends, 1);
     (stage.expected.expirations, stage.expected.unknown_ends) = (counted.expirations, counted.unknown_ends);
     for name in ["redis_connects_total", "redis_failovers_total", "redis_connect_errors_total"] {
@@ -162,14 +168,17 @@ fn a_hang_is_waited_for() {
 
 #[test]
 fn a_server_that_stands_still_is_given_up_and_found_again() {
-    let (mut stage, before) = begin(Stage::new(RedisServer::start(&[])));
-    stage.program.acquire("jobs:lock:brief", Duration::from_secs(1));
+    let server = RedisServer::start(&[]);
+    let port = server.port();
+    let (mut stage, before) = begin(Stage::through(server, port, GIVEN_UP_AFTER));
+    stage.program.acquire("jobs:lock:brief", Duration::from_secs(6));
+    let acquired = Instant::now();
     stage.wait_locks("brief", |locks| locks.len() == 1);
     stage.server.pause();
     stage.wait_down();
     wait_connect_error(&stage, &before);
     // Until it has expired for sure.
-    sleep(Duration::from_secs(1));
+    sleep(Duration::from_secs(7).saturating_sub(acquired.elapsed()));
     stage.server.resume();
     stage.wait_watching();
     stage.wait_locks("brief", |locks| locks.is_empty());
@@ -222,7 +231,7 @@ fn a_short_stall_of_the_network_hides_nothing() {
 fn what_happens_during_a_long_stall_of_the_network_is_not_guessed() {
     let server = RedisServer::start(&[]);
     let proxy = Proxy::start(server.port());
-    let (mut stage, before) = begin(Stage::through(server, proxy.port(), "500ms"));
+    let (mut stage, before) = begin(Stage::through(server, proxy.port(), GIVEN_UP_AFTER));
     proxy.stall();
     stage.wait_down();
     wait_connect_error(&stage, &before);
@@ -239,7 +248,7 @@ fn what_happens_during_a_long_stall_of_the_network_is_not_guessed() {
 fn what_happens_while_the_network_is_cut_is_not_guessed() {
     let server = RedisServer::start(&[]);
     let proxy = Proxy::start(server.port());
-    let (mut stage, before) = begin(Stage::through(server, proxy.port(), "500ms"));
+    let (mut stage, before) = begin(Stage::through(server, proxy.port(), "10s"));
     proxy.cut();
     stage.wait_down();
     wait_connect_error(&stage, &before);

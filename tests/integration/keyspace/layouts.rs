@@ -1,6 +1,7 @@
 //! What keys of locks hold, as the libraries write it; and keys that are near but no locks.
 
 use super::scene::{Counts, Scene, sleep_ms, wait_passes, wait_watching};
+use super::stage::json;
 use crate::daemon::sum;
 use crate::redis::RedisServer;
 use crate::redis::client::Client;
@@ -8,38 +9,27 @@ use crate::site::Site;
 
 const LOCKS: &str = "  - {name: locks, keys: ['lock:{id}'], ttl: 10s, renew_every: 3s}";
 
-/// Far enough from the next one to be read by itself, on a busy machine too.
-fn step(client: &mut Client, command: &[&str]) {
-    client.command(command);
-    sleep_ms(100);
-}
-
-/// What a script does is one change, as it is for the watcher.
-fn script(client: &mut Client, text: &str) {
-    step(client, &["EVAL", text, "0"]);
-}
-
 #[test]
 fn hashes_whose_fields_are_owners() {
     let scene = Scene::watching(LOCKS, "");
-    let mut client = scene.client();
-    let take =
-        |owner: &str| format!("redis.call('HINCRBY', 'lock:h', '{owner}', 1) redis.call('PEXPIRE', 'lock:h', 10000)");
-    script(&mut client, &take("uuid:1"));
+    let take = |owner: &str, ttl: u32| {
+        format!("redis.call('HINCRBY', 'lock:h', '{owner}', 1) redis.call('PEXPIRE', 'lock:h', {ttl})")
+    };
+    scene.script(&take("uuid:1", 600_000));
     scene.expect("locks", Counts { held: 1, acquisitions: 1, ..Counts::default() });
     // Entered again by the same owner, which renews, and left once: the count is no owner.
-    script(&mut client, &take("uuid:1"));
-    script(&mut client, "redis.call('HINCRBY', 'lock:h', 'uuid:1', -1)");
+    scene.script(&take("uuid:1", 900_000));
+    scene.script("redis.call('HINCRBY', 'lock:h', 'uuid:1', -1)");
     scene.expect("locks", Counts { held: 1, acquisitions: 1, renewals: 1, ..Counts::default() });
-    step(&mut client, &["DEL", "lock:h"]);
-    script(&mut client, &take("uuid:2"));
+    scene.step(&["DEL", "lock:h"]);
+    scene.script(&take("uuid:2", 600_000));
     let expected = Counts { held: 1, acquisitions: 2, renewals: 1, releases: 1, after_release: 1, ..Counts::default() };
     scene.expect("locks", expected);
     // A lock for readers has a field that is no owner; readers coming and going are no change of owner.
-    script(&mut client, "redis.call('DEL', 'lock:h')");
-    script(&mut client, "redis.call('HSET', 'lock:rw', 'mode', 'read', 'a', 1) redis.call('PEXPIRE', 'lock:rw', 9000)");
-    script(&mut client, "redis.call('HSET', 'lock:rw', 'b', 1)");
-    script(&mut client, "redis.call('HDEL', 'lock:rw', 'a')");
+    scene.script("redis.call('DEL', 'lock:h')");
+    scene.script("redis.call('HSET', 'lock:rw', 'mode', 'read', 'a', 1) redis.call('PEXPIRE', 'lock:rw', 600000)");
+    scene.script("redis.call('HSET', 'lock:rw', 'b', 1)");
+    scene.script("redis.call('HDEL', 'lock:rw', 'a')");
     scene.expect("locks", Counts { acquisitions: 3, releases: 2, ..expected });
     assert_eq!(scene.number("redis_lock_non_lock_keys", "locks"), 0.0);
 }
@@ -47,14 +37,13 @@ fn hashes_whose_fields_are_owners() {
 #[test]
 fn sorted_sets_whose_members_are_owners() {
     let scene = Scene::watching(LOCKS, "");
-    let mut client = scene.client();
     let take = |owner: &str, time: u32| {
-        format!("redis.call('ZADD', 'lock:z', {time}, '{owner}') redis.call('PEXPIRE', 'lock:z', 10000)")
+        format!("redis.call('ZADD', 'lock:z', {time}, '{owner}') redis.call('PEXPIRE', 'lock:z', {time}00000)")
     };
-    script(&mut client, &take("a", 1));
-    script(&mut client, &take("a", 2));
-    step(&mut client, &["ZREM", "lock:z", "a"]);
-    script(&mut client, &take("b", 3));
+    scene.script(&take("a", 1));
+    scene.script(&take("a", 2));
+    scene.step(&["ZREM", "lock:z", "a"]);
+    scene.script(&take("b", 3));
     let expected = Counts { held: 1, acquisitions: 2, renewals: 1, releases: 1, after_release: 1, ..Counts::default() };
     scene.expect("locks", expected);
 }
@@ -63,7 +52,13 @@ fn sorted_sets_whose_members_are_owners() {
 fn json_with_owners_in_any_order() {
     let scene = Scene::watching(LOCKS, "");
     let mut client = scene.client();
-    let mut write = |value: &str| step(&mut client, &["SET", "lock:res", value, "PX", "10000"]);
+    // Longer each time, which is seen whenever it is read.
+    let mut ttl = 600_000;
+    let mut write_to = |key: &str, value: &str| {
+        ttl += 60_000;
+        scene.step(&["SET", key, value, "PX", &ttl.to_string()]);
+    };
+    let mut write = |value: &str| write_to("lock:res", value);
     write(r#"{"updated_at":1794786062,"mode":"exclusive","expires_at":1794786122,"owners":{"worker-1":1}}"#);
     write(r#"{"owners":{"worker-1":2},"mode":"exclusive","updated_at":1794786064,"expires_at":1794786124}"#);
     write(r#"{"mode":"exclusive","owners":{"worker-1":1},"expires_at":1794786125,"updated_at":1794786065}"#);
@@ -74,7 +69,7 @@ fn json_with_owners_in_any_order() {
     scene.expect("locks", expected);
     client.command(&["DEL", "lock:res"]);
     // Shared: who comes and goes is no change.
-    let mut write = |value: &str| step(&mut client, &["SET", "lock:shared", value, "PX", "10000"]);
+    let mut write = |value: &str| write_to("lock:shared", value);
     write(r#"{"mode":"shared","owners":{"a":1}}"#);
     write(r#"{"mode":"shared","owners":{"a":1,"b":1}}"#);
     write(r#"{"mode":"shared","owners":{"b":1}}"#);
@@ -85,12 +80,11 @@ fn json_with_owners_in_any_order() {
 #[test]
 fn json_too_large_to_be_read_has_no_known_owner() {
     let scene = Scene::watching(LOCKS, "");
-    let mut client = scene.client();
     for time in ["1", "2", "3"] {
         let write = format!(
-            r#"redis.call('SET', 'lock:res', '{{"updated_at":{time},"pad":"' .. string.rep('x', 40000) .. '","owners":{{"a":1}}}}', 'PX', 10000)"#
+            r#"redis.call('SET', 'lock:res', '{{"updated_at":{time},"pad":"' .. string.rep('x', 40000) .. '","owners":{{"a":1}}}}', 'PX', {time}00000)"#
         );
-        script(&mut client, &write);
+        scene.script(&write);
     }
     scene.expect("locks", Counts { held: 1, acquisitions: 1, renewals: 2, ..Counts::default() });
 }
@@ -99,19 +93,23 @@ fn json_too_large_to_be_read_has_no_known_owner() {
 fn all_layouts_are_read_by_passes_too() {
     let scene = Scene::scanning(LOCKS);
     let mut client = scene.client();
-    script(&mut client, "redis.call('HSET', 'lock:hash', 'a', 1) redis.call('PEXPIRE', 'lock:hash', 60000)");
-    script(&mut client, "redis.call('ZADD', 'lock:sorted', 1, 'a') redis.call('PEXPIRE', 'lock:sorted', 60000)");
-    step(&mut client, &["SET", "lock:json", r#"{"owners":{"a":1},"updated_at":1}"#, "PX", "60000"]);
-    step(&mut client, &["SET", "lock:string", "a", "PX", "60000"]);
-    step(&mut client, &["RPUSH", "lock:list", "a"]);
+    for commands in [
+        "redis.call('HSET', 'lock:hash', 'a', 1) redis.call('PEXPIRE', 'lock:hash', 600000)",
+        "redis.call('ZADD', 'lock:sorted', 1, 'a') redis.call('PEXPIRE', 'lock:sorted', 600000)",
+    ] {
+        client.command(&["EVAL", commands, "0"]);
+    }
+    client.command(&["SET", "lock:json", r#"{"owners":{"a":1},"updated_at":1}"#, "PX", "600000"]);
+    client.command(&["SET", "lock:string", "a", "PX", "600000"]);
+    client.command(&["RPUSH", "lock:list", "a"]);
     let taken = Counts { held: 4, acquisitions: 4, ..Counts::default() };
     scene.expect("locks", taken);
     assert_eq!(scene.number("redis_lock_non_lock_keys", "locks"), 1.0);
     // Entered again and renewed: the same owners.
-    step(&mut client, &["HINCRBY", "lock:hash", "a", "1"]);
-    step(&mut client, &["ZADD", "lock:sorted", "2", "a"]);
-    step(&mut client, &["SET", "lock:json", r#"{"updated_at":2,"owners":{"a":2}}"#, "PX", "60000"]);
-    step(&mut client, &["DEL", "lock:list"]);
+    client.command(&["HINCRBY", "lock:hash", "a", "1"]);
+    client.command(&["ZADD", "lock:sorted", "2", "a"]);
+    client.command(&["SET", "lock:json", r#"{"updated_at":2,"owners":{"a":2}}"#, "PX", "900000"]);
+    client.command(&["DEL", "lock:list"]);
     scene.expect("locks", Counts { renewals: 1, ..taken });
     assert_eq!(scene.number("redis_lock_non_lock_keys", "locks"), 0.0);
     for key in ["lock:hash", "lock:sorted", "lock:string"] {
@@ -132,7 +130,7 @@ fn other_types_are_counted_as_no_locks() {
     // Gone, or a lock from now on.
     client.command(&["DEL", "lock:list"]);
     client.command(&["DEL", "lock:set"]);
-    client.command(&["SET", "lock:set", "a", "PX", "9000"]);
+    client.command(&["SET", "lock:set", "a", "PX", "600000"]);
     scene.expect("locks", Counts { held: 1, acquisitions: 1, ..Counts::default() });
     assert_eq!(scene.number("redis_lock_non_lock_keys", "locks"), 1.0);
 }
@@ -189,7 +187,7 @@ fn locks_without_ttl_and_fixed_keys() {
     assert_eq!(scene.number("redis_lock_without_ttl", "locks"), 1.0);
     assert!(last_held() > began);
     // Given a TTL late, and nobody knows a margin.
-    client.command(&["PEXPIRE", "lock:1", "9000"]);
+    client.command(&["PEXPIRE", "lock:1", "600000"]);
     scene.expect("locks", Counts { held: 1, acquisitions: 1, ..Counts::default() });
     assert_eq!(scene.number("redis_lock_without_ttl", "locks"), 0.0);
     client.command(&["PERSIST", "lock:1"]);
@@ -205,12 +203,12 @@ fn locks_without_ttl_and_fixed_keys() {
 fn fences_that_go_backwards() {
     let namespaces = "  - {name: locks, keys: ['lock:{id}'], ttl: 10s, fence: 'fence:{key}'}";
     let scene = Scene::watching(namespaces, "");
-    let mut client = scene.client();
-    let mut hold = |fence: &str| {
-        let take =
-            format!("redis.call('SET', 'fence:lock:1', '{fence}') redis.call('SET', 'lock:1', '{fence}', 'PX', 9000)");
-        script(&mut client, &take);
-        step(&mut client, &["DEL", "lock:1"]);
+    let hold = |fence: &str| {
+        let take = format!(
+            "redis.call('SET', 'fence:lock:1', '{fence}') redis.call('SET', 'lock:1', '{fence}', 'PX', 600000)"
+        );
+        scene.script(&take);
+        scene.step(&["DEL", "lock:1"]);
     };
     hold("1");
     hold("2");
@@ -228,20 +226,19 @@ fn fences_that_go_backwards() {
 #[test]
 fn values_and_keys_that_are_no_text_or_very_large() {
     let scene = Scene::watching(LOCKS, "");
-    let mut client = scene.client();
-    script(&mut client, r"redis.call('SET', 'lock:binary', '\0\255\254\r\n{', 'PX', 10000)");
-    script(&mut client, "redis.call('SET', 'lock:large', string.rep('x', 5000000), 'PX', 10000)");
-    script(&mut client, "redis.call('SET', 'lock:empty', '', 'PX', 10000)");
-    script(&mut client, r"redis.call('SET', 'lock:\255\254', 'a', 'PX', 10000)");
+    scene.script(r"redis.call('SET', 'lock:binary', '\0\255\254\r\n{', 'PX', 600000)");
+    scene.script("redis.call('SET', 'lock:large', string.rep('x', 5000000), 'PX', 600000)");
+    scene.script("redis.call('SET', 'lock:empty', '', 'PX', 600000)");
+    scene.script(r"redis.call('SET', 'lock:\255\254', 'a', 'PX', 600000)");
     // Renewed by the same owners.
     for key in ["lock:binary", "lock:large", "lock:empty"] {
-        step(&mut client, &["PEXPIRE", key, "12000"]);
+        scene.step(&["PEXPIRE", key, "900000"]);
     }
-    script(&mut client, r"redis.call('PEXPIRE', 'lock:\255\254', 12000)");
+    scene.script(r"redis.call('PEXPIRE', 'lock:\255\254', 900000)");
     let expected = Counts { held: 3, acquisitions: 3, renewals: 3, ..Counts::default() };
     scene.expect("locks", expected);
-    script(&mut client, r"redis.call('SET', 'lock:binary', '\0\255\254\r\n}', 'PX', 12000)");
-    step(&mut client, &["DEL", "lock:large"]);
+    scene.script(r"redis.call('SET', 'lock:binary', '\0\255\254\r\n}', 'PX', 900000)");
+    scene.step(&["DEL", "lock:large"]);
     let expected = Counts { held: 2, acquisitions: 4, releases: 1, unknown_ends: 1, after_unknown: 1, ..expected };
     scene.expect("locks", expected);
     assert_eq!(sum(&scene.daemon.scrape(), "redis_lock_exporter_redis_read_errors_total"), 0.0);
@@ -269,10 +266,14 @@ fn a_full_table_counts_what_it_cannot_take() {
     }
     client.command(&["DEL", "lock:0"]);
     client.command(&["DEL", "lock:1"]);
-    sleep_ms(100);
+    let known = |key: &str, total: u64| {
+        let path = format!("/api/v1/locks?search={key}");
+        daemon.wait("known to the ledger", |daemon| json(daemon, &path)["total"] == total);
+    };
+    known("lock:", 3);
     // One that has been held all the time is not taken just now.
     client.command(&["PEXPIRE", "lock:7", "90000"]);
-    sleep_ms(100);
+    known("lock:7", 1);
     client.command(&["SET", "lock:9", "a", "PX", "60000"]);
     daemon.wait("the sixth lock", |daemon| Counts::of(&daemon.scrape(), "locks").acquisitions >= 6);
     let expected = Counts { held: 5, acquisitions: 6, releases: 2, ..Counts::default() };

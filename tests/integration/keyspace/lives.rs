@@ -1,70 +1,77 @@
 //! One lock's life on a real Redis: what happened to it, told from what was there before and what is there now.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use super::scene::{Counts, Scene, number, sleep_ms, wait_passes, wait_watching};
 use super::stage::json;
 use crate::redis::RedisServer;
 use crate::redis::client::{Client, text};
+use crate::undisturbed::undisturbed;
 
 const JOBS: &str = "  - {name: jobs, keys: ['jobs:{id}'], ttl: 2s, renew_every: 500ms, takeover_slo: 2s}";
-const LEADER: &str = "  - {name: leader, keys: [leader], style: loop, ttl: 1s, takeover_slo: 2s}";
+const LEADER: &str = "  - {name: leader, keys: [leader], style: loop, ttl: 3s, takeover_slo: 5s}";
 /// On one key, as Cordum's gateway and scheduler.
 const TWO_REGIMES: &str = "
-  - {name: approval, keys: ['job:{id}'], components: [gateway], ttl: 1s}
-  - {name: scheduler, keys: ['job:{id}'], components: [scheduler], ttl: 20s, renew_every: 5s}";
+  - {name: approval, keys: ['job:{id}'], components: [gateway], ttl: 5s}
+  - {name: scheduler, keys: ['job:{id}'], components: [scheduler], ttl: 60s, renew_every: 5s}";
 
-/// Far enough from the next one to be read by itself, on a busy machine too.
-fn step(client: &mut Client, command: &[&str]) {
-    client.command(command);
-    sleep_ms(100);
+/// Gives a lock a new TTL. What was left of the old one, in milliseconds.
+fn renew(client: &mut Client, key: &str, ttl: &str) -> f64 {
+    let script = "local left = redis.call('PTTL', KEYS[1]) redis.call('PEXPIRE', KEYS[1], ARGV[1]) return left";
+    text(&client.command(&["EVAL", script, "1", key, ttl])).parse().unwrap()
 }
 
 #[test]
 fn a_release_shortly_before_the_deadline_is_no_expiry() {
-    let scene = Scene::watching(JOBS, "");
-    let mut client = scene.client();
-    for number in 0..20 {
-        client.command(&["SET", &format!("jobs:{number}"), "a", "NX", "PX", "1500"]);
-    }
-    // One half is released with a fifth of a second left, the other half expires.
-    while text(&client.command(&["PTTL", "jobs:0"])).parse::<i64>().unwrap() > 200 {
-        sleep_ms(5);
-    }
-    let mut released = 0;
-    for number in 0..10 {
-        let answer = client.command(&["DEL", &format!("jobs:{number}")]);
-        released += u64::from(matches!(answer, redis::Value::Int(1)));
-    }
-    assert_eq!(released, 10);
-    sleep_ms(400);
-    scene.expect("jobs", Counts { acquisitions: 20, releases: 10, expirations: 10, ..Counts::default() });
-    // Ten holds of about 1.3 seconds and ten of 1.5.
-    let samples = scene.daemon.scrape();
-    assert_eq!(number(&samples, "redis_lock_hold_seconds_count", &[("lock_namespace", "jobs")]), 20.0);
-    let sum = number(&samples, "redis_lock_hold_seconds_sum", &[("lock_namespace", "jobs")]);
-    assert!((26.0..30.0).contains(&sum), "{sum}");
+    undisturbed(|| {
+        let scene = Scene::watching(JOBS, "");
+        let mut client = scene.client();
+        for number in 0..20 {
+            client.command(&["SET", &format!("jobs:{number}"), "a", "NX", "PX", "1500"]);
+        }
+        // One half is released with a fifth of a second left, the other half expires.
+        while text(&client.command(&["PTTL", "jobs:0"])).parse::<i64>().unwrap() > 200 {
+            sleep_ms(5);
+        }
+        let mut released = 0;
+        for number in 0..10 {
+            let answer = client.command(&["DEL", &format!("jobs:{number}")]);
+            released += u64::from(matches!(answer, redis::Value::Int(1)));
+        }
+        assert_eq!(released, 10);
+        sleep_ms(400);
+        scene.expect("jobs", Counts { acquisitions: 20, releases: 10, expirations: 10, ..Counts::default() });
+        // Ten holds of about 1.3 seconds and ten of 1.5.
+        let samples = scene.daemon.scrape();
+        assert_eq!(number(&samples, "redis_lock_hold_seconds_count", &[("lock_namespace", "jobs")]), 20.0);
+        let sum = number(&samples, "redis_lock_hold_seconds_sum", &[("lock_namespace", "jobs")]);
+        assert!((26.0..30.0).contains(&sum), "{sum}");
+    });
 }
 
 #[test]
 fn margins_are_shares_of_the_observed_ttl() {
-    let scene = Scene::watching(JOBS, "");
-    let mut client = scene.client();
-    // The configured TTL is 2 seconds; what counts is the 4 seconds seen.
-    client.command(&["SET", "jobs:1", "a", "PX", "4000"]);
-    sleep_ms(1000);
-    client.command(&["PEXPIRE", "jobs:1", "4000"]);
-    scene.expect("jobs", Counts { held: 1, acquisitions: 1, renewals: 1, ..Counts::default() });
-    let margin = scene.number("redis_lock_renewal_margin_ratio_sum", "jobs");
-    assert!((0.70..=0.755).contains(&margin), "{margin}");
-    // With another TTL from now on.
-    let left: f64 = text(&client.command(&["PTTL", "jobs:1"])).parse().unwrap();
-    client.command(&["PEXPIRE", "jobs:1", "8000"]);
-    scene.expect("jobs", Counts { held: 1, acquisitions: 1, renewals: 2, ..Counts::default() });
-    let margin = scene.number("redis_lock_renewal_margin_ratio_sum", "jobs") - margin;
-    assert!((margin - left / 8000.0).abs() < 0.03, "{margin} with {left} ms left");
-    // A TTL that is made shorter is no renewal.
-    client.command(&["PEXPIRE", "jobs:1", "5000"]);
-    scene.expect("jobs", Counts { held: 1, acquisitions: 1, renewals: 2, ..Counts::default() });
-    assert_eq!(scene.number("redis_lock_renewal_margin_ratio_count", "jobs"), 2.0);
+    undisturbed(|| {
+        let scene = Scene::watching(JOBS, "");
+        let mut client = scene.client();
+        // The configured TTL is 2 seconds; what counts is the 4 seconds seen.
+        client.command(&["SET", "jobs:1", "a", "PX", "4000"]);
+        sleep_ms(1000);
+        let left = renew(&mut client, "jobs:1", "4000");
+        scene.expect("jobs", Counts { held: 1, acquisitions: 1, renewals: 1, ..Counts::default() });
+        let margin = scene.number("redis_lock_renewal_margin_ratio_sum", "jobs");
+        assert!((-0.03..=0.005).contains(&(margin - left / 4000.0)), "{margin} with {left} ms left");
+        // With another TTL from now on.
+        let left = renew(&mut client, "jobs:1", "8000");
+        scene.expect("jobs", Counts { held: 1, acquisitions: 1, renewals: 2, ..Counts::default() });
+        let margin = scene.number("redis_lock_renewal_margin_ratio_sum", "jobs") - margin;
+        assert!((margin - left / 8000.0).abs() < 0.03, "{margin} with {left} ms left");
+        // A TTL that is made shorter is no renewal.
+        client.command(&["PEXPIRE", "jobs:1", "5000"]);
+        scene.expect("jobs", Counts { held: 1, acquisitions: 1, renewals: 2, ..Counts::default() });
+        assert_eq!(scene.number("redis_lock_renewal_margin_ratio_count", "jobs"), 2.0);
+    });
 }
 
 /// A library that renews its locks every second, and takes some for a fixed time or with a TTL of their own.
@@ -90,113 +97,134 @@ fn only_locks_that_should_have_been_renewed_are_overdue() {
 
 #[test]
 fn a_takeover_is_timed_from_the_last_sign_of_life() {
-    let scene = Scene::watching(LEADER, "");
-    let mut client = scene.client();
-    client.command(&["SET", "leader", "a", "PX", "1000"]);
-    sleep_ms(500);
-    // The last sign of life of `a`.
-    client.command(&["PEXPIRE", "leader", "1000"]);
-    sleep_ms(1200);
-    client.command(&["SET", "leader", "b", "NX", "PX", "1000"]);
-    scene.sync();
-    let within = |answer| [("lock_namespace", "leader"), ("within_slo", answer)];
-    let samples = scene.daemon.scrape();
-    let takeovers = |answer| number(&samples, "redis_lock_takeovers_total", &within(answer));
-    assert_eq!((takeovers("true"), takeovers("false")), (1.0, 0.0), "{}", scene.keyspace_metrics());
-    let first = scene.number("redis_lock_takeover_seconds_sum", "leader");
-    assert!((1.19..1.5).contains(&first), "{first}");
-    // `b` is never heard of again, and `c` comes late.
-    sleep_ms(2200);
-    client.command(&["SET", "leader", "c", "NX", "PX", "1000"]);
-    let expected =
-        Counts { held: 1, acquisitions: 3, renewals: 1, expirations: 2, after_expiry: 2, ..Counts::default() };
-    scene.expect("leader", expected);
-    let samples = scene.daemon.scrape();
-    let takeovers = |answer| number(&samples, "redis_lock_takeovers_total", &within(answer));
-    assert_eq!((takeovers("true"), takeovers("false")), (1.0, 1.0));
-    let second = scene.number("redis_lock_takeover_seconds_sum", "leader") - first;
-    assert!((2.19..2.6).contains(&second), "{second}");
+    undisturbed(|| {
+        let scene = Scene::watching(LEADER, "");
+        let mut client = scene.client();
+        let mut timed = |command: &[&str]| {
+            let before = Instant::now();
+            client.command(command);
+            (before, Instant::now())
+        };
+        // How long a takeover took is known to the time that the commands took, and a little for seeing them.
+        let check = |shown: f64, (from, lived): (Instant, Instant), (taken, until): (Instant, Instant)| {
+            let (shortest, longest) = ((taken - lived).as_secs_f64(), (until - from).as_secs_f64());
+            assert!((shortest - 0.01..longest + 0.3).contains(&shown), "{shown} of {shortest} to {longest}");
+        };
+        timed(&["SET", "leader", "a", "PX", "3000"]);
+        sleep_ms(500);
+        let last_sign_of_a = timed(&["PEXPIRE", "leader", "3000"]);
+        scene.wait_expired("leader");
+        let taken_by_b = timed(&["SET", "leader", "b", "NX", "PX", "3000"]);
+        scene.sync();
+        let within = |answer| [("lock_namespace", "leader"), ("within_slo", answer)];
+        let samples = scene.daemon.scrape();
+        let takeovers = |answer| number(&samples, "redis_lock_takeovers_total", &within(answer));
+        assert_eq!((takeovers("true"), takeovers("false")), (1.0, 0.0), "{}", scene.keyspace_metrics());
+        let first = scene.number("redis_lock_takeover_seconds_sum", "leader");
+        check(first, last_sign_of_a, taken_by_b);
+        // `b` is never heard of again, and `c` comes late.
+        thread::sleep(Duration::from_millis(5200).saturating_sub(taken_by_b.1.elapsed()));
+        let taken_by_c = timed(&["SET", "leader", "c", "NX", "PX", "600000"]);
+        let expected =
+            Counts { held: 1, acquisitions: 3, renewals: 1, expirations: 2, after_expiry: 2, ..Counts::default() };
+        scene.expect("leader", expected);
+        let samples = scene.daemon.scrape();
+        let takeovers = |answer| number(&samples, "redis_lock_takeovers_total", &within(answer));
+        assert_eq!((takeovers("true"), takeovers("false")), (1.0, 1.0));
+        let second = scene.number("redis_lock_takeover_seconds_sum", "leader") - first;
+        check(second, taken_by_b, taken_by_c);
+    });
 }
 
 #[test]
 fn owners_change_after_release_expiry_or_nobody_knows_what() {
-    let scene = Scene::watching(JOBS, "");
-    let mut client = scene.client();
-    step(&mut client, &["SET", "jobs:released", "a", "NX", "PX", "9000"]);
-    step(&mut client, &["DEL", "jobs:released"]);
-    step(&mut client, &["SET", "jobs:released", "b", "NX", "PX", "9000"]);
-    step(&mut client, &["SET", "jobs:expired", "a", "NX", "PX", "300"]);
-    sleep_ms(500);
-    step(&mut client, &["SET", "jobs:expired", "b", "NX", "PX", "9000"]);
-    step(&mut client, &["SET", "jobs:stolen", "a", "NX", "PX", "9000"]);
-    step(&mut client, &["SET", "jobs:stolen", "b", "PX", "9000"]);
-    let expected = Counts {
-        held: 3,
-        acquisitions: 6,
-        releases: 1,
-        expirations: 1,
-        unknown_ends: 1,
-        after_release: 1,
-        after_expiry: 1,
-        after_unknown: 1,
-        ..Counts::default()
-    };
-    scene.expect("jobs", expected);
-    // The same owner again is no change.
-    step(&mut client, &["DEL", "jobs:released"]);
-    step(&mut client, &["SET", "jobs:released", "b", "NX", "PX", "9000"]);
-    scene.expect("jobs", Counts { acquisitions: 7, releases: 2, ..expected });
+    undisturbed(|| {
+        let scene = Scene::watching(JOBS, "");
+        scene.step(&["SET", "jobs:released", "a", "NX", "PX", "600000"]);
+        scene.step(&["DEL", "jobs:released"]);
+        scene.step(&["SET", "jobs:released", "b", "NX", "PX", "600000"]);
+        scene.step(&["SET", "jobs:expired", "a", "NX", "PX", "3000"]);
+        scene.wait_expired("jobs:expired");
+        scene.step(&["SET", "jobs:expired", "b", "NX", "PX", "600000"]);
+        scene.step(&["SET", "jobs:stolen", "a", "NX", "PX", "600000"]);
+        scene.step(&["SET", "jobs:stolen", "b", "PX", "600000"]);
+        let expected = Counts {
+            held: 3,
+            acquisitions: 6,
+            releases: 1,
+            expirations: 1,
+            unknown_ends: 1,
+            after_release: 1,
+            after_expiry: 1,
+            after_unknown: 1,
+            ..Counts::default()
+        };
+        scene.expect("jobs", expected);
+        // The same owner again is no change.
+        scene.step(&["DEL", "jobs:released"]);
+        scene.step(&["SET", "jobs:released", "b", "NX", "PX", "600000"]);
+        scene.expect("jobs", Counts { acquisitions: 7, releases: 2, ..expected });
+    });
 }
 
 #[test]
 fn a_loop_that_lets_its_lock_expire_changes_owners_once_per_ttl() {
-    let scene = Scene::watching(LEADER, "");
-    let mut client = scene.client();
-    // A new token at each tick, and four ticks for each TTL.
-    let mut taken = 0;
-    for tick in 0..14 {
-        let answer = client.command(&["SET", "leader", &format!("token-{tick}"), "NX", "PX", "1000"]);
-        taken += u64::from(matches!(answer, redis::Value::Okay));
-        sleep_ms(250);
-    }
-    assert!((3..=4).contains(&taken), "{taken}");
-    sleep_ms(1000);
-    let changes = taken - 1;
-    let expected = Counts { acquisitions: taken, expirations: taken, after_expiry: changes, ..Counts::default() };
-    scene.expect("leader", expected);
-    assert_eq!(scene.number("redis_lock_early_releases_total", "leader"), 0.0);
-    // Such a lock is not released: whoever does it lets two run at once.
-    step(&mut client, &["SET", "leader", "x", "NX", "PX", "1000"]);
-    client.command(&["DEL", "leader"]);
-    scene.sync();
-    assert_eq!(scene.number("redis_lock_early_releases_total", "leader"), 1.0);
-    let last_held = scene.number("redis_lock_last_held_timestamp_seconds", "leader");
-    sleep_ms(600);
-    assert_eq!(scene.number("redis_lock_last_held_timestamp_seconds", "leader"), last_held, "it is not held");
+    undisturbed(|| {
+        let scene = Scene::watching(LEADER, "");
+        let mut client = scene.client();
+        // A new token at each tick, and four ticks for each TTL.
+        let (begun, mut taken) = (Instant::now(), 0);
+        for tick in 0..12 {
+            let answer = client.command(&["SET", "leader", &format!("token-{tick}"), "NX", "PX", "3000"]);
+            taken += u64::from(matches!(answer, redis::Value::Okay));
+            sleep_ms(750);
+        }
+        let ttls = begun.elapsed().as_secs_f64() / 3.0;
+        assert!((3.0..=ttls + 1.0).contains(&(taken as f64)), "{taken} in {ttls} times the TTL");
+        scene.wait_expired("leader");
+        let changes = taken - 1;
+        let expected = Counts { acquisitions: taken, expirations: taken, after_expiry: changes, ..Counts::default() };
+        scene.expect("leader", expected);
+        assert_eq!(scene.number("redis_lock_early_releases_total", "leader"), 0.0);
+        // Such a lock is not released: whoever does it lets two run at once.
+        scene.step(&["SET", "leader", "x", "NX", "PX", "3000"]);
+        client.command(&["DEL", "leader"]);
+        scene.sync();
+        assert_eq!(scene.number("redis_lock_early_releases_total", "leader"), 1.0);
+        let last_held = scene.number("redis_lock_last_held_timestamp_seconds", "leader");
+        sleep_ms(600);
+        assert_eq!(scene.number("redis_lock_last_held_timestamp_seconds", "leader"), last_held, "it is not held");
+    });
 }
 
 #[test]
 fn two_ttls_on_one_key_are_two_namespaces() {
-    let scene = Scene::watching(TWO_REGIMES, "");
-    let mut client = scene.client();
-    step(&mut client, &["SET", "job:1", "gateway", "NX", "PX", "1000"]);
-    step(&mut client, &["DEL", "job:1"]);
-    step(&mut client, &["SET", "job:1", "scheduler", "NX", "PX", "20000"]);
-    sleep_ms(100);
-    step(&mut client, &["PEXPIRE", "job:1", "20000"]);
-    assert_eq!((scene.counts("approval").held, scene.counts("scheduler").held), (0, 1));
-    step(&mut client, &["DEL", "job:1"]);
-    // Left to expire, and taken by the other kind.
-    step(&mut client, &["SET", "job:1", "gateway", "NX", "PX", "1000"]);
-    sleep_ms(1200);
-    step(&mut client, &["SET", "job:1", "scheduler", "NX", "PX", "20000"]);
-    // A change of owner is the concern of the one that lost it.
-    let approval =
-        Counts { acquisitions: 2, releases: 1, expirations: 1, after_release: 1, after_expiry: 1, ..Counts::default() };
-    scene.expect("approval", approval);
-    let scheduler =
-        Counts { held: 1, acquisitions: 2, renewals: 1, releases: 1, after_release: 1, ..Counts::default() };
-    scene.expect("scheduler", scheduler);
+    undisturbed(|| {
+        let scene = Scene::watching(TWO_REGIMES, "");
+        scene.step(&["SET", "job:1", "gateway", "NX", "PX", "5000"]);
+        scene.step(&["DEL", "job:1"]);
+        scene.step(&["SET", "job:1", "scheduler", "NX", "PX", "60000"]);
+        scene.step(&["PEXPIRE", "job:1", "66000"]);
+        assert_eq!((scene.counts("approval").held, scene.counts("scheduler").held), (0, 1));
+        scene.step(&["DEL", "job:1"]);
+        // Left to expire, and taken by the other kind.
+        scene.step(&["SET", "job:1", "gateway", "NX", "PX", "5000"]);
+        scene.wait_expired("job:1");
+        scene.step(&["SET", "job:1", "scheduler", "NX", "PX", "60000"]);
+        // A change of owner is the concern of the one that lost it.
+        let approval = Counts {
+            acquisitions: 2,
+            releases: 1,
+            expirations: 1,
+            after_release: 1,
+            after_expiry: 1,
+            ..Counts::default()
+        };
+        scene.expect("approval", approval);
+        let scheduler =
+            Counts { held: 1, acquisitions: 2, renewals: 1, releases: 1, after_release: 1, ..Counts::default() };
+        scene.expect("scheduler", scheduler);
+    });
 }
 
 #[test]
@@ -251,58 +279,62 @@ fn first_sight_counts_nothing_and_a_restart_keeps_what_was_counted() {
 
 #[test]
 fn scanning_tells_what_can_be_told() {
-    let namespaces =
-        format!("{LEADER}\n  - {{name: jobs, keys: ['jobs:{{id}}'], ttl: 10s, renew_every: 3s, takeover_slo: 20s}}");
-    let scene = Scene::scanning(&namespaces);
-    let mut client = scene.client();
-    for name in ["released", "renewed", "stolen", "expiring", "passed-on"] {
-        let ttl = if name == "expiring" || name == "passed-on" { "4500" } else { "10000" };
-        client.command(&["SET", &format!("jobs:{name}"), "a", "NX", "PX", ttl]);
-    }
-    scene.expect("jobs", Counts { held: 5, acquisitions: 5, ..Counts::default() });
-    client.command(&["DEL", "jobs:released"]);
-    client.command(&["PEXPIRE", "jobs:renewed", "10000"]);
-    client.command(&["SET", "jobs:stolen", "b", "PX", "10000"]);
-    scene.sync();
-    scene.daemon.wait("both expiries", |daemon| Counts::of(&daemon.scrape(), "jobs").expirations == 2);
-    client.command(&["SET", "jobs:passed-on", "b", "NX", "PX", "10000"]);
-    let expected = Counts {
-        held: 3,
-        acquisitions: 7,
-        renewals: 1,
-        releases: 1,
-        expirations: 2,
-        unknown_ends: 1,
-        after_expiry: 1,
-        after_unknown: 1,
-        ..Counts::default()
-    };
-    scene.expect("jobs", expected);
-    assert_eq!(scene.number("redis_lock_renewal_margin_ratio_count", "jobs"), 1.0);
+    undisturbed(|| {
+        let namespaces = format!(
+            "{LEADER}\n  - {{name: jobs, keys: ['jobs:{{id}}'], ttl: 30s, renew_every: 10s, takeover_slo: 60s}}"
+        );
+        let scene = Scene::scanning(&namespaces);
+        let mut client = scene.client();
+        for name in ["released", "renewed", "stolen", "expiring", "passed-on"] {
+            let ttl = if name == "expiring" || name == "passed-on" { "15000" } else { "30000" };
+            client.command(&["SET", &format!("jobs:{name}"), "a", "NX", "PX", ttl]);
+        }
+        scene.expect("jobs", Counts { held: 5, acquisitions: 5, ..Counts::default() });
+        client.command(&["DEL", "jobs:released"]);
+        client.command(&["PEXPIRE", "jobs:renewed", "30000"]);
+        client.command(&["SET", "jobs:stolen", "b", "PX", "30000"]);
+        scene.sync();
+        scene.daemon.wait("both expiries", |daemon| Counts::of(&daemon.scrape(), "jobs").held == 2);
+        client.command(&["SET", "jobs:passed-on", "b", "NX", "PX", "30000"]);
+        let expected = Counts {
+            held: 3,
+            acquisitions: 7,
+            renewals: 1,
+            releases: 1,
+            expirations: 2,
+            unknown_ends: 1,
+            after_expiry: 1,
+            after_unknown: 1,
+            ..Counts::default()
+        };
+        scene.expect("jobs", expected);
+        assert_eq!(scene.number("redis_lock_renewal_margin_ratio_count", "jobs"), 1.0);
+    });
 }
 
 #[test]
 fn scanning_tells_regimes_apart_and_sees_early_releases() {
-    let namespaces = format!("{TWO_REGIMES}\n  - {{name: leader, keys: [leader], style: loop, ttl: 30s}}")
-        .replace("ttl: 1s", "ttl: 8s")
-        .replace("ttl: 20s", "ttl: 60s");
-    let scene = Scene::scanning(&namespaces);
-    let mut client = scene.client();
-    client.command(&["SET", "job:approved", "a", "NX", "PX", "8000"]);
-    client.command(&["SET", "job:scheduled", "a", "NX", "PX", "60000"]);
-    client.command(&["SET", "leader", "a", "NX", "PX", "30000"]);
-    let one = Counts { held: 1, acquisitions: 1, ..Counts::default() };
-    scene.expect("approval", one);
-    scene.shows("scheduler", one);
-    scene.shows("leader", one);
-    client.command(&["DEL", "leader"]);
-    client.command(&["DEL", "job:scheduled"]);
-    let released = Counts { held: 0, releases: 1, ..one };
-    scene.expect("leader", released);
-    scene.shows("scheduler", released);
-    assert_eq!(scene.number("redis_lock_early_releases_total", "leader"), 1.0);
-    scene.daemon.wait("the expiry", |daemon| Counts::of(&daemon.scrape(), "approval").held == 0);
-    scene.shows("approval", Counts { held: 0, expirations: 1, ..one });
+    undisturbed(|| {
+        let namespaces = format!("{TWO_REGIMES}\n  - {{name: leader, keys: [leader], style: loop, ttl: 30s}}")
+            .replace("ttl: 5s", "ttl: 20s");
+        let scene = Scene::scanning(&namespaces);
+        let mut client = scene.client();
+        client.command(&["SET", "job:approved", "a", "NX", "PX", "20000"]);
+        client.command(&["SET", "job:scheduled", "a", "NX", "PX", "60000"]);
+        client.command(&["SET", "leader", "a", "NX", "PX", "30000"]);
+        let one = Counts { held: 1, acquisitions: 1, ..Counts::default() };
+        scene.expect("approval", one);
+        scene.shows("scheduler", one);
+        scene.shows("leader", one);
+        client.command(&["DEL", "leader"]);
+        client.command(&["DEL", "job:scheduled"]);
+        let released = Counts { held: 0, releases: 1, ..one };
+        scene.expect("leader", released);
+        scene.shows("scheduler", released);
+        assert_eq!(scene.number("redis_lock_early_releases_total", "leader"), 1.0);
+        scene.daemon.wait("the expiry", |daemon| Counts::of(&daemon.scrape(), "approval").held == 0);
+        scene.shows("approval", Counts { held: 0, expirations: 1, ..one });
+    });
 }
 
 /// Without a watcher too, a start counts nothing, and what a restart kept from view has no verdict.

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use crate::daemon::{Daemon, Samples, sum};
-use crate::redis::RedisServer;
-use crate::redis::client::Client;
+use crate::redis::client::{Client, text};
+use crate::redis::{RedisServer, eventually};
 use crate::site::Site;
 
 const MARKER: &str = "\n  - {name: marker, keys: ['marker:{id}']}\n";
@@ -58,13 +58,46 @@ impl Scene {
         self.server.client()
     }
 
+    /// Runs a command and waits until it was read, so that the next one is not read together with it.
+    pub(super) fn step(&self, command: &[&str]) {
+        self.client().command(command);
+        self.wait_read();
+    }
+
+    /// What a script does is one change.
+    pub(super) fn script(&self, text: &str) {
+        self.step(&["EVAL", text, "0"]);
+    }
+
+    /// Until a lock is gone because its time is over, and that was read.
+    pub(super) fn wait_expired(&self, key: &str) {
+        let mut client = self.client();
+        eventually("an expiry", || (text(&client.command(&["EXISTS", key])) == "0").then_some(()));
+        self.wait_read();
+    }
+
+    /// Until all changes so far were read by a watcher. The ledger is asked, which knows at once. Two markers, for what is read the
+    /// first time and no string takes two rounds.
+    fn wait_read(&self) {
+        for _ in 0..2 {
+            let path = format!("/api/v1/locks/{}", self.mark());
+            self.daemon.wait("a marker to be read", |daemon| daemon.get(&path).status == 200);
+        }
+    }
+
+    /// The key of a new marker.
+    fn mark(&self) -> String {
+        self.markers.set(self.markers.get() + 1);
+        let key = format!("marker:{}", self.markers.get());
+        self.client().command(&["SET", &key, "x"]);
+        key
+    }
+
     /// Until all that happened so far has been counted.
     pub(super) fn sync(&self) {
-        let number = self.markers.get() + 1;
-        self.markers.set(number);
         // Without a watcher two passes that begin after it are needed, the second of which shows what the first has missed.
         let passes = sum(&self.daemon.scrape(), "redis_lock_exporter_scan_passes_total");
-        self.client().command(&["SET", &format!("marker:{number}"), "x"]);
+        self.mark();
         self.daemon
             .wait("a marker to be seen", |daemon| Counts::of(&daemon.scrape(), "marker").held == self.markers.get());
         if sum(&self.daemon.scrape(), "redis_lock_exporter_tracking_up") == 0.0 {

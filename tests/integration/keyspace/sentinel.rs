@@ -32,7 +32,7 @@ impl Guarded {
     fn take_locks(&self, primary: &RedisServer) {
         let mut client = primary.client();
         for number in 0..N_LOCKS {
-            client.command(&["SET", &format!("lock:{number}"), "a", "NX", "PX", "60000"]);
+            client.command(&["SET", &format!("lock:{number}"), "a", "NX", "PX", "600000"]);
         }
         client.command(&["WAIT", "2", "10000"]);
     }
@@ -57,9 +57,9 @@ impl Guarded {
         wait_watching(&self.daemon);
         self.expect("after the failover", before);
         let mut client = primary.client();
-        client.command(&["PEXPIRE", "lock:0", "70000"]);
+        client.command(&["PEXPIRE", "lock:0", "700000"]);
         client.command(&["DEL", "lock:1"]);
-        client.command(&["SET", "lock:new", "b", "NX", "PX", "60000"]);
+        client.command(&["SET", "lock:new", "b", "NX", "PX", "600000"]);
         let expected = Counts { acquisitions: before.acquisitions + 1, renewals: 1, releases: 1, ..before };
         self.expect("changes at the new primary", expected);
         let samples = self.daemon.scrape();
@@ -95,7 +95,7 @@ fn a_killed_primary_loses_what_was_not_replicated() {
     }
     primary.command(&["CLIENT", "KILL", "TYPE", "replica"]);
     for name in ["lost-1", "lost-2"] {
-        primary.command(&["SET", &format!("lock:{name}"), "a", "NX", "PX", "60000"]);
+        primary.command(&["SET", &format!("lock:{name}"), "a", "NX", "PX", "600000"]);
     }
     let both = Counts { held: N_LOCKS + 2, acquisitions: N_LOCKS + 2, ..Counts::default() };
     guarded.expect("locks that only the primary has", both);
@@ -150,6 +150,6 @@ fn a_replica_is_scanned_through_a_failover() {
     guarded.expect("after the failover", before);
     let mut client = primary.client();
     client.command(&["DEL", "lock:1"]);
-    client.command(&["SET", "lock:new", "b", "NX", "PX", "60000"]);
+    client.command(&["SET", "lock:new", "b", "NX", "PX", "600000"]);
     guarded.expect("later changes", Counts { acquisitions: N_LOCKS + 1, releases: 1, ..before });
 }

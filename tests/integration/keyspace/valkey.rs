@@ -15,7 +15,9 @@ fn watching_valkey_counts_the_truth() {
         eprintln!("SKIPPED: {PROGRAM} is not installed; scripts/install.sh says why");
         return;
     }
-    let server = RedisServer::start_program(PROGRAM, &[]);
-    assert_eq!(server.info("server_name").as_deref(), Some("valkey"));
-    counts_the_truth(&server);
+    counts_the_truth(|| {
+        let server = RedisServer::start_program(PROGRAM, &[]);
+        assert_eq!(server.info("server_name").as_deref(), Some("valkey"));
+        server
+    });
 }

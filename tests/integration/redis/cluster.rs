@@ -1,9 +1,15 @@
 //! A cluster of three primaries with a replica each.
 
+use std::time::{Duration, Instant};
+
 use super::{FREE_PORT, RedisServer, eventually};
 
 const N_PRIMARIES: usize = 3;
 const N_SLOTS: usize = 16_384;
+/// A node that does not answer for so long is failed over: on a busy machine a second is no sign of anything.
+const NODE_TIMEOUT_MS: &str = "5000";
+/// A failover that was asked for is given up after 5 s, whatever the reason.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(6);
 
 pub struct Cluster {
     /// The first three were primaries at the start; number `i + 3` was the replica of number `i`.
@@ -60,6 +66,20 @@ impl Cluster {
         }
     }
 
+    /// Makes a replica the primary, without anything being broken; waits until it is.
+    pub fn fail_over(&self, replica: usize) {
+        let replica = &self.nodes[replica];
+        let mut asked: Option<Instant> = None;
+        eventually("the replica to be a primary", || {
+            if asked.is_none_or(|asked| asked.elapsed() > ASKED_AGAIN_AFTER) {
+                // Refused where it is a primary by now.
+                replica.client().try_command(&["CLUSTER", "FAILOVER"]).unwrap();
+                asked = Some(Instant::now());
+            }
+            (replica.info("role")? == "master").then_some(())
+        });
+    }
+
     /// `HOST:PORT` of all nodes.
     pub fn addresses(&self) -> Vec<String> {
         self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect()
@@ -86,7 +106,8 @@ fn slot(index: usize) -> usize {
 }
 
 pub fn start_node(extra: &[&str]) -> RedisServer {
-    let mut arguments = vec!["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", FREE_PORT];
+    let mut arguments =
+        vec!["--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT_MS, "--cluster-port", FREE_PORT];
     // A replica is listed once something was replicated to it, be it a ping.
     arguments.extend(["--repl-ping-replica-period", "1"]);
     arguments.extend(extra);

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use client::Client;
 
 /// Generous: a loaded machine is no reason for a test to fail.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Stands for a port in arguments of a server, other than the one it is always given.
 pub const FREE_PORT: &str = "(free port)";

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use redis::Value;
 use tempfile::TempDir;
@@ -9,8 +10,10 @@ use tempfile::TempDir;
 use super::client::{Client, text};
 use super::{RedisServer, eventually, free_port};
 
-/// A primary that does not answer for so long is failed over: on a busy machine half a second is no sign of anything.
-const DOWN_AFTER_MS: u64 = 2000;
+/// A primary that does not answer for so long is failed over: on a busy machine a second or two are no sign of anything.
+const DOWN_AFTER_MS: u64 = 5000;
+/// Sentinels may give up a failover that was asked for.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 pub const PRIMARY_NAME: &str = "mymaster";
 
 pub struct Sentinels {
@@ -63,17 +66,25 @@ impl Sentinels {
     pub fn fail_over(&self) -> usize {
         let before = self.primary();
         let mut client = Client::connect(self.sentinels[0].port).unwrap();
-        // Refused as long as no replica is known to be fit.
-        eventually("a failover to begin", || {
-            let answer = client.try_command(&["SENTINEL", "FAILOVER", PRIMARY_NAME]).unwrap();
-            matches!(answer, Value::Okay).then_some(())
-        });
-        eventually("another primary", || self.primary().filter(|primary| Some(*primary) != before))
+        let mut begun: Option<Instant> = None;
+        eventually("another primary", || {
+            if begun.is_none_or(|begun| begun.elapsed() > ASKED_AGAIN_AFTER) {
+                // Refused as long as no replica is known to be fit, and while a failover is under way.
+                let answer = client.try_command(&["SENTINEL", "FAILOVER", PRIMARY_NAME]).unwrap();
+                begun = matches!(answer, Value::Okay).then(Instant::now).or(begun);
+            }
+            self.primary().filter(|primary| Some(*primary) != before)
+        })
     }
 }
 
 impl Sentinel {
     fn start(primary: u16) -> Self {
+        // Somebody may take the port between our look at it and the Sentinel's.
+        (0..5).find_map(|_| Self::try_start(primary)).expect("redis-sentinel does not start")
+    }
+
+    fn try_start(primary: u16) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let port = free_port();
         let path = directory.path().join("sentinel.conf");
@@ -88,7 +99,12 @@ impl Sentinel {
         let mut command = Command::new("redis-sentinel");
         command.arg(&path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("redis-sentinel is missing: scripts/install.sh installs it");
-        Self { child, port, _directory: directory }
+        let mut sentinel = Self { child, port, _directory: directory };
+        let is_up = eventually("redis-sentinel", || match sentinel.child.try_wait().unwrap() {
+            Some(_) => Some(false),
+            None => sentinel.about_primary("port").map(|_| true),
+        });
+        is_up.then_some(sentinel)
     }
 
     /// A field of what the Sentinel knows about the primary.

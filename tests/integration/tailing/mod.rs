@@ -5,6 +5,7 @@ mod lines;
 mod pieces;
 mod rotation;
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::thread;
@@ -12,16 +13,21 @@ use std::time::{Duration, Instant};
 
 use crate::daemon::{Daemon, not_owned, sum};
 use crate::site::{Site, lost, lost_line};
+use crate::undisturbed::staged;
 
 #[test]
 fn a_new_file_is_found_soon_and_read_from_its_beginning() {
     let site = Site::new();
     let daemon = site.start();
-    site.append("logs/new.log", lost(2));
-    let written = Instant::now();
-    daemon.wait_counted(2);
-    // A look around every 400 ms, a save every second, and a busy machine.
-    assert!(written.elapsed() < Duration::from_secs(6), "took {:?}", written.elapsed());
+    let counted = Cell::new(0);
+    staged("a new file is counted", || {
+        counted.set(counted.get() + 2);
+        let written = Instant::now();
+        site.append(&format!("logs/new-{}.log", counted.get()), lost(2));
+        daemon.wait_counted(counted.get());
+        // A look around every 400 ms, a save every second, and a busy machine.
+        (written.elapsed() < Duration::from_secs(6)).then_some(())
+    });
 }
 
 #[test]
@@ -213,16 +219,20 @@ fn a_directory_that_vanishes_and_comes_back_is_not_read_twice() {
 
 #[test]
 fn a_file_that_comes_back_under_its_name_may_still_end_in_half_a_line() {
-    let site = Site::new();
-    let daemon = site.start();
     let line = lost_line();
     let (half, rest) = line.split_at(line.len() - 10);
-    site.append("logs/app.log", lost(1) + half);
-    daemon.wait_counted(1);
-    site.rename("logs/app.log", "logs/app.log.1");
-    daemon.wait_for(&site.series("log_rotations_total", "logs/*.log"), 1.0);
-    site.rename("logs/app.log.1", "logs/app.log");
-    daemon.wait_for_log("app.log.1 to=");
+    let (site, daemon) = staged("away and back before the file is finished", || {
+        let site = Site::new();
+        let daemon = site.start();
+        site.append("logs/app.log", lost(1) + half);
+        daemon.wait_counted(1);
+        let away = Instant::now();
+        site.rename("logs/app.log", "logs/app.log.1");
+        daemon.wait_for_log("app.log to=");
+        site.rename("logs/app.log.1", "logs/app.log");
+        daemon.wait_for_log("app.log.1 to=");
+        (away.elapsed() < Duration::from_millis(1900)).then_some((site, daemon))
+    });
     // More than the time after which a rotated file is finished passes while another one is written to.
     let started = Instant::now();
     let mut counted = 1;
@@ -280,10 +290,14 @@ fn hundreds_of_idle_files_cost_little() {
     let daemon = site.start();
     daemon.wait_for(&site.series("log_open_files", "logs/*.log"), 300.0);
     let cpu = |daemon: &Daemon| sum(&daemon.scrape(), "process_cpu_seconds_total");
-    let (before, started) = (cpu(&daemon), Instant::now());
-    thread::sleep(Duration::from_secs(4));
-    let share = (cpu(&daemon) - before) / started.elapsed().as_secs_f64();
-    assert!(share < 0.2, "{share} of a core, in a build without optimization");
+    // In a build without optimization. On a busy machine the same work takes more.
+    staged("a fifth of a core is enough", || {
+        let (before, started) = (cpu(&daemon), Instant::now());
+        thread::sleep(Duration::from_secs(4));
+        let share = (cpu(&daemon) - before) / started.elapsed().as_secs_f64();
+        eprintln!("{share} of a core");
+        (share < 0.2).then_some(())
+    });
     site.append("logs/idle-7.log", lost(1));
     daemon.wait_counted(1);
 }

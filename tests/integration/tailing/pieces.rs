@@ -1,9 +1,10 @@
 //! Lines that a container runtime has cut into pieces.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::site::{Site, lost, lost_line};
+use crate::undisturbed::staged;
 
 #[test]
 fn cri_pieces_of_both_streams_are_joined() {
@@ -27,28 +28,37 @@ fn cri_pieces_of_both_streams_are_joined() {
 
 #[test]
 fn cri_pieces_are_joined_across_a_kill() {
-    let site = Site::new();
-    let mut daemon = site.start();
-    let lines: Vec<String> = (0..30).map(|_| lost_line()).collect();
-    let streams = ["stdout", "stderr"].iter().cycle();
-    let mut rest = String::new();
-    for (index, (line, stream)) in lines.iter().zip(streams).enumerate() {
-        let [first, second, third] = thirds(line);
-        // One line begins before the other ends: whenever the state is saved, there is a piece that waits for its rest.
-        site.append("logs/app.log", cri(stream, 'P', first) + &rest);
-        rest = cri(stream, 'P', second) + &cri(stream, 'F', third);
-        thread::sleep(Duration::from_millis(100));
-        if index == 15 {
-            daemon.kill();
-            daemon = site.start();
+    const N_LINES: u64 = 30;
+    let site = staged("every rest before it is given up", || {
+        let site = Site::new();
+        let mut daemon = site.start();
+        let mut rest = String::new();
+        for (index, stream) in (0..N_LINES).zip(["stdout", "stderr"].iter().cycle()) {
+            let line = lost_line();
+            let [first, second, third] = thirds(&line);
+            // One line begins before the other ends: whenever the state is saved, there is a piece that waits for its rest.
+            site.append("logs/app.log", cri(stream, 'P', first) + &rest);
+            let mut begun = Instant::now();
+            rest = cri(stream, 'P', second) + &cri(stream, 'F', third);
+            thread::sleep(Duration::from_millis(100));
+            if index == 15 {
+                daemon.kill();
+                begun = Instant::now();
+                daemon = site.start();
+            }
+            // A piece waits for two seconds.
+            if begun.elapsed() > Duration::from_millis(1900) {
+                return None;
+            }
         }
-    }
-    daemon.kill();
-    site.append("logs/app.log", rest);
+        daemon.kill();
+        site.append("logs/app.log", rest);
+        Some(site)
+    });
     let daemon = site.start();
-    daemon.wait_counted(lines.len() as u64);
+    daemon.wait_counted(N_LINES);
     site.append("logs/app.log", cri("stdout", 'F', &lost_line()));
-    daemon.wait_counted(lines.len() as u64 + 1);
+    daemon.wait_counted(N_LINES + 1);
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::time::{Duration, Instant};
 
 use crate::site::{Site, lost, lost_line};
+use crate::undisturbed::staged;
 
 const LOGS: &str = "logs/*.log";
 const CONFLICTS: &str =
@@ -27,6 +29,35 @@ fn rotations_while_running_lose_nothing() {
         daemon.wait_counted(1 + 3 * round);
         daemon.wait_for(&site.series("log_rotations_total", LOGS), round as f64);
     }
+}
+
+/// Each file is rotated once: that it moves on when nobody reads it any more is no news.
+#[test]
+fn a_rotated_file_that_moves_on_is_no_rotation() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(1);
+    let rotations = site.series("log_rotations_total", LOGS);
+    for round in 1..=2 {
+        if round == 2 {
+            site.rename("logs/app.log.1", "logs/app.log.2");
+        }
+        site.rename("logs/app.log", "logs/app.log.1");
+        site.append("logs/app.log", lost(1));
+        daemon.wait_counted(1 + round);
+        daemon.wait_for(&site.series("log_open_files", LOGS), 1.0);
+        assert_eq!(daemon.scrape()[&rotations], round as f64);
+    }
+    // Rotated while nobody looked: that is news once.
+    daemon.kill();
+    site.rename("logs/app.log.2", "logs/app.log.3");
+    site.rename("logs/app.log.1", "logs/app.log.2");
+    site.rename("logs/app.log", "logs/app.log.1");
+    site.append("logs/app.log", lost(1));
+    let daemon = site.start();
+    daemon.wait_counted(4);
+    daemon.wait_for(&rotations, 3.0);
 }
 
 #[test]
@@ -295,17 +326,38 @@ fn an_old_file_is_finished_before_the_new_one_is_begun() {
     assert_eq!(daemon.scrape()[CONFLICTS], 0.0);
 }
 
+/// A file that was quiet is looked at less often. Once it is rotated its last lines come before the first ones of the new file.
 #[test]
-fn a_copy_that_is_still_being_written_is_not_taken_for_news() {
+fn an_old_file_that_was_quiet_is_finished_first_too() {
     let site = Site::new();
     let daemon = site.start();
-    site.append("logs/app.log", lost(20));
-    daemon.wait_counted(20);
-    let text = fs::read(site.path("logs/app.log")).unwrap();
-    fs::write(site.path("logs/app.log.1"), &text[..text.len() / 2]).unwrap();
-    site.append("logs/app.log", lost(1));
-    daemon.wait_counted(21);
-    site.append("logs/app.log.1", &text[text.len() / 2..]);
+    site.append("logs/app.log", "nothing\n");
+    daemon.wait_for(&site.series("log_lines_total", LOGS), 1.0);
+    for round in 1..=8 {
+        site.append("logs/app.log", job_state(round, "SUCCEEDED"));
+        site.rename("logs/app.log", &format!("logs/app.log.{round}"));
+        site.append("logs/app.log", job_state(round, "OUTPUT_QUARANTINED"));
+        daemon.wait_for(&site.series("log_events_total", LOGS), 2.0 * round as f64);
+        assert_eq!(daemon.scrape()[CONFLICTS], 0.0);
+    }
+}
+
+#[test]
+fn a_copy_that_is_still_being_written_is_not_taken_for_news() {
+    // A copy that has not grown for 5 s is taken as it is.
+    let (site, daemon, text) = staged("half of a copy, and then the rest", || {
+        let site = Site::new();
+        let daemon = site.start();
+        site.append("logs/app.log", lost(20));
+        daemon.wait_counted(20);
+        let text = fs::read(site.path("logs/app.log")).unwrap();
+        let begun = Instant::now();
+        fs::write(site.path("logs/app.log.1"), &text[..text.len() / 2]).unwrap();
+        site.append("logs/app.log", lost(1));
+        daemon.wait_counted(21);
+        site.append("logs/app.log.1", &text[text.len() / 2..]);
+        (begun.elapsed() < Duration::from_millis(4900)).then_some((site, daemon, text))
+    });
     site.append("logs/app.log.1", &fs::read(site.path("logs/app.log")).unwrap()[text.len()..]);
     File::options().write(true).truncate(true).open(site.path("logs/app.log")).unwrap();
     site.append("logs/app.log", lost(1));

@@ -26,10 +26,10 @@ const worker = new Worker(NAME, async (job) => {
   }
   held(SCENARIO === 'taken' ? 'taken' : 'gone');
   // Renewed at half of this time: once.
-  if (short) await sleep(650);
+  if (short) await sleep(3700);
   working = false;
   if (SCENARIO === 'fail') throw new Error('no such invoice');
-}, { connection, lockDuration: short ? 1000 : 60000, stalledInterval: 600000, skipStalledCheck: true, concurrency: 1 });
+}, { connection, lockDuration: short ? 6000 : 60000, stalledInterval: 600000, skipStalledCheck: true, concurrency: 1 });
 
 worker.on('error', (error) => {
   report('worker failed', error);
@@ -48,7 +48,7 @@ worker.on('failed', (job, error) => console.error(`job ${job.id} failed: ${error
 await worker.waitUntilReady();
 console.log(`bullmq ${version} waits for jobs`);
 await queue.add('book', { number: 17 }, { jobId: NAME });
-await Promise.race([isOver, sleep(8000)]);
+await Promise.race([isOver, sleep(30000)]);
 await worker.close(true);
 await queue.close();
 redis.disconnect();

@@ -7,7 +7,7 @@ const { Mutex, Semaphore } = require('redis-semaphore');
 const redis = new Redis(REDIS_URL);
 const isMutex = !SCENARIO.startsWith('semaphore');
 const key = `${isMutex ? 'mutex' : 'semaphore'}:${NAME}`;
-const options = { lockTimeout: 1000, refreshInterval: 200, acquireTimeout: 300, retryInterval: 50 };
+const options = { lockTimeout: 6000, refreshInterval: 200, acquireTimeout: 300, retryInterval: 50 };
 const make = (more) => (isMutex ? new Mutex(redis, NAME, { ...options, ...more }) : new Semaphore(redis, NAME, 1, { ...options, ...more }));
 
 const steal = async () => {

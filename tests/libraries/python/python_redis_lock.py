@@ -31,13 +31,13 @@ def extend():
 
 def renewal_thread():
     """The library's own thread dies with a traceback; nobody catches it."""
-    lock = redis_lock.Lock(client, NAME, expire=1, auto_renewal=True)
+    lock = redis_lock.Lock(client, NAME, expire=6, auto_renewal=True)
     assert lock.acquire()
     held("held")
     client.delete(KEY)
     renewal_refused(KEY)
     thread = lock._lock_renewal_thread
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
 
 

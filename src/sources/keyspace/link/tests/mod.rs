@@ -27,7 +27,7 @@ use crate::sources::keyspace::topology::Node;
 use crate::sources::keyspace::{LinkSetup, Shared};
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// How a link is built, before it runs.
 struct Plan {
@@ -52,8 +52,8 @@ impl Plan {
             database: 0,
             credentials: Credentials::default(),
             tls: None,
-            connect_timeout: Duration::from_secs(5),
-            response_timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(30),
+            response_timeout: Duration::from_secs(30),
             scan: ScanConfig { max_redis_share: 1.0, ..ScanConfig::default() },
             watch: WatchConfig::default(),
             max_tracked_locks: 1000,

@@ -54,7 +54,7 @@ pub(super) struct Client(Wire);
 impl Client {
     pub(super) async fn connect(address: &Address) -> Self {
         let credentials = Credentials::default();
-        let timeout = Duration::from_secs(10);
+        let timeout = Duration::from_secs(30);
         let target = Target {
             address,
             credentials: &credentials,

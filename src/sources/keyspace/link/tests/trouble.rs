@@ -122,8 +122,8 @@ async fn an_answer_in_the_middle_of_a_script_proves_nothing() {
 async fn a_stopped_server_is_given_up_and_found_again() {
     let server = Server::start(&[]);
     let mut plan = Plan::new(&server);
-    plan.config.response_timeout = Duration::from_millis(400);
-    plan.config.connect_timeout = Duration::from_millis(400);
+    plan.config.response_timeout = Duration::from_secs(3);
+    plan.config.connect_timeout = Duration::from_secs(3);
     let mut watch = plan.run();
     watch.pass_done().await;
     server.pause();
