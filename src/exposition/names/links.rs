@@ -95,6 +95,11 @@ pub(super) const METRICS: &[Metric] = &[
         Numbers::Redis(|redis| whole(redis.scan_failures)),
     ),
     gauge(
+        "redis_lock_exporter_scan_interval_seconds",
+        "How often a pass begins: watched_interval where all changes are pushed, otherwise interval.",
+        Numbers::Redis(|redis| real(redis.scan_interval_seconds)),
+    ),
+    gauge(
         "redis_lock_exporter_scan_duration_seconds",
         "How long the last complete pass took.",
         Numbers::Redis(|redis| real(redis.scan_duration_seconds)),
