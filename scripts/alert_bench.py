@@ -5,7 +5,8 @@ usage: alert_bench.py [--seeds N] [--only REGEX] [--split open|sealed|all] [--pr
 
 Each scenario of alerts/scenarios/manifest.json is played with several seeds. examples/lock_history plays lock users in virtual time and gives
 what the exporter's own code showed at each scrape. All runs go to promtool as clusters of their own, with the rules as shipped. Asked is when each
-cluster was first paged, how often, for how long, and what tickets it had. A page before the onset of an incident, or in a quiet scenario, is false.
+cluster was first paged, how often, for how long, and what tickets it had. A page before the onset of an incident, in a quiet scenario, or of a
+namespace that the incident is not about, is false.
 Beside the corpus there are bursts of growing length, and whole days. --smoke plays a few short scenarios with a debug build. With
 --results every run is noted in a file when it has been judged, and what is noted there is not played again: an interrupted benchmark goes on. The
 file knows nothing of the rules: begin a new one when they change."""
@@ -44,17 +45,18 @@ class Run:
         self.name, self.scenario, self.seed, self.minutes, self.purpose = name, scenario, seed, minutes, purpose
         self.shift, self.burst, self.notation = 0.0, 0.0, {}
         self.first, self.last, self.episodes, self.pages, self.tickets = {}, {}, {}, [], {}
+        self.strays = {}  # first page of a namespace that the incident is not about
 
     def key(self):
         return f"{self.scenario['id']} {self.seed}"
 
     def result(self):
         tickets = [[*labels, count] for labels, count in self.tickets.items()]
-        return {"key": self.key(), "shift": self.shift, "burst": self.burst, "first": self.first, "last": self.last, "episodes": self.episodes, "pages": self.pages, "tickets": tickets}
+        return {"key": self.key(), "shift": self.shift, "burst": self.burst, "first": self.first, "strays": self.strays, "last": self.last, "episodes": self.episodes, "pages": self.pages, "tickets": tickets}
 
     def recall(self, result):
         self.shift, self.burst, self.pages = result["shift"], result["burst"], result["pages"]
-        self.first, self.last, self.episodes = result["first"], result["last"], result["episodes"]
+        self.first, self.strays, self.last, self.episodes = result["first"], result["strays"], result["last"], result["episodes"]
         self.tickets = {(alert, namespace): count for alert, namespace, count in result["tickets"]}
 
     def order(self, metrics):
@@ -62,6 +64,12 @@ class Run:
 
     def onset(self):
         return self.scenario["onset"] + self.shift / 60
+
+    def is_about(self, namespace):
+        """Whether a page of this namespace ("" is none: Redis or an exporter) is one of the incident. In a quiet run all are alike."""
+        if self.scenario.get("truth") != "incident":
+            return True
+        return namespace in self.scenario["namespaces"] if namespace else self.scenario.get("redis", False)
 
     def end(self):
         return self.scenario["end"] + self.shift / 60 if "end" in self.scenario else None
@@ -133,11 +141,11 @@ def questions(minutes):
     asked = {}
     for name, matcher in report.STRATEGIES.items():
         alerts = f"ALERTS{{{FIRING},{matcher}}}"
-        asked[name, "first"] = f"min by (cluster) (min_over_time(timestamp({alerts})[{minutes}m:30s]))"
-        asked[name, "last"] = f"max by (cluster) (max_over_time(timestamp({alerts})[{minutes}m:30s]))"
+        asked[name, "first"] = f"min by (cluster, lock_namespace) (min_over_time(timestamp({alerts})[{minutes}m:30s]))"
+        asked[name, "last"] = f"max by (cluster, lock_namespace) (max_over_time(timestamp({alerts})[{minutes}m:30s]))"
         asked[name, "episodes"] = episodes(alerts, "cluster", minutes)
     ours = f"ALERTS{{{FIRING},{report.STRATEGIES['ours']}}}"
-    asked["ours", "pages"] = f"max by (cluster, alertname) (max_over_time({ours}[{minutes}m]))"
+    asked["ours", "pages"] = f"max by (cluster, lock_namespace, alertname) (max_over_time({ours}[{minutes}m]))"
     asked["tickets", "episodes"] = episodes(TICKETS, "cluster, alertname, lock_namespace", minutes)
     return asked
 
@@ -172,13 +180,18 @@ def judge(options, batch):
     for (name, what), line in zip(asked, got):
         for labels, value in re.findall(r"\{([^{}]*)\} ([-+0-9.E]+)", line):
             labels = dict(re.findall(r'(\w+)=\\?"(.*?)\\?"', labels))
-            run, value = by_name[labels["cluster"]], float(value)
+            run, value, namespace = by_name[labels["cluster"]], float(value), labels.get("lock_namespace", "")
             if name == "tickets":
-                run.tickets[labels["alertname"], labels.get("lock_namespace", "")] = value
+                run.tickets[labels["alertname"], namespace] = value
             elif what == "pages":
-                run.pages.append(labels["alertname"])
-            else:
-                getattr(run, what)[name] = value / 60 if what != "episodes" else value
+                run.pages.append(f"{labels['alertname']} of {namespace}" if namespace else labels["alertname"])
+            elif what == "episodes":
+                run.episodes[name] = value
+            elif what == "first":
+                pages = run.first if run.is_about(namespace) else run.strays
+                pages[name] = min(value / 60, pages.get(name, value / 60))
+            elif run.is_about(namespace):
+                run.last[name] = max(value / 60, run.last.get(name, 0))
     if options.results:
         with open(options.results, "a") as file:
             file.write("".join(json.dumps(run.result()) + "\n" for run in batch))

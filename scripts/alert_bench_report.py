@@ -56,16 +56,18 @@ def table(title, part, failures):
         false = [run for run in quiet if name in run.first]
         early = [run for run in incidents if name in run.first and run.first[name] < run.onset()]
         found = [run for run in incidents if name in run.first and run not in early]
+        stray = [run for run in incidents if name in run.strays and run not in early]
         missed = [run for run in incidents if name not in run.first]
         times = [run.first[name] - run.onset() for run in found]
         ended = [run.last[name] - run.end() for run in found if run.end() is not None and run.last[name] < run.minutes - 1]
         times_to_resolve = [max(0, minutes) for minutes in ended]
         episodes = sum(run.episodes[name] for run in found) / max(1, len(found))
-        lines.append(f"| {name} | {len(false)} | {wilson(len(found), len(found) + len(false) + len(early))} | {wilson(len(found), len(incidents))} | "
+        lines.append(f"| {name} | {len(false)} | {wilson(len(found), len(found) + len(false) + len(early) + len(stray))} | {wilson(len(found), len(incidents))} | "
                      f"{spread(times)} | {spread(times_to_resolve)} | {episodes:.2f} |")
         if name == "ours" and failures is not None:
             describe = lambda run: f"{run.scenario['id']} (seed {run.seed}): {', '.join(run.pages)}"
             failures += [f"{title}: paged: {describe(run)}" for run in false] + [f"{title}: early: {describe(run)}" for run in early]
+            failures += [f"{title}: paged for another namespace: {describe(run)}" for run in stray]
             failures += [f"{title}: missed: {describe(run)}" for run in missed]
             if times and (percentile(times, 0.5) >= MEDIAN or percentile(times, 0.95) >= P95):
                 failures.append(f"{title}: too slow")

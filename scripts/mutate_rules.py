@@ -4,7 +4,8 @@
 usage: mutate_rules.py [--sample N] [--seed S] [--rules FILE] [--only REGEX] [--promtool PATH] [--processes N] [--least SHARE] [--results FILE] [--list]
 
 Changed are: each number and duration (twice, half; 0 and 1 into each other), each comparison (turned round), + - * /, and/or/unless, sum, min
-and max, each label value in a selector, `for` and `keep_firing_for` (twice, half or none), each alert's labels.
+and max, each label value in a selector, `for` and `keep_firing_for` (twice, half or none), each alert's labels. Not changed are labels to group and
+join by, operators of matchers, and rules that no alert but only a description asks for.
 
 All mutants of a rule are tried at once. Each gets a copy of the rule and of what is downstream of it: records under names of their own, alerts
 with a label `mutant`. What is upstream is there once. The cases are those that concern the alerts downstream, likely killers first; who
@@ -95,7 +96,7 @@ def full_name(rule):
     """Rules of the same name are told apart by what they are labeled with."""
     if "record" in rule:
         return rule["record"]
-    return "/".join([rule["alert"], rule["labels"]["severity"]] + [v for k, v in rule["labels"].items() if k == "missing"])
+    return "/".join([rule["alert"], rule["labels"]["severity"]] + [v for k, v in rule["labels"].items() if k in ("missing", "scope")])
 
 
 def renamed(rule, names, number):
@@ -138,7 +139,7 @@ class Mutants:
         self.digests = {case: digest([case.world.series, case.firing, case.last, case.every]) for case in self.cases}
         self.all = [
             (f"{full_name(rule)}: {what}", (g, r), changed)
-            for g, group in enumerate(self.groups) for r, rule in enumerate(group["rules"]) for what, changed in mutations(rule)
+            for g, group in enumerate(self.groups) for r, rule in enumerate(group["rules"]) if self.graph.downstream[rulelib.name_of(rule)] for what, changed in mutations(rule)
         ]
         assert len({mutant[0] for mutant in self.all}) == len(self.all), "two mutants of one name"
 

@@ -3,7 +3,7 @@
 With nothing else said a namespace has 20 acquisitions and releases and 20 renewals every 30 s, so 40 operations that can find a lock lost."""
 
 from rule_texts import TEXTS
-from rule_world import Case, World, clock, counter, gauge, parse_alert
+from rule_world import Case, World, clock, counter, gauge, growth, parse_alert
 
 CASES = []
 
@@ -37,6 +37,16 @@ def renewed(world, *segments, **labels):
 
 def failed_renewals(world, *segments, reason="redis_unavailable", **labels):
     world.put("redis_lock_renewal_failures_total", counter(world.minutes, *segments), reason=reason, **{**JOBS, **labels})
+
+
+def failed_acquisitions(world, *segments, reason="redis_unavailable", **labels):
+    world.put("redis_lock_acquire_failures_total", counter(world.minutes, *segments), reason=reason, **{**JOBS, **labels})
+
+
+def reached(world, values, **labels):
+    """Whether all of Redis is connected, where it has one primary."""
+    world.put("redis_lock_exporter_redis_up", values, **labels)
+    world.put("redis_lock_exporter_redis_nodes_up", values, **labels)
 
 
 # ---------------------------------------------------------------------------------------------------------------- not_owned
@@ -377,71 +387,85 @@ def long_burn():
     hours("hardly anything, and it fails", w, {300: [], 327.5: [ticket]})
 
 
-def rate():
-    alert = "NotOwnedRateHigh/critical lock_namespace=jobs"
+# Where no denominator is to be had: what fails, its alert, how much of it is fine where all changes are seen, and whether bursts add up.
+RATES = (
+    ("not_owned_rate", lost, "NotOwnedRateHigh", 1.8, True, {}),
+    ("renewal_rate", failed_renewals, "RenewalFailureRatioHigh", 0.9, True, {"policy": "continue"}),
+    ("acquire_rate", failed_acquisitions, "AcquireFailing", 0.9, False, {}),
+)
+
+
+def rates():
+    for args in RATES:
+        rate(*args)
+        rate_limits(*args)
+
+
+def rate(file, fail, name, fine, bursts, policy):
+    alert = f"{name}/critical lock_namespace=jobs"
 
     def logs_only(minutes, **more):
-        return World(minutes).exporter(redis=False).namespace(redis=None, **more)
+        return World(minutes).exporter(redis=False).namespace(redis=None, **policy, **more)
 
     w = logs_only(130)
-    lost(w, (70, 130, 2))
+    fail(w, (70, 130, 2))
     # 20 a 10 minutes; the floor is 10. Bad slices from the second failure on.
-    case("not_owned_rate", "only logs: 4 a minute after a quiet hour", w, {77: [], 79.5: [alert], 130: [alert]})
+    case(file, "only logs: 4 a minute after a quiet hour", w, {77: [], 79.5: [alert], 130: [alert]})
     w = logs_only(130)
-    lost(w, (70, 90, 2))
-    case("not_owned_rate", "only logs: resolves after the end", w, {90: [alert], 108: [alert], 115: []})
+    fail(w, (70, 90, 2))
+    case(file, "only logs: resolves after the end", w, {90: [alert], 108: [alert], 115: []} if bursts else {90: [alert], 102: [alert], 106: []})
     w = logs_only(130)
-    lost(w, *[(70 + i, 70.5 + i, 0.9) for i in range(60)])
-    case("not_owned_rate", "only logs: 9 in 10 minutes are below the floor", w, {80: [], 100: [], 130: []})
+    fail(w, *[(70 + i, 70.5 + i, 0.9) for i in range(60)])
+    case(file, "only logs: 9 in 10 minutes are below the floor", w, {80: [], 100: [], 130: []})
     w = logs_only(130)
-    lost(w, (70, 130, 0.65))
-    case("not_owned_rate", "only logs: 13 in 10 minutes are above it", w, {77: [], 85: [alert]})
+    fail(w, (70, 130, 0.65))
+    case(file, "only logs: 13 in 10 minutes are above it", w, {77: [], 85: [alert]})
     w = logs_only(130, config={"min_failures": 20})
-    lost(w, (70, 130, 1.6))
-    case("not_owned_rate", "only logs: 32 in 10 minutes where min_failures is 20", w, {80: [], 130: []})
+    fail(w, (70, 130, 1.6))
+    case(file, "only logs: 32 in 10 minutes where min_failures is 20", w, {80: [], 130: []})
     w = logs_only(130, severity="ticket")
-    lost(w, (70, 130, 2))
-    case("not_owned_rate", "only logs: a namespace for tickets", w, {77: [], 79.5: ["NotOwnedRateHigh/warning lock_namespace=jobs"]})
+    fail(w, (70, 130, 2))
+    case(file, "only logs: a namespace for tickets", w, {77: [], 79.5: [f"{name}/warning lock_namespace=jobs"]})
     w = logs_only(60)
-    lost(w, (0, 60, 20))
-    case("not_owned_rate", "only logs: no past, no alert", w, {30: [], 60: []})
+    fail(w, (0, 60, 20))
+    case(file, "only logs: no past, no alert", w, {30: [], 60: []})
     # Three times its own past: 40 a 10 minutes is usual, 100 is not three times that, 150 is.
     for now, fires in ((5, False), (7.5, True)):
         w = logs_only(140)
-        lost(w, (0, 100, 2), (100, 140, now))
-        case("not_owned_rate", f"only logs: from 40 to {now * 20:.0f} in 10 minutes", w, {99: [], 107: [], 112: [alert] if fires else [], 140: [alert] if fires else []})
+        fail(w, (0, 100, 2), (100, 140, now))
+        case(file, f"only logs: from 40 to {now * 20:.0f} in 10 minutes", w, {99: [], 107: [], 112: [alert] if fires else [], 140: [alert] if fires else []})
     for length in (1, 2):
         w = logs_only(130)
-        lost(w, (70, 70 + length, 800))
-        case("not_owned_rate", f"only logs: a failover of {length * 60} s", w, {m: [] for m in (71, 73, 75, 80, 100)})
+        fail(w, (70, 70 + length, 800))
+        case(file, f"only logs: a failover of {length * 60} s", w, {m: [] for m in (71, 73, 75, 80, 100)})
     w = logs_only(150)
-    lost(w, *[(70 + 5 * i, 71 + 5 * i, 30) for i in range(8)])
-    case("not_owned_rate", "only logs: bursts of 60 s every 5 minutes", w, {82: [], 85: [], 97: [alert], 105: [alert], 135: []})
+    fail(w, *[(70 + 5 * i, 71 + 5 * i, 30) for i in range(8)])
+    case(file, "only logs: bursts of 60 s every 5 minutes", w, {82: [], 85: [], 97: [alert] if bursts else [], 105: [alert] if bursts else [], 135: []})
     # The same slices with too few failures for three times the limit of 10 minutes: 8 every 5 minutes are 48 in 30.
     for size, fires in ((2.0, False), (3.4, True)):
         w = logs_only(150)
-        lost(w, *[(70 + 5 * i, 71 + 5 * i, size) for i in range(12)])
-        case("not_owned_rate", f"only logs: bursts of {2 * size:.1f} every 5 minutes", w, {90: [], 102: [alert] if fires else [], 120: [alert] if fires else []})
-    w = usual(110)
-    lost(w, (70, 130, 1.8))
-    case("not_owned_rate", "with all changes seen the ratio decides, and 4.3 % is fine", w, {80: [], 90: []})
-    w = usual(110, source="scan")
-    lost(w, (70, 130, 2))
-    case("not_owned_rate", "passes only: the rate decides", w, {77: [], 79.5: [alert]})
+        fail(w, *[(70 + 5 * i, 71 + 5 * i, size) for i in range(12)])
+        case(file, f"only logs: bursts of {2 * size:.1f} every 5 minutes", w, {90: [], 102: [alert] if fires and bursts else [], 120: [alert] if fires and bursts else []})
+    w = usual(110, **policy)
+    fail(w, (70, 130, fine))
+    case(file, "with all changes seen the ratio decides, and 4.3 % is fine", w, {80: [], 90: []})
+    w = usual(110, source="scan", **policy)
+    fail(w, (70, 130, 2))
+    case(file, "passes only: the rate decides", w, {77: [], 79.5: [alert]})
     # The median: trouble for less than half of the past is not what is usual.
     w = logs_only(160)
-    lost(w, (0, 20, 8), (120, 160, 2))
-    case("not_owned_rate", "only logs: 20 minutes of trouble in the past is not the usual", w, {115: [], 132: [alert]})
+    fail(w, (0, 20, 8), (120, 160, 2))
+    case(file, "only logs: 20 minutes of trouble in the past is not the usual", w, {115: [], 132: [alert]})
 
 
-def rate_limits():
+def rate_limits(file, fail, name, fine, bursts, policy):
     """What is usual, and the floor, from both sides."""
-    alert = "NotOwnedRateHigh/critical lock_namespace=jobs"
+    alert = f"{name}/critical lock_namespace=jobs"
 
-    def logs_only(name, minutes, *segments, firing, file="not_owned_rate"):
-        w = World(minutes).exporter(redis=False).namespace(redis=None)
-        lost(w, *segments)
-        case(file, f"only logs: {name}", w, firing)
+    def logs_only(what, minutes, *segments, firing, into=file):
+        w = World(minutes).exporter(redis=False).namespace(redis=None, **policy)
+        fail(w, *segments)
+        case(into, f"only logs: {what}", w, firing)
 
     # In steps of 1/64 every 30 s. Three times 4.1 are 12.2 and count, three times 2.8 are less than the floor of 10.
     logs_only("from 4 to 11 in 10 minutes", 100, (0, 70, 13 / 64), (70, 100, 35 / 64), firing={85: [], 98: []})
@@ -458,23 +482,47 @@ def rate_limits():
     logs_only("bursts of 60 s every 10 minutes", 125, *[(70 + 10 * i, 71 + 10 * i, 30) for i in range(6)], firing={95: [], 105: [], 122: []})
     logs_only("bursts that are enough for an hour, not for half of it", 135, *[(70 + 5 * i, 71 + 5 * i, 2) for i in range(13)], firing={110: [], 132: []})
     # The past is that of a day: 6.75 hours of 13, and 12 of 24, of which the half is not quite reached.
-    logs_only("more than half of the last 13 hours was bad", 842, (0, 405, 2), (832, 842, 2), firing={840: [], 841.5: []}, file="past")
-    logs_only("more than half of the last 25 hours was bad, less than half of a day", 1572, (0, 765, 2), (1561, 1572, 2), firing={1565: [], 1571: [alert]}, file="past")
-    logs_only("strays after an incident do not prolong it", 120, (70, 90, 5), (90, 120, 0.1), firing={100: [alert], 109: [alert], 114: [], 118: []})
+    logs_only("more than half of the last 13 hours was bad", 842, (0, 405, 2), (832, 842, 2), firing={840: [], 841.5: []}, into="past")
+    logs_only("more than half of the last 25 hours was bad, less than half of a day", 1572, (0, 765, 2), (1561, 1572, 2), firing={1565: [], 1571: [alert]}, into="past")
+    logs_only("strays after an incident do not prolong it", 120, (70, 90, 5), (90, 120, 0.1), firing={100: [alert], 109: [alert] if bursts else [], 114: [], 118: []})
     # One more bad slice does: that of 100.5, for the floor is far higher in the minutes that follow.
-    w = World(125).exporter(redis=False).namespace(redis=None)
-    lost(w, (70, 90, 5), (100, 100.5, 6))
+    w = World(125).exporter(redis=False).namespace(redis=None, **policy)
+    fail(w, (70, 90, 5), (100, 100.5, 6))
     w.put("redis_lock_config_min_failures", gauge(125, (0, 5), (101, 1000), (104, 5)), **JOBS)
-    case("not_owned_rate", "only logs: a single bad slice after an incident", w, {95: [alert], 115: [alert], 123: []})
+    case(file, "only logs: a single bad slice after an incident", w, {95: [alert], 115: [alert] if bursts else [], 123: []})
     for severity in ("critical", "warning"):
-        w = World(90).exporter(redis=False).namespace(redis=None, severity="page" if severity == "critical" else "ticket", config={"min_failures": 0.2})
-        lost(w, (70, 90, 3 / 64))
-        case("not_owned_rate", f"only logs: {severity} for hardly any, where that is enough", w, {77: [], 85: [f"NotOwnedRateHigh/{severity} lock_namespace=jobs"]})
+        w = World(90).exporter(redis=False).namespace(redis=None, severity="page" if severity == "critical" else "ticket", config={"min_failures": 0.2}, **policy)
+        fail(w, (70, 90, 3 / 64))
+        case(file, f"only logs: {severity} for hardly any, where that is enough", w, {77: [], 85: [f"{name}/{severity} lock_namespace=jobs"]})
     # Failures are added up over exporters, where none sees enough.
-    w = World(90).exporter(redis=False).exporter("b:9190", redis=False).namespace(redis=None).namespace(instance="b:9190", redis=None)
+    w = World(90).exporter(redis=False).exporter("b:9190", redis=False).namespace(redis=None, **policy).namespace(instance="b:9190", redis=None, **policy)
     for instance in ("a:9190", "b:9190"):
-        lost(w, (70, 90, 0.4), instance=instance)
-    case("not_owned_rate", "only logs: two exporters see 8 in 10 minutes each", w, {77: [], 85: [alert]})
+        fail(w, (70, 90, 0.4), instance=instance)
+    case(file, "only logs: two exporters see 8 in 10 minutes each", w, {77: [], 85: [alert]})
+
+
+def rates_beside():
+    """What is no failure, and who is woken."""
+    w = World(100).exporter(redis=False).namespace(redis=None)
+    failed_renewals(w, (70, 100, 20))
+    case("renewal_rate", "only logs: work that stops itself is a ticket", w, {77: [], 80: ["RenewalFailureRatioHigh/warning lock_namespace=jobs"]})
+    w = World(100).exporter(redis=False).namespace(redis=None, policy="continue")
+    failed_renewals(w, (70, 100, 20), reason="canceled")
+    for reason in ("busy", "canceled"):
+        failed_acquisitions(w, (70, 100, 20), reason=reason)
+    case("renewal_rate", "only logs: what is broken off or taken is no failure", w, {80: [], 90: [], 100: []})
+    # Redis is away and everything is tried again and again: 60 to 120 s are no page, for good they are.
+    for minutes in (1, 1.5, 2, 30):
+        w = World(110).exporter(redis=False).namespace(redis=None, policy="continue")
+        for fail in (failed_renewals, failed_acquisitions):
+            fail(w, (70, 70 + minutes, 2000))
+        fires = ["AcquireFailing/critical lock_namespace=jobs", "RenewalFailureRatioHigh/critical lock_namespace=jobs"] if minutes == 30 else []
+        case("renewal_rate", f"only logs: Redis is away for {minutes * 60:.0f} s", w, {71: [], 73: [], 76: [], 78.5: fires, 85: fires, 100: fires})
+    # Two ways that do not add up: ten slices here and ten there.
+    w = World(110).exporter(redis=False).namespace(redis=None, policy="continue")
+    failed_renewals(w, (70, 72, 2000), (85, 87, 2000))
+    failed_acquisitions(w, (70, 72, 2000), (85, 87, 2000))
+    case("renewal_rate", "only logs: two failovers of 120 s within half an hour", w, {m: [] for m in (72, 75, 80, 87, 88, 90, 95, 100)})
 
 
 # ------------------------------------------------------------------------------------------------------------------ renewal
@@ -550,10 +598,10 @@ def renewal():
     case("renewal", "a failure every 3 minutes and nothing else", w, {19: [], 34: [page], 45: [page]})
     w = World(40).exporter(redis=False).namespace(redis=None, policy="continue")
     failed_renewals(w, (10, 40, 20))
-    case("renewal", "only logs are read: no ratio", w, {20: [], 40: []})
+    case("renewal", "only logs are read: no ratio, and no past for the rate", w, {20: [], 40: []})
     w = usual(40, policy="continue", source="scan")
     failed_renewals(w, (10, 40, 20))
-    case("renewal", "only passes: no ratio", w, {20: [], 40: []})
+    case("renewal", "only passes: no ratio, and no past for the rate", w, {20: [], 40: []})
     w = World(40).exporter().exporter("b:9190").namespace(policy="continue").namespace(policy="continue", instance="b:9190")
     failed_renewals(w, (10, 40, 0.8))
     failed_renewals(w, (10, 40, 0.8), instance="b:9190")
@@ -778,7 +826,7 @@ def acquire():
     case("acquire", "a third for 3 minutes, twice in 15", w, {15: [], 25.5: [], 27: []})
     for what, world in (("only logs", World(40).exporter(redis=False).namespace(redis=None)), ("passes only", usual(40, source="scan"))):
         fail(world, (10, 40, 20))
-        case("acquire", f"{what}: how many went well is not seen", world, {20: [], 40: []})
+        case("acquire", f"{what}: how many went well is not seen, and no past for the rate", world, {20: [], 40: []})
     # Slices of 2 minutes and the share of 10, each from both sides.
     w = usual(40)
     fail(w, (10, 13, 10), (13, 40, 0.9))
@@ -1012,7 +1060,7 @@ def state():
     case("state", "a failover that the leader survives", w, {m: [] for m in (11, 12, 12.5, 13, 15)})
     w = usual(40, style="loop", config={"leader_absent_seconds": 45})
     leader(w, (0, None), (10, 10))
-    w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0), (14, 1)), **OWN)
+    reached(w, gauge(40, (0, 1), (10, 0), (14, 1)), **OWN)
     case("state", "what was not seen is not absent", w, {13: [], 14: [], 15.5: [], 16: [alert]})
     w = World(40).exporter().exporter("b:9190").namespace(style="loop", config={"leader_absent_seconds": 45}).namespace(style="loop", instance="b:9190", logs=False)
     leader(w, (0, None), (10, 10))
@@ -1047,8 +1095,8 @@ def state():
     case("state", "overdue for 10.5 minutes: no ticket beside the page", w, {20: [mass], 21.5: [mass], 24: [mass]})
     w = usual(60)
     overdue(w, 10, (0, 0), (10, 9))
-    w.put("redis_lock_exporter_redis_up", gauge(60, (0, 1), (10, 0)), **OWN)
-    case("state", "overdue only because Redis is not seen", w, {18: ["RedisDown/critical redis=main"], 30: ["RedisDown/critical redis=main"]})
+    reached(w, gauge(60, (0, 1), (10, 0)), **OWN)
+    case("state", "overdue only because Redis is not seen", w, {18: ["RedisDown/critical scope=all redis=main"], 30: ["RedisDown/critical scope=all redis=main"]})
     w = World(60).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
     overdue(w, 10, (0, 0), (10, 6))
     overdue(w, 10, (0, 0), instance="b:9190")
@@ -1078,8 +1126,8 @@ def state():
     case("state", "locks that get their TTL a moment later", w, {30: [], 60: []})
     w = usual(60)
     w.put("redis_lock_without_ttl", gauge(60, (0, 0), (5, 3)), **SEEN)
-    w.put("redis_lock_exporter_redis_up", gauge(60, (0, 1), (6, 0)), **OWN)
-    case("state", "without TTL when last seen", w, {30: ["RedisDown/critical redis=main"], 60: ["RedisDown/critical redis=main"]})
+    reached(w, gauge(60, (0, 1), (6, 0)), **OWN)
+    case("state", "without TTL when last seen", w, {30: ["RedisDown/critical scope=all redis=main"], 60: ["RedisDown/critical scope=all redis=main"]})
     w = World(60).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
     w.put("redis_lock_without_ttl", gauge(60, (0, 0), (20, 1)), **SEEN)
     w.put("redis_lock_without_ttl", gauge(60, (0, 0)), **{**SEEN, "instance": "b:9190"})
@@ -1102,8 +1150,8 @@ def state():
     case("state", "one of two exporters saw it being taken", w, {25: [], 25.5: [held]})
     w = usual(60, config={"max_hold_seconds": 600})
     w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(60, (0, None), (10, 10)), **SEEN)
-    w.put("redis_lock_exporter_redis_up", gauge(60, (0, 1), (15, 0)), **OWN)
-    case("state", "held when last seen", w, {26: ["RedisDown/critical redis=main"], 40: ["RedisDown/critical redis=main"]})
+    reached(w, gauge(60, (0, 1), (15, 0)), **OWN)
+    case("state", "held when last seen", w, {26: ["RedisDown/critical scope=all redis=main"], 40: ["RedisDown/critical scope=all redis=main"]})
 
 
 # ---------------------------------------------------------------------------------------------------------------- lifecycle
@@ -1287,6 +1335,33 @@ def lifecycle():
     causes(w, "expired_never_renewed", *some[:3])
     causes(w, "expired_never_renewed", *some[3:6], instance="b:9190")
     case("lifecycle", "locks expire by the logs of two exporters", w, {30: [], 45: [short]})
+
+    # Another exporter reads the logs than sees Redis: no cause is known, but locks are found lost while locks expire.
+    def apart(n_lost, n_expired, style="item", cause=None, recommended=60):
+        w = World(60).exporter(logs=False).exporter("b:9190", redis=False, job="logs")
+        w.namespace(logs=False, style=style, config={"ttl_seconds": 30}).namespace(instance="b:9190", job="logs", redis=None, style=style, config={"ttl_seconds": 30})
+        w.put("redis_lock_recommended_ttl_seconds", gauge(60, (0, recommended)), **SEEN)
+        lost(w, *some[:n_lost], instance="b:9190", job="logs")
+        w.put("redis_lock_expirations_total", counter(60, *some[:n_expired]), **SEEN)
+        causes(w, "unknown", *some, instance="b:9190", job="logs")
+        if cause:
+            causes(w, cause, (10, 10.5, 1), instance="b:9190", job="logs")
+        return w
+
+    for name, world, fires in (
+        ("eight lost, eight expired", apart(8, 8), True), ("four lost, eight expired", apart(4, 8), False), ("eight lost, four expired", apart(8, 4), False),
+        ("of a loop", apart(8, 8, style="loop"), False), ("one of them was deleted", apart(8, 8, cause="deleted_early"), False), ("the TTL is as advised", apart(8, 8, recommended=30), False),
+    ):
+        case("lifecycle", f"logs and Redis are seen by different exporters: {name}", world, {30: [], 40: [short] if fires else [], 59: [short] if fires else []})
+    # Five lost and five expired, at different times; and all at once.
+    w = apart(0, 0)
+    lost(w, *some, instance="b:9190", job="logs")
+    w.put("redis_lock_expirations_total", counter(60, *[(begin + 30, end + 30, amount) for begin, end, amount in some[:6]]), **SEEN)
+    case("lifecycle", "logs and Redis are seen by different exporters: what expires is not what is lost", w, {30: [], 40: [], 59: []})
+    w = apart(0, 0)
+    lost(w, (10, 12, 100), instance="b:9190", job="logs")
+    w.put("redis_lock_expirations_total", counter(60, (10, 12, 100)), **SEEN)
+    case("lifecycle", "logs and Redis are seen by different exporters: all at once", w, {24: [], 40: []})
 
     busy = "ContentionHigh/warning lock_namespace=jobs"
 
@@ -1511,14 +1586,14 @@ def lifecycle_limits():
 
 # -------------------------------------------------------------------------------------------------------------------- redis
 def redis():
-    down = "RedisDown/critical redis=main"
+    down = "RedisDown/critical scope=all redis=main"
     w = usual(40)
-    w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0), (20, 1)), **OWN)
+    reached(w, gauge(40, (0, 1), (10, 0), (20, 1)), **OWN)
     # Not up for the whole of 3 minutes from 13 on (12.5 where ranges are left-open), and `for` adds 2.
     case("redis", "Redis is down: after 5 minutes", w, {14: [], 15: [down], 20: [down], 24.5: [down], 26: []})
     for length in (1, 2, 4):
         w = usual(40)
-        w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0), (10 + length, 1)), **OWN)
+        reached(w, gauge(40, (0, 1), (10, 0), (10 + length, 1)), **OWN)
         w.put("redis_lock_operations_source", gauge(40, (0, 1), (10, "stale"), (10 + length, 1)), source="watch", **SEEN)
         w.put("redis_lock_operations_source", gauge(40, (0, None), (10, 1), (10 + length, "stale")), source="none", **SEEN)
         w.put("redis_lock_exporter_tracking_up", gauge(40, (0, 1), (10, 0), (10 + length, 1)), **OWN)
@@ -1528,14 +1603,28 @@ def redis():
         case("redis", f"a failover of {length} minutes as a whole", w,
              {11: [], 10 + length: failover, 11 + length: failover, 14 + length: failover, 24 + length: failover, 26 + length: []})
     w = World(40).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
-    w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0)), **OWN)
+    reached(w, gauge(40, (0, 1), (10, 0)), **OWN)
     case("redis", "one of two exporters cannot reach Redis", w, {15: [], 40: []})
     w = World(40).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", redis="second", logs=False)
-    w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0)), **OWN)
+    reached(w, gauge(40, (0, 1), (10, 0)), **OWN)
     case("redis", "one of two Redis is down", w, {14: [], 15: [down]})
     w = World(40).exporter(cluster="east").exporter("b:9190", cluster="west").namespace(cluster="east").namespace(cluster="west", instance="b:9190")
-    w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0)), cluster="east", **OWN)
-    case("redis", "Redis is down in one of two clusters", w, {14: [], 15: ["RedisDown/critical redis=main cluster=east"]})
+    reached(w, gauge(40, (0, 1), (10, 0)), cluster="east", **OWN)
+    case("redis", "Redis is down in one of two clusters", w, {14: [], 15: ["RedisDown/critical scope=all redis=main cluster=east"]})
+
+    # A Cluster of three primaries: as long as one is connected, it is a part that is away.
+    part = "RedisDown/critical scope=part redis=main"
+
+    def primaries(*changes):
+        w = usual(60)
+        w.put("redis_lock_exporter_redis_nodes", gauge(60, (0, 3)), **OWN)
+        w.put("redis_lock_exporter_redis_nodes_up", gauge(60, *changes), **OWN)
+        w.put("redis_lock_exporter_redis_up", gauge(60, *[(since, int(up == 3)) for since, up in changes]), **OWN)
+        return w
+
+    case("redis", "one of three primaries is down", primaries((0, 3), (10, 2), (30, 3)), {14: [], 15: [part], 30: [part], 34.5: [part], 36: []})
+    case("redis", "the last of three primaries goes down later", primaries((0, 3), (10, 1), (30, 0)), {14: [], 15: [part], 31: [part], 35: [down, part], 41: [down]})
+    case("redis", "all of three primaries are down, and one comes back", primaries((0, 3), (10, 0), (30, 1)), {14: [], 15: [down], 32: [down, part], 37: [part]})
 
     # Failovers beside each other: two exporters that count the same two are no flapping.
     flapping, observed = "FailoverFlapping/warning redis=main", "FailoverObserved/info redis=main"
@@ -1594,20 +1683,24 @@ def exporter():
 
     stale = "ScanStale/warning instance=a:9190 job=locks"
 
-    def scans(minutes, tracking, seconds, *changes):
+    def scans(minutes, tracking, seconds, *changes, interval=None):
         w = usual(minutes, source="watch" if tracking else "scan")
         w.put("redis_lock_exporter_tracking_up", gauge(minutes, (0, tracking)), **OWN)
+        w.put("redis_lock_exporter_scan_interval_seconds", gauge(minutes, (0, interval or (300 if tracking else 15))), **OWN)
         w.put("redis_lock_exporter_scan_duration_seconds", gauge(minutes, (0, seconds)), **OWN)
         w.put("redis_lock_exporter_scan_last_success_timestamp_seconds", clock(minutes, *changes), **OWN)
         return w
 
-    # 180 s and three times the duration of 1 s without changes, 15 minutes with them, and `for` adds 5.
-    case("exporter", "no pass any more, changes not told of", scans(60, 0, 1, (0, None), (10, 10), (30, None)), {18: [], 18.5: [stale], 30: [stale], 34.5: [stale], 36: []})
-    case("exporter", "no pass any more, changes told of", scans(60, 1, 1, (0, None), (10, 10)), {30: [], 30.5: [stale]})
-    case("exporter", "passes take 10 minutes", scans(90, 0, 600, (0, None), (10, 10)), {48: [], 48.5: [stale]})
+    # 60 s, three times the interval of 15 s or 5 minutes and the duration of 1 s; `for` adds 5.
+    case("exporter", "no pass any more, changes not told of", scans(60, 0, 1, (0, None), (10, 10), (30, None)), {16.5: [], 17: [stale], 30: [stale], 34.5: [stale], 36: []})
+    case("exporter", "no pass any more, changes told of", scans(60, 1, 1, (0, None), (10, 10)), {31: [], 31.5: [stale]})
+    case("exporter", "passes take 10 minutes", scans(90, 0, 600, (0, None), (10, 10)), {46.5: [], 47: [stale]})
+    for tracking in (0, 1):
+        case("exporter", f"a pass every hour, changes {'' if tracking else 'not '}told of", scans(200, tracking, 1, (0, None), (10, 10), interval=3600), {20: [], 40: [], 196: [], 196.5: [stale]})
+    case("exporter", "a pass every second, and one that is late by a minute", scans(40, 0, 1, (0, None), (10, 10), (11, None), interval=1), {m: [] for m in (11, 12, 16, 17)})
     w = scans(60, 0, 1, (0, None), (10, 10))
-    w.put("redis_lock_exporter_redis_up", gauge(60, (0, 1), (12, 0)), **OWN)
-    case("exporter", "no pass because Redis is down", w, {19: ["RedisDown/critical redis=main"], 40: ["RedisDown/critical redis=main"]})
+    reached(w, gauge(60, (0, 1), (12, 0)), **OWN)
+    case("exporter", "no pass because Redis is down", w, {19: ["RedisDown/critical scope=all redis=main"], 40: ["RedisDown/critical scope=all redis=main"]})
     w = usual(60)
     w.drop("scan_last_success")
     case("exporter", "never a pass", w, {4.5: [], 5: [stale], 60: [stale]})
@@ -1621,8 +1714,8 @@ def exporter():
     case("exporter", "changes never were told of", w, {30: [], 60: []})
     w = usual(60)
     w.put("redis_lock_exporter_tracking_up", gauge(60, (0, 1), (10, 0)), **OWN)
-    w.put("redis_lock_exporter_redis_up", gauge(60, (0, 1), (10, 0)), **OWN)
-    case("exporter", "changes are not told of because Redis is down", w, {30: ["RedisDown/critical redis=main"]})
+    reached(w, gauge(60, (0, 1), (10, 0)), **OWN)
+    case("exporter", "changes are not told of because Redis is down", w, {30: ["RedisDown/critical scope=all redis=main"]})
     w = usual(60)
     w.put("redis_lock_exporter_tracking_up", gauge(60, (0, 1), (10, 0), (20, 1)), **OWN)
     case("exporter", "changes are not told of for 10 minutes", w, {m: [] for m in (19, 20, 25, 30)})
@@ -1880,8 +1973,9 @@ def twins():
 
 # --------------------------------------------------------------------------------------------------------------- arithmetic
 def arithmetic():
-    """A burst shorter than 150 s cannot page. Here 30 s to 150 s at every scrape, alone or with everything failing, in every namespace
-    that may page, with 1 and with 10 000 failures a sample: 5 samples of 30 s are 120 s to 150 s of failures."""
+    """A burst shorter than 150 s cannot page. First 30 s to 120 s with scrapes every 30 s, alone or with everything failing, in every namespace
+    that may page, with 1 and with 10 000 failures a sample; then up to 149 s with scrapes every 15 s, begun at different moments between
+    two of them, and the number of bad slices itself."""
     quiet = {minute / 2: [] for minute in range(38, 80, 4)}
     event = "AbandonedEvent/warning lock_namespace=jobs"
     twice = "DuplicateTerminalState/warning lock_namespace=jobs"
@@ -1898,6 +1992,24 @@ def arithmetic():
                     released(w, (0, 20, 20), (end, 40, 20))
                     renewed(w, (0, 20, 20), (end, 40, 20))
                 case("arithmetic", f"a burst of {samples * 30} s, {per_sample} failures a sample{', nothing succeeds' if stops else ''}", w, quiet)
+    most = lambda series, window: f"max(max_over_time(sum_over_time({series}{{CLUSTER}}[{window}])[25m:30s]))"
+    few = lambda series, window="5m30s": f"({most(series, window)} >= bool 3) * ({most(series, window)} <= bool 9)"
+    losses = ("not_owned_total", {"operation": "release"}), ("renewal_failures_total", {"reason": "redis_unavailable"}), ("unlocked_work_total", {}), ("acquire_failures_total", {"reason": "redis_unavailable"})
+    for seconds in (60, 105, 135, 149):
+        for phase in (0, 0.1, 0.2, 0.3, 0.45):
+            for amount in (7, 100000):
+                w = World(45, step=0.25).exporter().namespace(policy="continue", traffic=0, renewals=0)
+                for metric, labels in losses:
+                    w.put(f"redis_lock_{metric}", growth(45, 20 + phase, seconds, amount, step=0.25), **labels, **JOBS)
+                slices = [few(f"lock_namespace:redis_lock_{kind}:slice_bad") for kind in ("not_owned", "renewal_failures", "unlocked_work", "acquire_failures")]
+                case("arithmetic", f"{seconds} s from {phase * 60:.0f} s after a scrape on, {amount} failures and nothing else", w, quiet, holds=slices)
+    # Only logs: the same against a quiet past.
+    for phase in (0, 0.1, 0.2, 0.3, 0.45):
+        w = World(95, step=0.25).exporter(redis=False).namespace(redis=None, policy="continue")
+        for metric, labels in losses:
+            w.put(f"redis_lock_{metric}", growth(95, 75 + phase, 149, 100000, step=0.25), **labels, **JOBS)
+        slices = [few(f"lock_namespace:redis_lock_{kind}:slice_frequent", "10m") for kind in ("not_owned", "renewal_failures", "acquire_failures")]
+        case("arithmetic", f"only logs: 149 s from {phase * 60:.0f} s after a scrape on", w, {minute / 2: [] for minute in range(150, 191, 4)}, holds=slices)
     # Events too: tickets, and no page.
     w = usual(40, policy="continue")
     w.put("redis_lock_abandonments_total", counter(40, (20, 22.5, 1000)), **JOBS)
@@ -1954,6 +2066,8 @@ def text():
     put(w, "stop", "renewal_failures_total", counter(40, (10, 40, 8)), reason="failover")
     put(w, "bare", "unlocked_work_total", counter(40, (10, 40, 10)))
     put(w, "bare", "acquire_failures_total", counter(40, (10, 40, 10)), reason="redis_unavailable")
+    put(w, "bare", "acquire_failures_total", counter(40, (10, 40, 50)), reason="busy")
+    put(w, "bare", "acquire_failures_total", counter(40, (10, 40, 50)), reason="canceled")
     put(w, "stuck", "acquire_failures_total", counter(40, (10, 40, 15)), reason="failover")
     put(w, "stuck", "acquire_failures_total", counter(40, (10, 40, 40)), reason="busy")
     put(w, "quit", "abandonments_total", steady)
@@ -1973,14 +2087,39 @@ def text():
     put(w, "takeover", "takeovers_total", counter(40, (10, 40, 0.5)), redis="main", within_slo="false")
     put(w, "takeover", "takeovers_total", counter(40, (10, 40, 1.5)), redis="main", within_slo="true")
     w.put("redis_lock_exporter_redis_failovers_total", counter(40, (5, 5.5, 1), (12, 12.5, 1), (20, 20.5, 1), (28, 28.5, 1)), **one)
-    w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0)), **{**one, "instance": "b:9190"})
+    reached(w, gauge(40, (0, 1), (10, 0)), **{**one, "instance": "b:9190"})
     say("what alerts about namespaces and Redis say", w, 30)
 
+    # Logs and Redis are seen by different exporters: the links lead to the one that sees Redis, and the texts tell what it saw.
+    w = World(40).exporter(cluster="east", redis=False).exporter("b:9190", cluster="east", logs=False)
+    for name in ("lost", "short"):
+        w.namespace(name, cluster="east", redis=None, config={"ttl_seconds": 30}).namespace(name, cluster="east", instance="b:9190", logs=False, config={"ttl_seconds": 30})
+    sees = {"redis": "main", **one, "instance": "b:9190"}
+    put(w, "lost", "not_owned_total", counter(40, (10, 40, 17)), operation="release")
+    put(w, "short", "not_owned_total", counter(40, (10, 40, 0.5)), operation="release")
+    for name, expired in (("lost", 4), ("short", 0.5)):
+        put(w, name, "not_owned_causes_total", counter(40, (10, 40, 17)), cause="unknown")
+        w.put("redis_lock_expirations_total", counter(40, (10, 40, expired)), lock_namespace=name, **sees)
+        w.put("redis_lock_owner_changes_total", counter(40, (10, 40, 0.25)), lock_namespace=name, after="release", **sees)
+        w.put("redis_lock_owner_changes_total", counter(40, (10, 40, 0.5)), lock_namespace=name, after="unknown", **sees)
+    w.put("redis_lock_recommended_ttl_seconds", gauge(40, (0, 90)), lock_namespace="short", **sees)
+    w.put("redis_lock_exporter_redis_failovers_total", counter(40, (10, 10.5, 1)), **{**one, "instance": "b:9190"})
+    say("what alerts say where logs and Redis are seen by different exporters", w, 30)
+
+    # A Cluster of which a part is away.
+    w = World(40).exporter(cluster="east").namespace(cluster="east")
+    w.put("redis_lock_exporter_redis_nodes", gauge(40, (0, 3)), **one)
+    w.put("redis_lock_exporter_redis_nodes_up", gauge(40, (0, 3), (10, 2)), **one)
+    w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0)), **one)
+    say("what is said of a part of Redis", w, 30)
+
     # What takes an hour of past, with the links of links.rules.yml.
-    w = World(90).exporter(cluster="east").namespace("busy", cluster="east").namespace("rate", cluster="east", redis=None).namespace("margin", cluster="east").namespace("burn", cluster="east")
+    w = World(90).exporter(cluster="east").namespace("busy", cluster="east").namespace("rate", cluster="east", redis=None, policy="continue").namespace("margin", cluster="east").namespace("burn", cluster="east")
     w.put("redis_lock:links", gauge(90, (0, 1)), grafana_url="https://grafana.example", exporter_url="https://locks.example")
     put(w, "busy", "acquire_failures_total", counter(90, (5, 90, 40)), reason="busy")
     put(w, "rate", "not_owned_total", counter(90, (70, 90, 2)), operation="release")
+    put(w, "rate", "renewal_failures_total", counter(90, (0, 70, 0.125), (70, 90, 3)), reason="redis_unavailable")
+    put(w, "rate", "acquire_failures_total", counter(90, (70, 90, 4)), reason="failover")
     for bound in ("0.3", "0.4", "0.6", "0.7", "+Inf"):
         put(w, "margin", "renewal_margin_ratio_bucket", counter(90, (0, 60, 20 if float(bound) >= 0.7 else 0), (60, 90, 20 if float(bound) >= 0.4 else 0)), redis="main", le=bound)
     put(w, "burn", "not_owned_total", counter(90, (5, 90, 1.5)), operation="release")
@@ -2098,5 +2237,5 @@ def cordum_limits():
     add("stale jobs: one of two replicas counts them", 2.5, stale(230, (150, 230, 8)) + stale(230, (0, 230, 0), instance="r:9090"), {150: [], 225: ["CordumStaleJobsGrowing/warning job=cordum"]})
 
 
-for make in (not_owned, not_owned_tiers, burn, long_burn, rate, rate_limits, renewal, renewal_tiers, unlocked, acquire, events, abandoned_share, state, lifecycle, lifecycle_limits, redis, exporter, exporter_limits, twins, arithmetic, text, cordum, cordum_limits):
+for make in (not_owned, not_owned_tiers, burn, long_burn, rates, rates_beside, renewal, renewal_tiers, unlocked, acquire, events, abandoned_share, state, lifecycle, lifecycle_limits, redis, exporter, exporter_limits, twins, arithmetic, text, cordum, cordum_limits):
     make()

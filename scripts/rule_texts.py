@@ -7,9 +7,9 @@ TEXTS = {
     "what alerts about namespaces and Redis say": [
         (
             "Abandoned/critical cluster=east lock_namespace=quit", "Holders give up their locks again and again.",
-            "In namespace quit, 30 holders gave up their lock within 15 minutes after failed renewals, and stopped their work. Its "
-            "cause was not seen in Redis. First: see whether Redis can be written to, then what became of the work that was "
-            "stopped.",
+            "In namespace quit, 30 holders gave up their lock within 15 minutes after failed renewals, and stopped their "
+            "work. Its cause was not seen in Redis, which had within 30 minutes: expirations 0, failovers or restarts 4. "
+            "First: see whether Redis can be written to, then what became of the work that was stopped.",
             "/d/redis-lock-namespace?var-lock_namespace=quit", "http://a:9190/#/namespace/quit",
         ),
         (
@@ -34,8 +34,9 @@ TEXTS = {
         ),
         (
             "DuplicateTerminalState/critical cluster=east lock_namespace=twice", "Work was finished twice.",
-            "In namespace twice, 40 pieces of work got a second final state within 30 minutes: two workers did the same work. Its "
-            "cause was not seen in Redis. First: find the work in the incidents and undo or reconcile what was done twice.",
+            "In namespace twice, 40 pieces of work got a second final state within 30 minutes: two workers did the same work. "
+            "Its cause was not seen in Redis, which had within 30 minutes: expirations 0, failovers or restarts 4. First: "
+            "find the work in the incidents and undo or reconcile what was done twice.",
             "/d/redis-lock-namespace?var-lock_namespace=twice", "http://a:9190/#/namespace/twice",
         ),
         (
@@ -92,16 +93,16 @@ TEXTS = {
         ),
         (
             "OwnerChurnHigh/warning cluster=east lock_namespace=churn", "Locks change hands without being released.",
-            "In namespace churn, 200 locks got another owner within 30 minutes because the one before let them expire, more than 10 "
-            "% of those taken. Its cause was not seen in Redis. First: see whether holders crash, hang, or work longer than the "
-            "TTL.",
+            "In namespace churn, 200 locks got another owner within 30 minutes because the one before let them expire, more "
+            "than 10 % of those taken. Its cause was not seen in Redis, which had within 30 minutes: changes of owner 196, "
+            "expirations 0, failovers or restarts 4. First: see whether holders crash, hang, or work longer than the TTL.",
             "/d/redis-lock-namespace?var-lock_namespace=churn", "http://a:9190/#/namespace/churn",
         ),
         (
-            "RedisDown/critical cluster=east redis=second", "The Redis that holds the locks cannot be reached.",
-            "No exporter has reached Redis second for 5 minutes. Programs most likely cannot take or renew locks either, and "
-            "nothing about locks in Redis is known meanwhile. First: see whether Redis runs and has a primary; then whether only "
-            "the exporter is cut off.",
+            "RedisDown/critical cluster=east redis=second scope=all", "The Redis that holds the locks cannot be reached.",
+            "No exporter has reached Redis second for 5 minutes: 0 of 1 known primaries are connected. Programs most likely "
+            "cannot take or renew locks either, and nothing about locks in Redis is known meanwhile. First: see whether Redis "
+            "runs and has a primary; then whether only the exporter is cut off.",
             "/d/redis-lock-overview", "http://b:9190/",
         ),
         (
@@ -159,6 +160,20 @@ TEXTS = {
     ],
     "what alerts that know the past say, with links": [
         (
+            "AcquireFailing/critical cluster=east lock_namespace=rate", "Locks cannot be had although nobody holds them.",
+            "In namespace rate, 80 attempts to take a lock failed in 10 minutes, against 0.0 before, not counting those that "
+            "found it taken. How many went well is not seen here. Most frequent reason: failover. First: see whether Redis "
+            "answers and takes writes from these programs, then whether one program or all fail.",
+            "https://grafana.example/d/redis-lock-namespace?var-lock_namespace=rate", "https://locks.example/#/namespace/rate",
+        ),
+        (
+            "RenewalFailureRatioHigh/critical cluster=east lock_namespace=rate", "Holders cannot renew their locks.",
+            "In namespace rate, 60 renewals failed in 10 minutes, against 2.5 before. How many went well is not seen here. "
+            "The program carries on without the lock: others may do the same work. Most frequent reason: redis_unavailable.  "
+            "First: see whether Redis answers slowly or refuses writes, then whether one program or all fail.",
+            "https://grafana.example/d/redis-lock-namespace?var-lock_namespace=rate", "https://locks.example/#/namespace/rate",
+        ),
+        (
             "ContentionHigh/warning cluster=east lock_namespace=busy", "Locks are taken most of the time.",
             "In namespace busy, 66.67% of the attempts of the last 30 minutes found the lock taken. First: see whether a few keys "
             "are fought over, and whether holders keep them longer than before.",
@@ -166,8 +181,9 @@ TEXTS = {
         ),
         (
             "FailureBudgetBurn/warning cluster=east lock_namespace=burn", "Locks are lost slowly but steadily.",
-            "In namespace burn, 3.407% of releases and renewals of the last 6 hours found the lock lost: below what pages, and it "
-            "does not stop. Its cause was not seen in Redis. First: compare with the last deployment and with the load of Redis.",
+            "In namespace burn, 3.407% of releases and renewals of the last 6 hours found the lock lost: below what pages, "
+            "and it does not stop. Its cause was not seen in Redis, which had within 30 minutes: expirations 0, failovers or "
+            "restarts 0. First: compare with the last deployment and with the load of Redis.",
             "https://grafana.example/d/redis-lock-namespace?var-lock_namespace=burn", "https://locks.example/#/namespace/burn",
         ),
         (
@@ -273,6 +289,33 @@ TEXTS = {
             "Prometheus has no redis_lock_exporter at all: none is scraped with success. First: see whether it runs, and whether "
             "its target is among those of Prometheus.",
             "/d/redis-lock-exporter", "",
+        ),
+    ],
+    "what alerts say where logs and Redis are seen by different exporters": [
+        (
+            "NotOwnedRatioHigh/critical cluster=east lock_namespace=lost", "Locks are lost while their holders still work.",
+            "In namespace lost, 29.82% of releases and renewals of the last 10 minutes found the lock lost. Two workers may "
+            "have done the same work. Its cause was not seen in Redis, which had within 30 minutes: changes of owner 29, "
+            "expirations 156, failovers or restarts 1. First: open the page of this namespace (exporter_url) and look whether "
+            "one program or all of them lose locks.",
+            "/d/redis-lock-namespace?var-lock_namespace=lost", "http://b:9190/#/namespace/lost",
+        ),
+        (
+            "TtlTooShort/warning cluster=east lock_namespace=short", "The TTL is too short for the work.",
+            "In namespace short, 20 locks were lost within an hour while locks ran out of TTL, and it is shorter than what "
+            "the observed hold times and renewals call for (1m 30s). First: raise the TTL, or renew more often; a longer TTL "
+            "also makes takeovers after a crash slower.",
+            "/d/redis-lock-namespace?var-lock_namespace=short", "http://b:9190/#/namespace/short",
+        ),
+    ],
+    "what is said of a part of Redis": [
+        (
+            "RedisDown/critical cluster=east redis=main scope=part", "A part of the Redis that holds the locks cannot be reached.",
+            "No exporter has reached all of Redis main for 5 minutes: 2 of 3 known primaries are connected. Programs most "
+            "likely cannot take or renew the locks whose keys are on the others, and nothing about those is known meanwhile. "
+            "First: find the primary that is missing: see whether it runs or a replica has its place; then whether only the "
+            "exporter is cut off.",
+            "/d/redis-lock-overview", "http://a:9190/",
         ),
     ],
 }

@@ -28,8 +28,8 @@ const STALE_SNAPSHOT: TimeMs = 15_000;
 /// A log with unread bytes that gives nothing for this long is stuck.
 const STALLED_LOG: TimeMs = 60_000;
 const SILENT_LOG: TimeMs = 6 * 3_600_000;
-/// Between complete passes, where changes are not watched, and where they are.
-const STALE_SCAN: (TimeMs, TimeMs) = (180_000, 900_000);
+/// Three passes that did not come, and this much more.
+const STALE_SCAN_SECONDS: f64 = 60.0;
 
 label_enum! {
     /// How bad it is, worst first.
@@ -117,15 +117,15 @@ fn of_redis(redis: &RedisView, watches: bool, now: TimeMs, findings: &mut Findin
         };
         findings.add(Level::Blind, runbook, format!("Redis {name}: {complaints}."));
     }
-    let patience = if state.is_tracking() { STALE_SCAN.1 } else { STALE_SCAN.0 };
-    let duration = state.scan_duration_seconds.map_or(0, |seconds| (seconds * 3000.0) as TimeMs);
+    let (interval, duration) = (state.scan_interval_seconds, state.scan_duration_seconds);
+    let patience = 3.0 * (interval.unwrap_or(0.0) + duration.unwrap_or(0.0)) + STALE_SCAN_SECONDS;
     match state.scan_last_success {
         None => {
             let progress = state.scan_progress.map_or_else(String::new, |share| format!(", {} so far", percent(share)));
             let text = format!("Redis {name}: the first look over all keys is not done{progress}.");
             findings.add(Level::Blind, "RedisLockScanStale", text);
         }
-        Some(last) if now - last > patience + duration => {
+        Some(last) if (now - last) as f64 > patience * 1000.0 => {
             let text = format!("Redis {name}: the last look over all keys was {} ago.", span(now - last));
             findings.add(Level::Blind, "RedisLockScanStale", text);
         }
@@ -138,8 +138,12 @@ fn of_log(source: &SourceView, now: TimeMs, findings: &mut Findings) {
     let silence = totals.last_read.map(|last| now - last);
     if let Some(complaint) = &state.complaint {
         findings.add(Level::Blind, "RedisLockLogSilent", format!("Log source {name}: {complaint}."));
-    } else if state.open_files == 0 && name != STDIN {
-        findings.add(Level::Blind, "RedisLockLogSilent", format!("No log file is open for {name}."));
+    } else if state.open_files == 0 {
+        let text = match name.as_str() {
+            STDIN => "Standard input has ended: nothing is read from it any more.".to_owned(),
+            _ => format!("No log file is open for {name}."),
+        };
+        findings.add(Level::Blind, "RedisLockLogSilent", text);
     } else if state.lag_bytes > 0 && silence.is_none_or(|silence| silence > STALLED_LOG) {
         let text = format!("Reading {name} is stuck with {} bytes to go.", state.lag_bytes);
         findings.add(Level::Blind, "RedisLockLogTailStalled", text);
@@ -557,6 +561,8 @@ mod tests {
             nodes: 1,
             nodes_up: 1,
             nodes_tracking: 1,
+            scan_interval_seconds: Some(300.0),
+            scan_duration_seconds: Some(10.0),
             scan_last_success: Some(NOW - 60_000),
             ..RedisNow::default()
         };
@@ -594,10 +600,17 @@ mod tests {
         check_exporter(redis(|now| now.nodes_up = 0), &[(Level::Critical, "RedisLockRedisDown")]);
         check_exporter(redis(|now| now.nodes_tracking = 0), &[(Level::Blind, "RedisLockTrackingLost")]);
         check_exporter(redis(|now| now.scan_last_success = None), &[(Level::Blind, "RedisLockScanStale")]);
+        // Three intervals and three passes, and a minute.
+        check_exporter(redis(|now| now.scan_last_success = Some(NOW - 990_000)), &[]);
         check_exporter(
-            redis(|now| now.scan_last_success = Some(NOW - 901_000)),
+            redis(|now| now.scan_last_success = Some(NOW - 991_000)),
             &[(Level::Blind, "RedisLockScanStale")],
         );
+        let rarely: fn(&mut RedisNow) = |now| {
+            now.scan_interval_seconds = Some(86_400.0);
+            now.scan_last_success = Some(NOW - 3 * 86_400_000);
+        };
+        check_exporter(redis(rarely), &[]);
         let denied: fn(&mut RedisNow) = |now| {
             now.complaints = vec!["may not SCAN".to_owned()];
             now.denied = vec![("scan", true)];
@@ -622,7 +635,7 @@ mod tests {
             log.name = STDIN.to_owned();
             log.now.open_files = 0;
         };
-        check_exporter(log(standard_input), &[]);
+        check_exporter(log(standard_input), &[(Level::Blind, "RedisLockLogSilent")]);
         check_exporter(
             |snapshot| snapshot.exporter.state_enabled = true,
             &[(Level::Warning, "RedisLockStateNotSaved")],

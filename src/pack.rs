@@ -6,6 +6,12 @@
 
 use crate::config::expression::{is_list_of_matchers, with_matchers};
 
+/// What the bundled rules record.
+pub(crate) fn recorded_series() -> Vec<&'static str> {
+    let rules = FILES.iter().filter(|(path, _)| path.ends_with(".rules.yml"));
+    rules.flat_map(|(_, text)| text.lines().filter_map(|line| line.trim().strip_prefix("- record: "))).collect()
+}
+
 /// Where `runbook_url` leads as it is in the repository.
 const RUNBOOKS: &str = "https://github.com/redis-lock-exporter/redis_lock_exporter/blob/main/docs/runbooks/";
 

@@ -155,6 +155,8 @@ pub struct RedisNow {
     pub read_errors: u64,
     pub scan_passes: u64,
     pub scan_failures: u64,
+    /// From the begin of one pass to the begin of the next, of the node that is looked through least often.
+    pub scan_interval_seconds: Option<f64>,
     /// Of the last complete pass over all nodes.
     pub scan_duration_seconds: Option<f64>,
     pub scan_keys: u64,

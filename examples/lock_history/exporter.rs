@@ -224,6 +224,7 @@ impl Exporter {
         let at = self.zero + now;
         let mut redis = self.lock_redis();
         redis.scan_passes += 1;
+        redis.scan_interval_seconds = Some((self.next_pass - now) as f64 / 1000.0);
         redis.scan_duration_seconds = Some(0.002);
         redis.scan_last_success = Some(at);
     }

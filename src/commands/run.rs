@@ -280,7 +280,13 @@ impl Daemon {
                 None => stdin::read(source.max_line_bytes).context("cannot read standard input")?,
             };
             self.stdin = Some(lines.clone());
-            let follower = Follower { lines, source: index, extractor: extractor(source), out: out.clone() };
+            let follower = Follower {
+                lines,
+                source: index,
+                extractor: extractor(source),
+                out: out.clone(),
+                now: Arc::clone(&sources_now),
+            };
             let stop = stop.clone();
             sources.spawn_blocking(move || {
                 follower.run(&stop);

@@ -65,6 +65,58 @@ pub(super) fn selectors(expression: &str) -> Vec<Selector> {
     selectors
 }
 
+/// Labels in the lists of `by`, `without`, `on`, `ignoring`, `group_left` and `group_right`.
+pub(super) fn listed_labels(expression: &str) -> Vec<String> {
+    const LISTS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
+    let tokens = tokens(expression);
+    let mut labels = Vec::new();
+    for (index, pair) in tokens.windows(2).enumerate() {
+        if let [(_, Token::Word(word)), (_, Token::Sign("("))] = pair
+            && LISTS.contains(word)
+        {
+            let inside = tokens[index + 2..].iter().map(|(_, token)| token);
+            labels.extend(inside.take_while(|token| **token != Token::Sign(")")).filter_map(|token| match token {
+                Token::Word(label) => Some(label.to_string()),
+                _ => None,
+            }));
+        }
+    }
+    labels
+}
+
+/// The expressions that a template asks Prometheus for: `{{ query "..." }}` and `{{ printf "..." $labels.x | query }}`, with an empty
+/// text for what `printf` fills in.
+pub(super) fn queries_of_template(template: &str) -> Vec<String> {
+    let mut queries = Vec::new();
+    let mut rest = template;
+    while let Some(start) = rest.find("{{") {
+        rest = &rest[start + 2..];
+        let end = end_of_action(rest);
+        let tokens = tokens(&rest[..end]);
+        if tokens.iter().any(|(_, token)| *token == Token::Word("query")) {
+            queries.extend(tokens.into_iter().filter_map(|(_, token)| match token {
+                Token::Text(text) => Some(text.replace("%q", "\"\"").replace("%s", "").replace("%v", "")),
+                _ => None,
+            }));
+        }
+        rest = &rest[end..];
+    }
+    queries
+}
+
+/// Where `}}` is that is not in a text.
+fn end_of_action(text: &str) -> usize {
+    let mut at = 0;
+    while let Some(first) = text[at..].chars().next() {
+        at += match first {
+            '"' | '\'' | '`' => quoted(&text[at..], first).1,
+            '}' if text[at..].starts_with("}}") => return at,
+            _ => first.len_utf8(),
+        };
+    }
+    text.len()
+}
+
 /// The expression with `extra`, matchers without braces, added to the selectors of these metrics. Nothing else changes.
 pub(crate) fn with_matchers(expression: &str, extra: &str, is_wanted: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
@@ -183,6 +235,26 @@ mod tests {
             selectors(broken);
         }
     }
+
+    #[test]
+    fn lists_of_labels_are_found() {
+        let found = listed_labels("sum by (a, b) (on) / on(c) group_left () sum without(d)(x{by=\"(e)\"}) # by (f)");
+        assert_eq!(found, ["a", "b", "c", "d"]);
+        for broken in ["by (", "by (a", "on(", "by"] {
+            listed_labels(broken);
+        }
+    }
+
+    #[test]
+    fn queries_of_templates_are_found() {
+        let template = r#"a {{ with query "a{b!=\"}}\"}" }}{{ . | first | label "c" }}{{ end }} query "no"
+            {{ printf "d{e=%q,f=\"%s\"}" $labels.e $labels.f | query | first }} {{ `query "g"` }}"#;
+        assert_eq!(queries_of_template(template), ["a{b!=\"}}\"}", "d{e=\"\",f=\"\"}"]);
+        for broken in ["{{", "{{ query \"", "{{ query `é", "}}{{}}"] {
+            queries_of_template(broken);
+        }
+    }
+
     #[test]
     fn matchers_are_added_to_some_metrics() {
         fn check(expression: &str, expected: &str) {

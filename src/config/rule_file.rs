@@ -1,16 +1,18 @@
 //! Does a file of Prometheus rules fit this exporter? Names of metrics and labels that it does not have are problems.
 //!
-//! Takes plain rule files and PrometheusRule manifests. The grammar of the expressions is left to `promtool`.
+//! Looks at expressions and at the queries of annotations. Series that the bundled rules record may be used. Takes plain rule files and
+//! PrometheusRule manifests. The grammar of the expressions is left to `promtool`.
 
 use std::path::Path;
 
 use super::document::{Kind, Node, Place};
-use super::expression::{Matcher, Selector, selectors};
+use super::expression::{Matcher, Selector, listed_labels, queries_of_template, selectors};
 use super::problem::{Findings, Problem, Problems};
 use super::suggest;
 use crate::event::{After, Cause, ConflictKind, Label, Operation, Reason};
 use crate::exposition::{self, Metric, metrics};
 use crate::observation::OperationsSource;
+use crate::pack;
 use crate::snapshot::Ratios;
 
 const PREFIX: &str = "redis_lock_";
@@ -32,15 +34,22 @@ impl RuleFile {
             let help = "a rule file has `groups: [{name: ..., rules: [...]}]`";
             findings.add_problem(Problem::without_line(&document.name, "there are no rules in the file", help));
         }
-        let recorded: Vec<&str> = rules.iter().filter_map(|rule| text(rule, "record")).map(|(name, _)| name).collect();
+        let own: Vec<&str> = rules.iter().filter_map(|rule| text(rule, "record")).map(|(name, _)| name).collect();
+        let mut recorded: Vec<&str> = pack::recorded_series();
+        recorded.extend(&own);
         for rule in &rules {
             match text(rule, "expr") {
                 Some((expression, place)) => check_expression(expression, place, &recorded, &mut findings),
                 None => findings.add(rule.place, "a rule without `expr`", "say what it looks for"),
             }
+            for (template, place) in ["annotations", "labels"].into_iter().flat_map(|name| texts(rule, name)) {
+                for query in queries_of_template(template) {
+                    check_expression(&query, place, &recorded, &mut findings);
+                }
+            }
         }
         match findings.is_empty() {
-            true => Ok(Self { alerts: rules.len() - recorded.len(), recording_rules: recorded.len() }),
+            true => Ok(Self { alerts: rules.len() - own.len(), recording_rules: own.len() }),
             false => Err(findings.into_problems(&[document])),
         }
     }
@@ -73,13 +82,23 @@ fn text<'a>(node: &'a Node, name: &str) -> Option<(&'a str, Place)> {
     }
 }
 
+/// The texts of a mapping.
+fn texts<'a>(node: &'a Node, name: &str) -> Vec<(&'a str, Place)> {
+    let Some(Kind::Mapping(fields)) = field(node, name).map(|node| &node.kind) else { return Vec::new() };
+    let texts = fields.iter().filter_map(|(_, value)| match &value.kind {
+        Kind::Text(text) => Some((text.as_str(), value.place)),
+        _ => None,
+    });
+    texts.collect()
+}
+
 fn check_expression(expression: &str, place: Place, recorded: &[&str], findings: &mut Findings) {
     for selector in selectors(expression) {
         let name = selector.name.as_str();
         if name.contains(':') {
             if name.contains(PREFIX) && !recorded.contains(&name) {
                 let help = did_you_mean(name, recorded, "add the recording rule, or use a metric of docs/metrics.md");
-                findings.add(place, format!("no rule of this file records `{name}`"), help);
+                findings.add(place, format!("no rule of this file, nor a bundled one, records `{name}`"), help);
             }
         } else if name.starts_with(PREFIX) {
             match metrics().find(|metric| is_series_of(metric, name)) {
@@ -90,6 +109,36 @@ fn check_expression(expression: &str, place: Place, recorded: &[&str], findings:
                     findings.add(place, message, did_you_mean(name, &names, "docs/metrics.md lists all of them"));
                 }
             }
+        }
+    }
+    check_listed_labels(expression, place, findings);
+}
+
+/// A label to group or join by may come from the target or from outside, but not one that only other metrics of this exporter have,
+/// nor one that is nearly written like one of its own. Where series come from elsewhere, or labels are made, nothing is known.
+fn check_listed_labels(expression: &str, place: Place, findings: &mut Findings) {
+    let selectors = selectors(expression);
+    let named: Vec<&Metric> =
+        selectors.iter().filter_map(|one| metrics().find(|metric| is_series_of(metric, &one.name))).collect();
+    let listed = listed_labels(expression);
+    let is_foreign = |name: &String| name.contains('_') && !name.starts_with(PREFIX) && !listed.contains(name);
+    let is_open =
+        expression.contains("label_") || selectors.iter().any(|one| one.name.contains(':') || is_foreign(&one.name));
+    let ours: Vec<&str> = metrics().flat_map(Metric::labels).copied().collect();
+    for label in listed.iter().filter(|label| *label != "le") {
+        let has_it = named.iter().any(|metric| metric.labels().contains(&label.as_str()));
+        if named.is_empty() || has_it {
+            continue;
+        }
+        if ours.contains(&label.as_str()) {
+            if !is_open {
+                let names = named.iter().map(|metric| metric.name).collect::<Vec<_>>().join("`, `");
+                let help = format!("these are asked for: `{names}`");
+                findings.add(place, format!("none of the metrics has the label `{label}`"), help);
+            }
+        } else if let Some(near) = suggest::nearest(label, ours.iter().copied()) {
+            let help = format!("did you mean `{near}`?");
+            findings.add(place, format!("this exporter has no label `{label}`"), help);
         }
     }
 }

@@ -16,3 +16,16 @@ pub mod scout;
 pub mod search;
 pub mod stdin;
 pub mod tailer;
+
+use std::sync::Mutex;
+
+use crate::snapshot::SourceNow;
+
+/// How a source is doing now, for the page and the metrics.
+fn tell(now: &Mutex<Vec<SourceNow>>, source: usize, change: impl FnOnce(&mut SourceNow)) {
+    if let Ok(mut now) = now.lock()
+        && let Some(now) = now.get_mut(source)
+    {
+        change(now);
+    }
+}

@@ -16,9 +16,10 @@ use tracing::{error, info};
 
 use crate::clock;
 use crate::event::{Batch, Input, LogEvent, Reached, TimeMs};
-use crate::snapshot::SourceTotals;
+use crate::snapshot::{SourceNow, SourceTotals};
 use crate::sources::blocks::{Blocks, Cut, count_lines};
 use crate::sources::extractor::{Extractor, Joiner};
+use crate::sources::tell;
 
 /// How long to wait for lines before looking whether to stop.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -76,6 +77,8 @@ pub struct Follower {
     pub source: usize,
     pub extractor: Extractor,
     pub out: mpsc::Sender<Input>,
+    /// Of all log sources.
+    pub now: Arc<Mutex<Vec<SourceNow>>>,
 }
 
 impl Follower {
@@ -84,6 +87,7 @@ impl Follower {
         let mut joiner = Joiner::default();
         let mut offset = 0;
         let Ok(lines) = self.lines.0.lock() else { return };
+        tell(&self.now, self.source, |now| now.open_files = 1);
         while !self.out.is_closed() {
             let mut events = Vec::new();
             let mut seen = SourceTotals::default();
@@ -97,7 +101,10 @@ impl Follower {
                 Err(RecvTimeoutError::Timeout) if stop.is_cancelled() => break,
                 Err(RecvTimeoutError::Timeout) if !joiner.is_overdue() => continue,
                 Err(RecvTimeoutError::Timeout) => self.extractor.flush(&mut joiner, &mut events),
-                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Disconnected) => {
+                    tell(&self.now, self.source, |now| now.open_files = 0);
+                    break;
+                }
             }
             self.hand_over(events, seen);
         }

@@ -65,6 +65,16 @@ fn redis_down_mutes_symptoms_but_not_damage() {
 }
 
 #[test]
+fn a_part_of_redis_that_is_down_mutes_nothing() {
+    let posted = [
+        firing("RedisLockRedisDown", "critical").with("scope", "part"),
+        firing("RedisLockRenewalFailureRatioHigh", "critical").of("workflow"),
+        firing("RedisLockAcquireFailing", "critical").of("scheduler"),
+    ];
+    check(&posted, &[]);
+}
+
+#[test]
 fn unlocked_work_is_the_page_where_locks_cannot_be_had() {
     let posted = [
         firing("RedisLockUnlockedWork", "critical").of("workflow"),

@@ -49,7 +49,7 @@ fn what_the_exporter_does_not_have_is_named_with_its_line() {
     for part in [
         "rules.yml:6:15: this exporter has no metric `redis_lock_not_ownd_total`",
         "did you mean `redis_lock_not_owned_total`?",
-        "rules.yml:8:15: no rule of this file records `lock_namespace:redis_lock_not_owned:rate1m`",
+        "rules.yml:8:15: no rule of this file, nor a bundled one, records `lock_namespace:redis_lock_not_owned:rate1m`",
         "rules.yml:10:15: `redis_lock_hold_seconds` has no label `reason`",
         "3 problems",
     ] {
@@ -58,6 +58,51 @@ fn what_the_exporter_does_not_have_is_named_with_its_line() {
     let (code, said) = check(&GOOD.replace("release|renew", "acquire"), &["--output", "json"]);
     assert_eq!(code, 1);
     assert!(said.contains("is never \\\"acquire\\\""), "{said}");
+}
+
+#[test]
+fn labels_to_group_and_join_by_and_queries_of_annotations_are_looked_at() {
+    let rule = |expr: &str, annotation: &str| {
+        let rule = serde_json::json!({"alert": "A", "expr": expr, "annotations": {"description": annotation}});
+        check(&serde_json::json!({"groups": [{"name": "a", "rules": [rule]}]}).to_string(), &[])
+    };
+    for (expr, annotation) in [
+        ("sum by (lock_namespace, team, le) (redis_lock_held) > 1", "{{ $value }}"),
+        // Of another exporter, recorded by the bundled rules, or made by the expression.
+        ("sum by (reason) (other_total) * on (lock_namespace) redis_lock_held", ""),
+        (
+            "lock_namespace:redis_lock_not_owned:sustained > 0",
+            "{{ with query \"redis_lock_held{redis=\\\"a\\\"}\" }}{{ end }}",
+        ),
+        ("sum by (reason) (label_replace(redis_lock_held, \"reason\", \"a\", \"\", \"\"))", ""),
+    ] {
+        let (code, said) = rule(expr, annotation);
+        assert_eq!(code, 0, "{expr}: {said}");
+    }
+    for (expr, annotation, complaint) in [
+        ("sum by (lock_namspace) (redis_lock_held) > 1", "", "no label `lock_namspace`"),
+        ("sum without (reason) (redis_lock_held) > 1", "", "none of the metrics has the label `reason`"),
+        ("redis_lock_held * on (cause) redis_lock_without_ttl", "", "none of the metrics has the label `cause`"),
+        ("up == 1", "{{ with query \"redis_lock_hold\" }}{{ end }}", "no metric `redis_lock_hold`"),
+        ("up == 1", "{{ printf \"redis_lock_held{reason=%q}\" $labels.x | query }}", "has no label `reason`"),
+        (
+            "lock_namespace:redis_lock_not_owned:sustaned > 0",
+            "",
+            "did you mean `lock_namespace:redis_lock_not_owned:sustained`?",
+        ),
+    ] {
+        let (code, said) = rule(expr, annotation);
+        assert!(code == 1 && said.contains(complaint), "{expr} {annotation}: {said}");
+    }
+}
+
+#[test]
+fn the_bundled_rules_fit() {
+    for file in ["redis_lock.rules.yml", "links.rules.yml", "cordum.rules.yml", "prometheus-operator.yml"] {
+        let path = format!("{}/alerts/{file}", env!("CARGO_MANIFEST_DIR"));
+        let output = command(&["check", "--rules", &path]);
+        assert!(output.status.success(), "{file}: {}", String::from_utf8_lossy(&output.stdout));
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::site::{Site, lost};
 
 const RELOAD_OK: &str = "redis_lock_exporter_config_last_reload_successful";
 const LINES_OF_STDIN: &str = "redis_lock_exporter_log_lines_total{source=\"-\"}";
+const OPEN_STDIN: &str = "redis_lock_exporter_log_open_files{source=\"-\"}";
 const CONFIG: &str = "presets: [cordum]\nlogs: [{path: 'SITE/logs/*.log'}]\n";
 const BILLING: &str = "namespaces: [{name: billing, keys: ['billing:{id}']}]\nrules: [{message: invoice lock lost, event: not_owned, operation: release, namespace: billing, id: id}]\n";
 
@@ -168,15 +169,20 @@ fn standard_input_is_a_source_and_its_end_is_not_the_end() {
     let mut input = daemon.take_stdin();
     input.write_all(lost(2).as_bytes()).unwrap();
     daemon.wait_counted(2);
+    daemon.wait_for(OPEN_STDIN, 1.0);
     daemon.signal("HUP");
     daemon.wait_for_log("starting with it");
     input.write_all(lost(1).as_bytes()).unwrap();
     daemon.wait_counted(3);
+    daemon.wait_for(OPEN_STDIN, 1.0);
     // The last line has no newline and gets none.
     input.write_all(lost(1).trim_end().as_bytes()).unwrap();
     drop(input);
     daemon.wait_counted(4);
     daemon.wait_for_log("standard input has ended");
+    daemon.wait_for(OPEN_STDIN, 0.0);
+    let overview = daemon.get("/api/v1/overview").text();
+    assert!(overview.contains("Standard input has ended"), "{overview}");
     assert_eq!(daemon.get("/-/ready").status, 200);
     assert_eq!(daemon.stop().code(), Some(0));
 }

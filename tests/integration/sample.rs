@@ -183,6 +183,7 @@ pub(crate) fn full_redis() -> RedisNow {
         read_errors: 108,
         scan_passes: 109,
         scan_failures: 110,
+        scan_interval_seconds: Some(300.0),
         scan_duration_seconds: Some(1.375),
         scan_keys: 1_000_000,
         scan_lock_keys: 1_007,

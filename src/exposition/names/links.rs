@@ -26,7 +26,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_exporter_redis_connect_errors_total",
-        "Connections to primaries that could not be made.",
+        "Failed connections to primaries.",
         Numbers::Redis(|redis| whole(redis.connect_errors)),
     ),
     counter(
@@ -51,7 +51,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     histogram(
         "redis_lock_exporter_redis_reply_seconds",
-        "Time that answers of Redis took, seen from here.",
+        "Time that answers of Redis took.",
         Numbers::RedisDistribution(|redis| Distribution::at(&redis.reply_seconds, REPLY_BOUNDS)),
     ),
     counter(
@@ -86,13 +86,18 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_exporter_scan_passes_total",
-        "Passes over the keyspace that were completed.",
+        "Completed passes over the keyspace.",
         Numbers::Redis(|redis| whole(redis.scan_passes)),
     ),
     counter(
         "redis_lock_exporter_scan_failures_total",
-        "Passes over the keyspace that failed.",
+        "Failed passes over the keyspace.",
         Numbers::Redis(|redis| whole(redis.scan_failures)),
+    ),
+    gauge(
+        "redis_lock_exporter_scan_interval_seconds",
+        "How often a pass begins.",
+        Numbers::Redis(|redis| real(redis.scan_interval_seconds)),
     ),
     gauge(
         "redis_lock_exporter_scan_duration_seconds",
@@ -101,12 +106,12 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     gauge(
         "redis_lock_exporter_scan_keys",
-        "Keys of the last complete pass, read in the background.",
+        "Keys of the last complete pass.",
         Numbers::Redis(|redis| whole(redis.scan_keys)),
     ),
     gauge(
         "redis_lock_exporter_scan_lock_keys",
-        "Keys of locks that the last complete pass found, read in the background.",
+        "Keys of locks among them.",
         Numbers::Redis(|redis| whole(redis.scan_lock_keys)),
     ),
     gauge(

@@ -24,6 +24,7 @@ use crate::event::{Batch, Input, Reached};
 use crate::snapshot::{SourceNow, SourceTotals};
 use crate::sources::backoff::Backoff;
 use crate::sources::entries::{Entry, Report, Streams};
+use crate::sources::tell;
 use child::{Follower, From, Next};
 use entry::JournalEntry;
 
@@ -248,13 +249,5 @@ impl Source {
 
     fn tell_now(&self, change: impl FnOnce(&mut SourceNow)) {
         tell(&self.setup.now, self.setup.source, change);
-    }
-}
-
-fn tell(now: &Mutex<Vec<SourceNow>>, source: usize, change: impl FnOnce(&mut SourceNow)) {
-    if let Ok(mut now) = now.lock()
-        && let Some(now) = now.get_mut(source)
-    {
-        change(now);
     }
 }

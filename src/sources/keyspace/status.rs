@@ -4,6 +4,7 @@
 //! second. What a link counted stays in the sum after the link has ended.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::event::{Label, TimeMs, label_enum};
 use crate::ledger::counters::{Histogram, ReplyBounds};
@@ -55,6 +56,8 @@ pub(super) struct LinkStatus {
     pub(super) totals: LinkTotals,
     /// Of [`Command::WANTED`], as the last check found.
     pub(super) denied: Vec<Command>,
+    /// From the begin of one pass to the begin of the next, on this connection or the last one.
+    pub(super) scan_interval: Option<Duration>,
     /// The last complete pass.
     pub(super) last_pass: Option<LastPass>,
     /// Of the pass that is under way, from 0 to 1.
@@ -153,6 +156,7 @@ pub(super) fn sum(links: &[LinkStatus], ended: &LinkTotals, complaints: Vec<Stri
         read_errors: totals.read_errors,
         scan_passes: totals.scan_passes,
         scan_failures: totals.scan_failures,
+        scan_interval_seconds: links.iter().filter_map(|link| link.scan_interval).max().map(|one| one.as_secs_f64()),
         scan_duration_seconds: all_passed.then(|| passes.iter().map(|pass| pass.seconds).fold(0.0, f64::max)),
         scan_keys: passes.iter().map(|pass| pass.keys).sum(),
         scan_lock_keys: passes.iter().map(|pass| pass.lock_keys).sum(),

@@ -41,6 +41,11 @@ fn no_page_gives_a_dangerous_command() {
     let command = Regex::new(r#"redis-cli(?: -[-a-z]+(?: +"[^"]*")?)* +([A-Za-z_]+)"#).unwrap();
     let deletion = Regex::new(r"(?i)\b(DEL|UNLINK|FLUSH\w*)\b").unwrap();
     let bare = Regex::new(r"(?i)redis-cli[^\n`]* (DEL|UNLINK|GET|KEYS|MONITOR) ").unwrap();
+    // What prints values or stops Redis is not even named, but where it is forbidden.
+    let named =
+        Regex::new(r"`(?:redis-cli [^`]*)?(?:SLOWLOG GET|MONITOR|KEYS|M?GET|GETRANGE|HGETALL|HVALS|DUMP)\b[^`]*`")
+            .unwrap();
+    let mut n_forbidden = 0;
     for page in all_pages() {
         let allowed: &[&str] = match page.place().as_str() {
             "common/safe-release.md" => &["EVAL", "PTTL"],
@@ -57,8 +62,14 @@ fn no_page_gives_a_dangerous_command() {
                 assert!(is_guarded && deletion.find_iter(line).count() == 1, "{}: {line}", page.place());
             }
         }
-        assert!(!bare.is_match(&page.prose()), "{}: a command that must not be there", page.place());
+        let prose = page.prose();
+        assert!(!bare.is_match(&prose), "{}: a command that must not be there", page.place());
+        for found in named.find_iter(&prose) {
+            assert_eq!(page.place(), "common/looking.md", "{} must not be advised", found.as_str());
+            n_forbidden += 1;
+        }
     }
+    assert_eq!(n_forbidden, 4, "looking.md forbids so many");
 }
 
 #[test]

@@ -99,6 +99,24 @@ fn the_meaning_of_a_runbook_names_the_slices_that_the_rules_count() {
     assert!(n_counts > 10, "only {n_counts} counts were found");
 }
 
+/// An alert that compares a ratio of some minutes with a fixed share says of how many minutes.
+#[test]
+fn the_meaning_of_a_runbook_names_the_window_of_a_fixed_share() {
+    let share = Regex::new(r":ratio(\d+)m >=? 0\.\d+").unwrap();
+    let mut n_windows = 0;
+    for page in alert_pages() {
+        let meaning = page.section("Meaning").replace('\n', " ");
+        for rule in &pack::alerts()[page.name()] {
+            for captures in share.captures_iter(&rule.expr) {
+                let window = format!("{} minutes", &captures[1]);
+                assert!(meaning.contains(&window), "{}: nothing about {window}", page.place());
+                n_windows += 1;
+            }
+        }
+    }
+    assert!(n_windows > 0, "no alert compares a ratio with a fixed share");
+}
+
 /// `thresholds.min_failures`, `style: loop`: what is to be tuned can be configured.
 #[test]
 fn fields_to_tune_are_in_the_documentation_of_the_configuration() {

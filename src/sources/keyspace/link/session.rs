@@ -76,6 +76,7 @@ impl<'a> Session<'a> {
         let config = &link.shared.config;
         let all_watched = armed.is_some() && !prefixes.has_others();
         let interval = if all_watched { config.scan.watched_interval } else { config.scan.interval };
+        link.show(|status| status.scan_interval = Some(interval));
         let reads_per_second = config.watch.max_reads_per_second;
         Self {
             main: Lane::new(wire, armed.unwrap_or_else(clock::steady)),

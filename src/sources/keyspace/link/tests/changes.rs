@@ -43,6 +43,7 @@ async fn a_life_of_a_lock() {
     let status = watch.status();
     assert!(status.up && status.tracking && status.complaints.is_empty(), "{status:?}");
     assert_eq!(status.totals.pushes, 7);
+    assert_eq!(status.scan_interval.map(|interval| interval.as_secs()), Some(300));
     watch.end().await;
 }
 

@@ -46,6 +46,7 @@ async fn without_tracking_there_are_passes() {
     watch.held("b", Some(60_000), &seen[0].sight);
     let status = watch.status();
     assert_eq!((status.tracking, &*status.denied), (false, &[Command::ClientTracking][..]));
+    assert_eq!(status.scan_interval, Some(Duration::from_millis(300)));
     assert!(complaint(&status, "CLIENT TRACKING").contains("add +client|tracking"));
     watch.end().await;
 }
