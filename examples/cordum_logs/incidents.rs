@@ -164,7 +164,7 @@ impl Due {
             (Kind::JobReleaseLost, 1) => (Scheduler, Said::JobReleaseFailed { job, error }),
             (Kind::JobReleaseLost, _) => (Scheduler, Said::JobReleaseRetryFailed { job, ttl: JOB_TTL, error }),
             (Kind::JobRenewalLost, step @ (0 | 1)) => {
-                (Scheduler, Said::JobRenewalFailed { job, attempt: usize::from(step) + 1, error })
+                (Scheduler, Said::JobRenewalFailed { job, attempt: u32::from(step) + 1, error })
             }
             (Kind::JobRenewalLost, 2) => (Scheduler, Said::JobAbandoned { job, failures: 3, error }),
             (Kind::JobRenewalLost, _) => (Scheduler, Said::JobReleaseSkipped { job }),

@@ -79,6 +79,15 @@ impl Locker {
         Self::open(client, timeout, Some(Arc::clone(territory))).await
     }
 
+    /// One for somebody who looks at the clock while waiting: it gives up later than that.
+    pub(super) async fn patient(
+        client: &Client,
+        patience: Duration,
+        territory: Option<Arc<Territory>>,
+    ) -> RedisResult<Self> {
+        Self::open(client, patience.max(TIMEOUT) * 2, territory).await
+    }
+
     async fn open(client: &Client, timeout: Duration, territory: Option<Arc<Territory>>) -> RedisResult<Self> {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(Some(timeout))

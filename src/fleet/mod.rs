@@ -3,8 +3,10 @@
 //! The only part of the program that writes to Redis, and only in keys that it was given; a [`Territory`] sees to that where
 //! the Redis is not ours. The record is the truth that what the exporter says is compared with.
 
+mod behavior;
 pub mod cordum;
 mod failures;
+mod gate;
 mod locker;
 mod proxy;
 mod random;
@@ -13,11 +15,13 @@ mod server;
 mod territory;
 mod worker;
 
+pub use behavior::{Behavior, run};
 pub use failures::{Comparison, Failures};
+pub use gate::Gate;
 pub use locker::{Locker, RELEASE, Token, resource};
 pub use proxy::{Proxy, client_through};
 pub use random::{Random, Uuid};
-pub use record::{Deed, End, Record, Truth};
+pub use record::{End, Record, Truth};
 pub use server::{Ended, Server};
 pub use territory::{Cleared, Territory};
-pub use worker::{Behavior, run};
+pub use worker::{Answer, Hold, Kept, Lock, Next, Program, Trouble, Worker};

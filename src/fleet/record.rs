@@ -22,18 +22,18 @@ pub enum End {
 
 /// One hold of one lock, from the acquisition on.
 #[derive(Clone, Debug)]
-pub struct Deed {
-    pub key: String,
-    pub acquired: Instant,
-    pub ended: Option<Instant>,
+struct Deed {
+    key: String,
+    acquired: Instant,
+    ended: Option<Instant>,
     /// Acquisition or last renewal.
-    pub last_sign: Instant,
+    last_sign: Instant,
     /// Until when the holder worked as if it had the lock; `None` is until the end of the hold.
-    pub believed_until: Option<Instant>,
-    pub renewals: u64,
-    pub end: End,
+    believed_until: Option<Instant>,
+    renewals: u64,
+    end: End,
     /// Releases and renewals that were refused: the holder had lost its lock.
-    pub refused: u64,
+    refused: u64,
 }
 
 /// Filled by all workers of a run.
@@ -60,8 +60,8 @@ pub struct Truth {
 }
 
 impl Record {
-    /// Begins a hold and gives the number to speak of it later.
-    pub fn acquired(&self, key: &str) -> usize {
+    /// Begins a hold; gives the number to speak of it later, and the time.
+    pub fn acquired(&self, key: &str) -> (usize, Instant) {
         let now = Instant::now();
         let deed = Deed {
             key: key.to_owned(),
@@ -75,10 +75,10 @@ impl Record {
         };
         let mut deeds = self.lock();
         deeds.push(deed);
-        deeds.len() - 1
+        (deeds.len() - 1, now)
     }
 
-    pub fn change(&self, number: usize, change: impl FnOnce(&mut Deed)) {
+    fn change(&self, number: usize, change: impl FnOnce(&mut Deed)) {
         if let Some(deed) = self.lock().get_mut(number) {
             change(deed);
         }
@@ -95,6 +95,20 @@ impl Record {
         self.change(number, |deed| {
             deed.renewals += 1;
             deed.last_sign = Instant::now();
+        });
+    }
+
+    /// A renewal or release was.
+    pub fn refused(&self, number: usize) {
+        self.change(number, |deed| deed.refused += 1);
+    }
+
+    /// The holder has the lock no more. Where no other end was noted, its TTL ran out.
+    pub fn lost(&self, number: usize) {
+        self.change(number, |deed| {
+            if deed.end == End::Open {
+                (deed.end, deed.ended) = (End::Expired, Some(Instant::now()));
+            }
         });
     }
 
@@ -126,8 +140,8 @@ impl Record {
         (deed.end == End::Expired).then(|| next.acquired - deed.last_sign)
     }
 
-    pub fn deeds(&self) -> Vec<Deed> {
-        self.lock().clone()
+    pub fn last_sign(&self, number: usize) -> Option<Instant> {
+        self.lock().get(number).map(|deed| deed.last_sign)
     }
 
     pub fn truth(&self) -> Truth {
@@ -181,15 +195,15 @@ mod tests {
         let record = Record::default();
         let second = Duration::from_secs(1);
         let pass = || tokio::time::advance(second);
-        let lost = record.acquired("a");
+        let (lost, _) = record.acquired("a");
         pass().await;
-        let after = record.acquired("a");
+        let (after, _) = record.acquired("a");
         record.expired(lost, second);
         pass().await;
         record.let_go(lost);
         assert_eq!((record.overlap(lost), record.takeover(lost)), (second, Some(second)));
         assert_eq!((record.overlap(after), record.takeover(after)), (Duration::ZERO, None));
-        let good = record.acquired("b");
+        let (good, _) = record.acquired("b");
         pass().await;
         record.ended(good, End::Released);
         pass().await;

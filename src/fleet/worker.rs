@@ -1,154 +1,281 @@
-//! A worker that takes locks, works, and now and then does what goes wrong in production.
+//! A worker: takes locks, keeps them while it works and lets them go, over a connection of its own.
+//!
+//! Whatever locks in a simulation is one of these: the services of [`cordum`](super::cordum), the workers and worker processes of
+//! drills, and those of the tests, whose [`Behavior`](super::Behavior) is drawn. What was done is noted in the record of the
+//! lock before anything else can happen. What a program says and does about an answer is its own: a [`Program`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Client, RedisResult};
-use tokio::time::{Instant, sleep, sleep_until};
+use redis::{Client, RedisError, RedisResult};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 
-use super::{End, Locker, Random, Record, Token};
+use super::{End, Gate, Locker, Record, Territory, Token};
 
-/// How the workers of a run behave. Each worker has locks of its own, so that its record is exact; what they do to each
-/// other's is done by one worker with two connections.
+/// One lock, and where it is noted what happens to it.
 #[derive(Clone, Debug)]
-pub struct Behavior {
-    /// Beginning of the keys; worker and lock number are added.
-    pub prefix: String,
-    pub workers: usize,
-    pub locks_per_worker: usize,
+pub struct Lock {
+    pub key: String,
     pub ttl: Duration,
-    pub renew_every: Duration,
-    /// How long work takes.
-    pub shortest_work: Duration,
-    pub longest_work: Duration,
-    /// Between two pieces of work of a worker.
-    pub pause: Duration,
-    /// How many of a hundred holds end other than by release.
-    pub crashes: usize,
-    pub stalls: usize,
-    pub steals: usize,
-    pub deletes: usize,
-    pub seed: u64,
+    pub record: Arc<Record>,
 }
 
-/// Runs until the deadline; holds that are under way end first.
-pub async fn run(client: &Client, behavior: &Behavior, record: &Arc<Record>, until: Instant) -> RedisResult<()> {
-    let mut workers = tokio::task::JoinSet::new();
-    for number in 0..behavior.workers {
-        let worker = Worker {
-            locker: Locker::connect(client).await?,
-            other: Locker::connect(client).await?,
-            random: Random::new(behavior.seed.wrapping_mul(1_000_003).wrapping_add(number as u64)),
-            number,
-            behavior: behavior.clone(),
-            record: Arc::clone(record),
-        };
-        workers.spawn(worker.run(until));
-    }
-    while let Some(ended) = workers.join_next().await {
-        ended.map_err(std::io::Error::other)??;
-    }
-    Ok(())
-}
-
-struct Worker {
-    locker: Locker,
-    /// Does what other programs do to this worker's locks.
-    other: Locker,
-    random: Random,
+/// A lock that its holder believes to have.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    pub lock: Lock,
+    pub token: Token,
+    pub acquired: Instant,
+    /// In the record.
     number: usize,
-    behavior: Behavior,
-    record: Arc<Record>,
+}
+
+/// To a renewal or a release.
+#[derive(Debug)]
+pub enum Answer {
+    Done,
+    /// The lock was no longer the caller's.
+    Refused,
+    Unanswered(Trouble),
+}
+
+/// Why nobody knows whether Redis has done it.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    #[error("no answer of Redis in time")]
+    Late,
+    #[error("Redis or the connection to it failed")]
+    Failed(#[source] RedisError),
+}
+
+/// What a program does about the renewals of one lock.
+pub trait Program {
+    /// How long after the last attempt to try again; `None` where the lock is not renewed, or no more.
+    fn renew_after(&mut self) -> Option<Duration>;
+
+    /// A renewal has ended. `failures`: how many in a row, with this one, did not succeed.
+    fn heard(&mut self, hold: &Hold, answer: &Answer, failures: u32) -> anyhow::Result<Next>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    GoOn,
+    GiveUp,
+}
+
+/// How the time with a lock ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// The work was done, or was told to end.
+    Done,
+    /// The program gave up the lock.
+    GivenUp,
+}
+
+pub struct Worker {
+    client: Client,
+    patience: Duration,
+    territory: Option<Arc<Territory>>,
+    gate: Gate,
+    /// Made when it is needed, and anew after an error.
+    locker: Option<Locker>,
 }
 
 impl Worker {
-    async fn run(mut self, until: Instant) -> RedisResult<()> {
-        while Instant::now() < until {
-            let lock = self.random.below(self.behavior.locks_per_worker);
-            let key = format!("{}{}-{lock}", self.behavior.prefix, self.number);
-            self.hold(&key).await?;
-            let pause = self.behavior.pause;
-            sleep(self.random.between(pause / 2, pause * 3 / 2)).await;
-        }
-        Ok(())
+    /// One that waits this long for each answer.
+    pub fn new(client: &Client, patience: Duration) -> Self {
+        Self { client: client.clone(), patience, territory: None, gate: Gate::default(), locker: None }
     }
 
-    /// One hold from the acquisition to its end. Where it is left to expire, the next holder waits for it.
-    async fn hold(&mut self, key: &str) -> RedisResult<()> {
-        let Some(token) = self.locker.acquire(key, self.behavior.ttl).await? else { return Ok(()) };
-        let hold = self.record.acquired(key);
-        let last_sign = self.work(key, &token, hold).await?;
-        let Behavior { crashes, stalls, steals, deletes, .. } = self.behavior;
-        let fate = self.random.below(100);
-        if fate < crashes {
-            self.expire(hold, last_sign).await;
-        } else if fate < crashes + stalls {
-            self.expire(hold, last_sign).await;
-            self.release_in_vain(key, &token, hold).await?;
-        } else if fate < crashes + stalls + steals {
-            let thief = self.other.steal(key, self.behavior.ttl).await?;
-            self.record.ended(hold, End::Stolen);
-            let theft = self.record.acquired(key);
-            self.release_in_vain(key, &token, hold).await?;
-            self.work(key, &thief, theft).await?;
-            self.finish(key, &thief, theft).await?;
-        } else if fate < crashes + stalls + steals + deletes {
-            self.other.delete(key).await?;
-            self.record.ended(hold, End::Deleted);
-            self.release_in_vain(key, &token, hold).await?;
-        } else {
-            self.finish(key, &token, hold).await?;
-        }
-        Ok(())
+    /// It refuses to write anywhere else.
+    pub fn within(self, territory: &Arc<Territory>) -> Self {
+        Self { territory: Some(Arc::clone(territory)), ..self }
     }
 
-    /// Works and renews; gives the time of the last sign of life.
-    async fn work(&mut self, key: &str, token: &Token, hold: usize) -> RedisResult<Instant> {
-        let mut last_sign = Instant::now();
-        let work = self.random.between(self.behavior.shortest_work, self.behavior.longest_work);
-        let done = last_sign + work;
+    /// It stands still when its process does.
+    pub fn behind(self, gate: &Gate) -> Self {
+        Self { gate: gate.clone(), ..self }
+    }
+
+    pub fn wait_at_most(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// Its connection, made if there is none.
+    pub async fn locker(&mut self) -> RedisResult<&mut Locker> {
+        let locker = match self.locker.take() {
+            Some(locker) => locker,
+            None => Locker::patient(&self.client, self.patience, self.territory.clone()).await?,
+        };
+        Ok(self.locker.insert(locker))
+    }
+
+    /// Nothing if somebody else has it.
+    pub async fn take(&mut self, lock: &Lock) -> Result<Option<Hold>, Trouble> {
+        self.take_as(lock, &Token::random()).await
+    }
+
+    /// With a token that was made before.
+    pub async fn take_as(&mut self, lock: &Lock, token: &Token) -> Result<Option<Hold>, Trouble> {
+        let answer = self.ask(async |locker| locker.acquire_as(&lock.key, token, lock.ttl).await).await;
+        let taken = answer.map(|is_free| is_free.then(|| Hold::begun(lock, token)));
+        // Only now may it stand still: Redis has done it, and so it is noted.
+        self.gate.pass().await;
+        taken
+    }
+
+    /// Tries again and again, as a program that waits for a lock. Nothing if it waited in vain, or was told to end.
+    pub async fn wait_for(
+        &mut self,
+        lock: &Lock,
+        (every, until): (Duration, Instant),
+        end: &CancellationToken,
+    ) -> Result<Option<Hold>, Trouble> {
         loop {
-            let renewal = last_sign + self.behavior.renew_every;
-            // Changes of one lock are never closer together than the shortest work.
-            if done < renewal + self.behavior.shortest_work {
-                sleep_until(done).await;
-                return Ok(last_sign);
+            let taken = self.take(lock).await?;
+            if taken.is_some() || Instant::now() >= until || end.is_cancelled() {
+                return Ok(taken);
             }
-            sleep_until(renewal).await;
-            last_sign = Instant::now();
-            match self.locker.renew(key, token, self.behavior.ttl).await? {
-                true => self.record.renewed(hold),
-                false => self.record.change(hold, |deed| deed.refused += 1),
-            }
+            self.rest_until(Instant::now() + every, end).await;
         }
     }
 
-    /// Sleeps until the lock has surely expired.
-    async fn expire(&mut self, hold: usize, last_sign: Instant) {
-        let expiry = last_sign + self.behavior.ttl;
-        sleep_until(expiry).await;
-        self.record.ended(hold, End::Expired);
-        // So that nothing happens at the very moment of the expiry.
-        sleep(Duration::from_millis(50)).await;
+    pub async fn renew(&mut self, hold: &Hold) -> Answer {
+        let Hold { lock, token, .. } = hold;
+        let answer = self.ask(async |locker| locker.renew(&lock.key, token, lock.ttl).await).await.into();
+        match answer {
+            Answer::Done => hold.renewed(),
+            Answer::Refused => hold.refused(),
+            Answer::Unanswered(_) => {}
+        }
+        self.gate.pass().await;
+        answer
     }
 
-    async fn finish(&mut self, key: &str, token: &Token, hold: usize) -> RedisResult<()> {
-        match self.locker.release(key, token).await? {
-            true => self.record.ended(hold, End::Released),
-            false => {
-                self.record.change(hold, |deed| deed.refused += 1);
-                self.record.ended(hold, End::Expired);
+    pub async fn release(&mut self, hold: &Hold) -> Answer {
+        let Hold { lock, token, .. } = hold;
+        let answer = self.ask(async |locker| locker.release(&lock.key, token).await).await.into();
+        hold.let_go();
+        match answer {
+            Answer::Done => hold.ended(End::Released),
+            Answer::Refused => {
+                hold.refused();
+                lock.record.lost(hold.number);
+            }
+            // If Redis did not do it, the TTL will.
+            Answer::Unanswered(_) => lock.record.lost(hold.number),
+        }
+        self.gate.pass().await;
+        answer
+    }
+
+    /// Works until then, or until it is told to end, and renews meanwhile as the program says.
+    pub async fn keep(
+        &mut self,
+        hold: &Hold,
+        until: Option<Instant>,
+        end: &CancellationToken,
+        program: &mut impl Program,
+    ) -> anyhow::Result<Kept> {
+        let mut failures = 0;
+        let mut last_attempt = hold.last_sign();
+        while let Some(every) = program.renew_after() {
+            let due = last_attempt + every;
+            if until.is_some_and(|until| due >= until) {
+                break;
+            }
+            self.rest_until(due, end).await;
+            if end.is_cancelled() {
+                return Ok(Kept::Done);
+            }
+            // Not of the answer, which may take long: programs renew by the clock.
+            last_attempt = Instant::now();
+            let answer = self.renew(hold).await;
+            failures = if matches!(answer, Answer::Done) { 0 } else { failures + 1 };
+            if program.heard(hold, &answer, failures)? == Next::GiveUp {
+                hold.let_go();
+                return Ok(Kept::GivenUp);
             }
         }
-        Ok(())
+        if let Some(until) = until {
+            self.rest_until(until, end).await;
+        }
+        Ok(Kept::Done)
     }
 
-    async fn release_in_vain(&mut self, key: &str, token: &Token, hold: usize) -> RedisResult<()> {
-        match self.locker.release(key, token).await? {
-            // Its last renewal came late to Redis: it was not in vain.
-            true => self.record.ended(hold, End::Released),
-            false => self.record.change(hold, |deed| deed.refused += 1),
+    /// Does nothing until then, or until it is told to end.
+    pub async fn rest_until(&self, time: Instant, end: &CancellationToken) {
+        end.run_until_cancelled(sleep_until(time)).await;
+        self.gate.pass().await;
+    }
+
+    async fn ask<T>(&mut self, question: impl AsyncFnOnce(&mut Locker) -> RedisResult<T>) -> Result<T, Trouble> {
+        let patience = self.patience;
+        match timeout(patience, async { question(self.locker().await?).await }).await {
+            Ok(Ok(answer)) => Ok(answer),
+            // A late answer belongs to nobody; the connection is good for the next question.
+            Err(_) => Err(Trouble::Late),
+            Ok(Err(error)) => {
+                self.locker = None;
+                Err(Trouble::Failed(error))
+            }
         }
-        Ok(())
+    }
+}
+
+impl From<Result<bool, Trouble>> for Answer {
+    fn from(answer: Result<bool, Trouble>) -> Self {
+        match answer {
+            Ok(true) => Self::Done,
+            Ok(false) => Self::Refused,
+            Err(trouble) => Self::Unanswered(trouble),
+        }
+    }
+}
+
+impl Hold {
+    /// Begins just now, for whoever has taken the lock with this token.
+    pub fn begun(lock: &Lock, token: &Token) -> Self {
+        let (number, acquired) = lock.record.acquired(&lock.key);
+        Self { lock: lock.clone(), token: token.clone(), acquired, number }
+    }
+
+    /// Acquisition or last renewal.
+    pub fn last_sign(&self) -> Instant {
+        self.lock.record.last_sign(self.number).unwrap_or(self.acquired)
+    }
+
+    /// For how long the next holder believed to have the lock, too.
+    pub fn overlap(&self) -> Duration {
+        self.lock.record.overlap(self.number)
+    }
+
+    /// From its last sign of life to the next holder, if its TTL ran out.
+    pub fn takeover(&self) -> Option<Duration> {
+        self.lock.record.takeover(self.number)
+    }
+
+    pub fn renewed(&self) {
+        self.lock.record.renewed(self.number);
+    }
+
+    /// A renewal or release was.
+    pub fn refused(&self) {
+        self.lock.record.refused(self.number);
+    }
+
+    /// The holder works no more as if it had the lock.
+    pub fn let_go(&self) {
+        self.lock.record.let_go(self.number);
+    }
+
+    pub fn ended(&self, end: End) {
+        self.lock.record.ended(self.number, end);
+    }
+
+    /// Its TTL ran out, at the time that follows from the last sign of life.
+    pub fn expired(&self) {
+        self.lock.record.expired(self.number, self.lock.ttl);
     }
 }

@@ -15,7 +15,7 @@ use super::report::{Entry, ScenarioReport};
 use super::table::Scenario;
 use super::timing::Timing;
 use crate::commands::samples::{Samples, Selector};
-use crate::fleet::{Record, Territory};
+use crate::fleet::{Lock, Record, Territory};
 
 /// A sustained drill repeats itself; the first rounds tell all.
 const MAX_ENTRIES: usize = 100;
@@ -46,13 +46,6 @@ pub(super) struct Stage {
     records: Vec<Arc<Record>>,
     started: Instant,
     notes: Mutex<Notes>,
-}
-
-/// One lock of one namespace of the scenario.
-#[derive(Clone)]
-pub(super) struct Lock {
-    pub(super) key: String,
-    pub(super) record: Arc<Record>,
 }
 
 /// What the exporter has to show more than before, summed over all rounds.
@@ -131,7 +124,7 @@ impl Stage {
     }
 
     pub(super) fn lock_at(&self, namespace: usize, key: String) -> Lock {
-        Lock { key, record: Arc::clone(&self.records[namespace]) }
+        Lock { key, ttl: self.timing().ttl, record: Arc::clone(&self.records[namespace]) }
     }
 
     /// What belongs to the locks of a round: no other scenario's fence may have counted before.

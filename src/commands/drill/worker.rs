@@ -1,18 +1,17 @@
-//! A worker: one connection of its own and the real scripts. It logs what goes wrong, as a program would, and the record is
-//! told what really happened.
+//! The worker of a drill: it logs what goes wrong, as a program would, and tells the timeline what it does.
 
 use std::time::Duration;
 
 use anyhow::Context as _;
 use redis::{Client, ConnectionAddr};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::configuration::{ABANDONED, NOT_OWNED, RELEASE_FAILED, RENEWAL_FAILED};
 use super::process::Reach;
 use super::report::Failure;
-use super::stage::{Ground, Lock, Stage};
-use crate::fleet::{End, Locker, Token, client_through};
+use super::stage::{Ground, Stage};
+use crate::fleet::{self, Answer, Hold, Kept, Lock, Locker, Next, Program, Trouble, client_through};
 
 /// Where to get Redis from.
 #[derive(Clone, Copy, Debug)]
@@ -22,19 +21,33 @@ pub(super) enum Road {
     Proxy(u16),
 }
 
+/// What a worker does about renewals that fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Policy {
+    /// None may: the drill has failed then.
+    Succeed,
+    /// It stops itself after so many in a row.
+    Fence(u32),
+    /// It carries on.
+    Continue,
+}
+
 pub(super) struct Worker<'a> {
+    inner: fleet::Worker,
+    voice: Voice<'a>,
+}
+
+/// Who speaks of a worker.
+struct Voice<'a> {
     name: String,
-    locker: Locker,
-    patience: Duration,
     stage: &'a Stage,
 }
 
-pub(super) struct Hold {
-    pub(super) lock: Lock,
-    pub(super) token: Token,
-    /// In the record.
-    number: usize,
-    pub(super) acquired: Instant,
+/// A worker that renews.
+struct Renewing<'a> {
+    voice: &'a Voice<'a>,
+    policy: Policy,
+    n_failed: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,15 +90,14 @@ impl<'a> Worker<'a> {
     pub(super) async fn connect(stage: &'a Stage, name: &str, road: Road) -> anyhow::Result<Self> {
         let patience = (stage.timing().ttl * 5).max(Duration::from_secs(10));
         let client = stage.ground.client_over(road)?;
-        let locker = Locker::connect_within(&client, &stage.ground.territory, patience).await;
-        let locker = locker.with_context(|| format!("the {name} worker cannot connect to Redis"))?;
-        Ok(Self { name: format!("{name} worker"), locker, patience, stage })
+        let mut inner = fleet::Worker::new(&client, patience).within(&stage.ground.territory);
+        inner.locker().await.with_context(|| format!("the {name} worker cannot connect to Redis"))?;
+        Ok(Self { inner, voice: Voice { name: format!("{name} worker"), stage } })
     }
 
-    /// How long it waits for the answer to a renewal from now on. Only shortened where none can come: a busy machine is no
-    /// failure.
+    /// How long it waits for answers from now on. Only shortened where none can come: a busy machine is no failure.
     pub(super) fn wait_at_most(&mut self, patience: Duration) {
-        self.patience = patience;
+        self.inner.wait_at_most(patience);
     }
 
     /// The lock must be free.
@@ -95,172 +107,143 @@ impl<'a> Worker<'a> {
     }
 
     pub(super) async fn try_acquire(&mut self, lock: &Lock) -> anyhow::Result<Option<Hold>> {
-        let Some(token) = self.locker.acquire(&lock.key, self.stage.timing().ttl).await? else { return Ok(None) };
-        let number = lock.record.acquired(&lock.key);
-        self.note("took the lock");
-        Ok(Some(Hold { lock: lock.clone(), token, number, acquired: Instant::now() }))
+        let taken = self.inner.take(lock).await.context("an acquisition failed")?;
+        Ok(taken.inspect(|_| self.note("took the lock")))
     }
 
     /// Tries again and again, as a program that waits for a lock.
     pub(super) async fn wait_for(&mut self, lock: &Lock) -> anyhow::Result<Hold> {
-        let deadline = Instant::now() + self.stage.timing().ttl * 4;
-        loop {
-            if let Some(hold) = self.try_acquire(lock).await? {
-                return Ok(hold);
-            }
-            if Instant::now() > deadline {
-                return Err(Failure(format!("the {} waited in vain for {}", self.name, lock.key)).into());
-            }
-            sleep(self.stage.timing().poll()).await;
-        }
+        let rhythm = (self.voice.stage.timing().poll(), Instant::now() + lock.ttl * 4);
+        let taken = self.inner.wait_for(lock, rhythm, &CancellationToken::new()).await;
+        let Some(hold) = taken.context("an acquisition failed")? else {
+            return Err(Failure(format!("the {} waited in vain for {}", self.voice.name, lock.key)).into());
+        };
+        self.note("took the lock");
+        Ok(hold)
     }
 
     pub(super) async fn renew(&mut self, hold: &Hold) -> anyhow::Result<Renewal> {
-        let renewal = self.locker.renew(&hold.lock.key, &hold.token, self.stage.timing().ttl);
-        let Ok(answer) = timeout(self.patience, renewal).await else {
-            self.note("got no answer to its renewal");
-            self.log(RENEWAL_FAILED, hold, "i/o timeout")?;
-            return Ok(Renewal::Failed);
-        };
-        match answer.context("a renewal failed")? {
-            true => {
-                hold.lock.record.renewed(hold.number);
-                self.note("renewed");
-                Ok(Renewal::Done)
-            }
-            false => {
-                self.refused(hold, RENEWAL_FAILED, "tried to renew and was refused")?;
-                Ok(Renewal::Refused)
-            }
-        }
+        let answer = self.inner.renew(hold).await;
+        self.voice.tell_renewal(hold, &answer)
     }
 
     /// Works and renews until then. Everything is answered.
     pub(super) async fn work_until(&mut self, hold: &Hold, until: Instant) -> anyhow::Result<()> {
-        let every = self.stage.timing().renew_every();
-        let mut next = Instant::now() + every;
-        while next < until {
-            sleep_until(next).await;
-            if self.renew(hold).await? != Renewal::Done {
-                return Err(self.lost());
-            }
-            next += every;
-        }
-        sleep_until(until).await;
+        self.keep(hold, Some(until), &CancellationToken::new(), Policy::Succeed).await?;
         Ok(())
     }
 
     /// Works and renews until it is told to stop. What was sent is always waited for, so that the record is exact.
     pub(super) async fn keep_until(&mut self, hold: &Hold, stop: &CancellationToken) -> anyhow::Result<()> {
-        let every = self.stage.timing().renew_every();
-        while !stop.is_cancelled() {
-            let next = Instant::now() + every;
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = sleep_until(next) => {}
-            }
-            if !stop.is_cancelled() && self.renew(hold).await? != Renewal::Done {
-                return Err(self.lost());
-            }
-        }
+        self.keep(hold, None, stop, Policy::Succeed).await?;
         Ok(())
+    }
+
+    /// Works until then and tries to renew, in vain; gives how often.
+    pub(super) async fn fail_until(&mut self, hold: &Hold, until: Instant, policy: Policy) -> anyhow::Result<u32> {
+        let (kept, n_failed) = self.keep(hold, Some(until), &CancellationToken::new(), policy).await?;
+        if kept == Kept::GivenUp {
+            self.note("gave up the lock and stopped itself");
+            self.voice.stage.ground.journal.log(ABANDONED, &self.voice.name, &hold.lock.key, &[])?;
+        }
+        Ok(n_failed)
+    }
+
+    async fn keep(
+        &mut self,
+        hold: &Hold,
+        until: Option<Instant>,
+        stop: &CancellationToken,
+        policy: Policy,
+    ) -> anyhow::Result<(Kept, u32)> {
+        let mut renewing = Renewing { voice: &self.voice, policy, n_failed: 0 };
+        let kept = self.inner.keep(hold, until, stop, &mut renewing).await?;
+        Ok((kept, renewing.n_failed))
     }
 
     /// Whether the lock was still its own.
     pub(super) async fn release(&mut self, hold: &Hold) -> anyhow::Result<bool> {
-        let released = self.locker.release(&hold.lock.key, &hold.token).await.context("a release failed")?;
-        hold.lock.record.let_go(hold.number);
-        if released {
-            hold.lock.record.ended(hold.number, End::Released);
-            self.note("released");
-        } else {
-            self.refused(hold, RELEASE_FAILED, "tried to release and was refused")?;
+        match self.inner.release(hold).await {
+            Answer::Done => self.note("released"),
+            Answer::Refused => {
+                self.note("tried to release and was refused");
+                self.voice.log(RELEASE_FAILED, hold, NOT_OWNED)?;
+                return Ok(false);
+            }
+            Answer::Unanswered(trouble) => return Err(anyhow::Error::new(trouble).context("a release failed")),
         }
-        Ok(released)
-    }
-
-    /// The policy `fence`: it stops itself because it cannot know whether the lock is still its own.
-    pub(super) fn abandon(&mut self, hold: &Hold) -> anyhow::Result<()> {
-        hold.lock.record.let_go(hold.number);
-        self.note("gave up the lock and stopped itself");
-        self.stage.ground.journal.log(ABANDONED, &self.name, &hold.lock.key, &[])
+        Ok(true)
     }
 
     /// The silent bug.
     pub(super) async fn delete_blindly(&mut self, lock: &Lock) -> anyhow::Result<bool> {
-        let deleted = self.locker.delete(&lock.key).await.context("a DEL failed")?;
+        let deleted = self.locker().await?.delete(&lock.key).await.context("a DEL failed")?;
         self.note("deleted the lock of another with a plain DEL");
         Ok(deleted)
     }
 
     pub(super) async fn holds(&mut self, hold: &Hold) -> anyhow::Result<bool> {
-        self.locker.holds(&hold.lock.key, &hold.token).await.context("a GET failed")
+        self.locker().await?.holds(&hold.lock.key, &hold.token).await.context("a GET failed")
     }
 
-    pub(super) fn locker(&mut self) -> &mut Locker {
-        &mut self.locker
+    pub(super) async fn locker(&mut self) -> anyhow::Result<&mut Locker> {
+        self.inner.locker().await.context("cannot connect to Redis")
     }
 
     pub(super) fn note(&self, what: &str) {
+        self.voice.note(what);
+    }
+}
+
+impl Voice<'_> {
+    fn note(&self, what: &str) {
         self.stage.note(&self.name, what);
-    }
-
-    fn lost(&self) -> anyhow::Error {
-        Failure(format!("the {} could not renew a lock that was its own", self.name)).into()
-    }
-
-    fn refused(&mut self, hold: &Hold, message: &str, what: &str) -> anyhow::Result<()> {
-        hold.lock.record.change(hold.number, |deed| deed.refused += 1);
-        self.note(what);
-        self.log(message, hold, NOT_OWNED)
     }
 
     fn log(&self, message: &str, hold: &Hold, error: &str) -> anyhow::Result<()> {
         self.stage.ground.journal.log(message, &self.name, &hold.lock.key, &[("error", error)])
     }
+
+    fn tell_renewal(&self, hold: &Hold, answer: &Answer) -> anyhow::Result<Renewal> {
+        Ok(match answer {
+            Answer::Done => {
+                self.note("renewed");
+                Renewal::Done
+            }
+            Answer::Refused => {
+                self.note("tried to renew and was refused");
+                self.log(RENEWAL_FAILED, hold, NOT_OWNED)?;
+                Renewal::Refused
+            }
+            Answer::Unanswered(Trouble::Late) => {
+                self.note("got no answer to its renewal");
+                self.log(RENEWAL_FAILED, hold, "i/o timeout")?;
+                Renewal::Failed
+            }
+            Answer::Unanswered(Trouble::Failed(error)) => anyhow::bail!("a renewal failed: {error}"),
+        })
+    }
 }
 
-impl Hold {
-    /// One that another process has just begun.
-    pub(super) fn of_process(lock: &Lock, token: Token) -> Self {
-        let number = lock.record.acquired(&lock.key);
-        Self { lock: lock.clone(), token, number, acquired: Instant::now() }
+impl Program for Renewing<'_> {
+    fn renew_after(&mut self) -> Option<Duration> {
+        Some(self.voice.stage.timing().renew_every())
     }
 
-    pub(super) fn number(&self) -> usize {
-        self.number
-    }
-
-    /// Its TTL has run out.
-    pub(super) fn expired(&self, ttl: Duration) {
-        self.lock.record.expired(self.number, ttl);
-    }
-
-    /// Somebody deleted it.
-    pub(super) fn deleted(&self) {
-        self.lock.record.ended(self.number, End::Deleted);
-    }
-
-    /// Lost with its server.
-    pub(super) fn lost(&self) {
-        self.lock.record.ended(self.number, End::Stolen);
-    }
-
-    pub(super) fn let_go(&self) {
-        self.lock.record.let_go(self.number);
-    }
-
-    /// For how long the next holder believed to have the lock, too.
-    pub(super) fn overlap(&self) -> Duration {
-        self.lock.record.overlap(self.number)
-    }
-
-    /// From its last sign of life to the next holder, if its TTL ran out.
-    pub(super) fn takeover(&self) -> Option<Duration> {
-        self.lock.record.takeover(self.number)
-    }
-
-    pub(super) fn last_sign(&self) -> Instant {
-        self.lock.record.deeds()[self.number].last_sign
+    fn heard(&mut self, hold: &Hold, answer: &Answer, failures: u32) -> anyhow::Result<Next> {
+        let renewal = self.voice.tell_renewal(hold, answer)?;
+        self.n_failed += u32::from(renewal == Renewal::Failed);
+        match (self.policy, renewal) {
+            (Policy::Succeed, Renewal::Done) | (Policy::Continue, Renewal::Failed) => Ok(Next::GoOn),
+            (Policy::Fence(budget), Renewal::Failed) if failures < budget => Ok(Next::GoOn),
+            (Policy::Fence(_), Renewal::Failed | Renewal::Refused) => Ok(Next::GiveUp),
+            (Policy::Succeed, _) => {
+                let name = &self.voice.name;
+                Err(Failure(format!("the {name} could not renew a lock that was its own")).into())
+            }
+            (Policy::Fence(_), Renewal::Done) | (Policy::Continue, _) => {
+                anyhow::bail!("a renewal was answered although nothing comes through")
+            }
+        }
     }
 }

@@ -5,15 +5,15 @@ use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use redis::{Client, ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo};
-use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::configuration::{FINISHED, NOT_OWNED, RELEASE_FAILED, RENEWAL_FAILED, WRITE_REJECTED};
 use super::journal::Journal;
 use super::process::{NAME, Order, Reach, Told};
 use crate::cli::{EXIT_FAILED, EXIT_OK};
-use crate::fleet::{Locker, Territory, Token};
+use crate::fleet::{Answer, Hold, Kept, Lock, Next, Program, Territory, Token, Worker};
 
 /// How long the critical part takes: long enough to be stopped in it.
 const CRITICAL: Duration = Duration::from_millis(400);
@@ -47,6 +47,13 @@ impl Reach {
     }
 }
 
+/// Tells of each renewal.
+struct Renewing {
+    every: Duration,
+    /// How many are left; `None` is for ever.
+    wanted: Option<u32>,
+}
+
 async fn work() -> anyhow::Result<()> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).context("no order")?;
@@ -55,27 +62,23 @@ async fn work() -> anyhow::Result<()> {
 
     let territory = Arc::new(Territory::new(&order.prefix)?);
     let journal = Journal::open(&order.log_file)?;
-    let mut locker = Locker::connect_within(&order.redis.client()?, &territory, PATIENCE).await?;
-    let (token, key) = (Token::new(&order.token), order.key.as_str());
-    let (ttl, keep) = (Duration::from_millis(order.ttl_ms), Duration::from_millis(order.keep_ms));
-    anyhow::ensure!(locker.acquire_as(key, &token, ttl).await?, "the lock is taken");
-    let fence = locker.next_fence(&order.fence_key, keep).await?;
+    let mut worker = Worker::new(&order.redis.client()?, PATIENCE).within(&territory);
+    let lock = Lock { key: order.key.clone(), ttl: Duration::from_millis(order.ttl_ms), record: Arc::default() };
+    let (key, keep) = (order.key.as_str(), Duration::from_millis(order.keep_ms));
+    let hold = worker.take_as(&lock, &Token::new(&order.token)).await?.context("the lock is taken")?;
+    let fence = worker.locker().await?.next_fence(&order.fence_key, keep).await?;
     tell(Told::Acquired { fence })?;
 
-    let mut renewals = 0;
-    while order.renewals.is_none_or(|wanted| renewals < wanted) {
-        sleep(Duration::from_millis(order.renew_every_ms)).await;
-        if !locker.renew(key, &token, ttl).await? {
-            return tell(Told::Lost);
-        }
-        renewals += 1;
-        tell(Told::Renewed)?;
+    let mut renewing = Renewing { every: Duration::from_millis(order.renew_every_ms), wanted: order.renewals };
+    if worker.keep(&hold, None, &CancellationToken::new(), &mut renewing).await? == Kept::GivenUp {
+        return tell(Told::Lost);
     }
 
     // The last look at the lock was good: from here on the work is done, whatever happens meanwhile.
     tell(Told::Critical)?;
     std::thread::sleep(CRITICAL);
     // Two storages, asked at the same time.
+    let locker = worker.locker().await?;
     let mut second = locker.clone();
     let (fenced, plain) = tokio::join!(
         locker.write_fenced(&order.fenced_storage, fence, NAME, keep),
@@ -89,16 +92,42 @@ async fn work() -> anyhow::Result<()> {
     journal.log(FINISHED, NAME, key, &[("state", "DONE")])?;
     tell(Told::Wrote { fenced })?;
 
-    let done = locker.renew(key, &token, ttl).await?;
+    let done = is_done(worker.renew(&hold).await)?;
     if !done {
         journal.log(RENEWAL_FAILED, NAME, key, &[("error", NOT_OWNED)])?;
     }
     tell(Told::Renewal { done })?;
-    let done = locker.release(key, &token).await?;
+    let done = is_done(worker.release(&hold).await)?;
     if !done {
         journal.log(RELEASE_FAILED, NAME, key, &[("error", NOT_OWNED)])?;
     }
     tell(Told::Release { done })
+}
+
+impl Program for Renewing {
+    fn renew_after(&mut self) -> Option<Duration> {
+        (self.wanted != Some(0)).then_some(self.every)
+    }
+
+    fn heard(&mut self, _: &Hold, answer: &Answer, _: u32) -> anyhow::Result<Next> {
+        match answer {
+            Answer::Done => {
+                self.wanted = self.wanted.map(|wanted| wanted - 1);
+                tell(Told::Renewed)?;
+                Ok(Next::GoOn)
+            }
+            Answer::Refused => Ok(Next::GiveUp),
+            Answer::Unanswered(trouble) => bail!("a renewal failed: {trouble}"),
+        }
+    }
+}
+
+fn is_done(answer: Answer) -> anyhow::Result<bool> {
+    match answer {
+        Answer::Done => Ok(true),
+        Answer::Refused => Ok(false),
+        Answer::Unanswered(trouble) => Err(trouble.into()),
+    }
 }
 
 /// A drill that was killed leaves no workers behind.

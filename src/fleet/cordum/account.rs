@@ -79,7 +79,7 @@ impl Account {
             entries.failures.add("not_owned", failure.lock.namespace, r#"operation="renew""#);
         }
         // Each renewal that notices keeps it open.
-        entries.open.insert(("lost at renewal", failure.lock.key.clone()), failure.at);
+        entries.open.insert(("lost at renewal", failure.lock.key().to_owned()), failure.at);
     }
 
     pub(super) fn abandoned(&self, lock: &Lock) {
@@ -124,7 +124,7 @@ impl Entries {
     /// Adds a failure with its reason.
     fn once(&mut self, metric: &'static str, failure: Failure, window: Nanos) {
         if metric == "acquire_failures" {
-            let last = self.last_refusals.insert(failure.lock.key.clone(), failure.at);
+            let last = self.last_refusals.insert(failure.lock.key().to_owned(), failure.at);
             self.ambiguous += u64::from(last.is_some_and(|last| failure.at - last <= 2 * window));
         }
         if self.is_new(metric, failure, window) {
@@ -134,7 +134,7 @@ impl Entries {
     }
 
     fn is_new(&mut self, kind: &'static str, failure: Failure, window: Nanos) -> bool {
-        let place = (kind, failure.lock.key.clone());
+        let place = (kind, failure.lock.key().to_owned());
         let is_new = self.open.get(&place).is_none_or(|first| failure.at - first > window);
         if is_new {
             self.open.insert(place, failure.at);

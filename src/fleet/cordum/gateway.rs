@@ -4,7 +4,7 @@
 use super::Said;
 use super::account::Failure;
 use super::fault::Fault;
-use super::worker::{Lock, Worker};
+use super::worker::Worker;
 
 /// Of admissions, in seconds.
 const USUAL: (f64, f64) = (0.5, 1.5);
@@ -14,12 +14,12 @@ const SLOW: (f64, f64) = (13.0, 16.0);
 pub(super) async fn approve(mut worker: Worker) -> anyhow::Result<()> {
     while !worker.is_stopping() {
         let job = worker.random.uuid().to_string();
-        let lock = Lock::new("approval", &job);
+        let lock = worker.world.lock("approval", &job);
         match worker.acquire_patiently(&lock).await {
-            Ok(Some(mut held)) => {
+            Ok(Some(hold)) => {
                 let length = worker.between((1.0, 6.0));
-                worker.work(&lock, &mut held, length).await?;
-                if let Some(trouble) = worker.release_or_tell(&lock, &held).await? {
+                worker.work(&lock, &hold, length).await?;
+                if let Some(trouble) = worker.release_or_tell(&lock, &hold).await? {
                     let at = worker.process.say(Said::ApprovalReleaseFailed { job: &job, error: &trouble.text })?;
                     worker.world.account.release_failed(Failure { lock: &lock, at, reason: trouble.reason });
                 }
@@ -43,12 +43,12 @@ pub(super) async fn admit(mut worker: Worker) -> anyhow::Result<()> {
         // Each gateway has organizations of its own.
         let number = worker.random.below(worker.world.load.organizations);
         let org = format!("org-{}{number}", worker.process.node);
-        let lock = Lock::new("admission", &org);
+        let lock = worker.world.lock("admission", &org);
         let failed = match worker.acquire_patiently(&lock).await {
-            Ok(Some(mut held)) => {
+            Ok(Some(hold)) => {
                 let length = worker.between(if worker.world.faults.has(Fault::SlowAdmissions) { SLOW } else { USUAL });
-                worker.work(&lock, &mut held, length).await?;
-                if let Some(trouble) = worker.release_or_tell(&lock, &held).await? {
+                worker.work(&lock, &hold, length).await?;
+                if let Some(trouble) = worker.release_or_tell(&lock, &hold).await? {
                     let at = worker.process.say(Said::AdmissionReleaseFailed { org: &org, error: &trouble.text })?;
                     worker.world.account.release_failed(Failure { lock: &lock, at, reason: trouble.reason });
                 }

@@ -8,8 +8,9 @@ use tokio::time::{Instant, sleep_until};
 use super::Said;
 use super::account::Failure;
 use super::fault::Fault;
-use super::link::Trouble;
-use super::worker::{Held, Lock, Worker};
+use super::trouble::Trouble;
+use super::worker::{Lock, Worker};
+use crate::fleet::{End, Hold};
 
 /// A duty is known by the namespace of its lock.
 pub(super) const RECONCILER: &str = "reconciler";
@@ -21,40 +22,40 @@ pub(super) const DELAY_POLLER: &str = "delay_poller";
 const MARGIN: Duration = Duration::from_millis(50);
 
 pub(super) async fn run(mut worker: Worker, duty: &'static str) -> anyhow::Result<()> {
-    let lock = Lock::new(duty, "");
+    let lock = worker.world.lock(duty, "");
     let ttl = worker.world.pace.ttl(duty);
     // A lock lives for two polls. Replicas do not start at the same moment.
     let poll = ttl / 2;
     let start = worker.random.between(Duration::ZERO, poll);
     worker.rest(start).await;
     // Held until its TTL runs out.
-    let mut left: Option<Held> = None;
+    let mut left: Option<Hold> = None;
     while !worker.is_stopping() {
         if duty == DELAY_POLLER && worker.world.faults.has(Fault::Leaderless) {
             worker.rest(poll).await;
             continue;
         }
         match worker.acquire(&lock).await {
-            Ok(Some(mut held)) => {
+            Ok(Some(hold)) => {
                 // It would not be free otherwise.
                 if let Some(before) = left.take() {
-                    worker.leave(&lock, &before);
+                    before.ended(End::Expired);
                 }
                 let length = worker.random.between(poll / 6, poll);
-                worker.work(&lock, &mut held, length).await?;
-                left = Some(held);
+                worker.work(&lock, &hold, length).await?;
+                left = Some(hold);
             }
             Ok(None) => {}
             Err(trouble) => tell_acquisition_failed(&worker, &lock, &trouble)?,
         }
         worker.rest(poll).await;
-        if let Some(before) = left.take_if(|held| Instant::now() >= held.set + ttl + MARGIN) {
-            worker.leave(&lock, &before);
+        if let Some(before) = left.take_if(|hold| Instant::now() >= hold.last_sign() + ttl + MARGIN) {
+            before.ended(End::Expired);
         }
     }
     if let Some(before) = left {
-        sleep_until(before.set + ttl + MARGIN).await;
-        worker.leave(&lock, &before);
+        sleep_until(before.last_sign() + ttl + MARGIN).await;
+        before.ended(End::Expired);
     }
     Ok(())
 }
@@ -73,15 +74,15 @@ fn tell_acquisition_failed(worker: &Worker, lock: &Lock, trouble: &Trouble) -> a
 }
 
 pub(super) async fn write_snapshots(mut worker: Worker) -> anyhow::Result<()> {
-    let lock = Lock::new("snapshot", "");
+    let lock = worker.world.lock("snapshot", "");
     let instance = format!("scheduler-{}", worker.process.node);
     while !worker.is_stopping() {
         match worker.acquire(&lock).await {
-            Ok(Some(mut held)) => {
+            Ok(Some(hold)) => {
                 let length = worker.between((0.5, 1.0));
-                worker.work(&lock, &mut held, length).await?;
+                worker.work(&lock, &hold, length).await?;
                 // What else a failed release says is said at a level that is not logged.
-                worker.release_or_tell(&lock, &held).await?;
+                worker.release_or_tell(&lock, &hold).await?;
             }
             // The same goes for a lock that another replica has.
             Ok(None) => {}

@@ -8,7 +8,7 @@
 //! with.
 //!
 //! ```text
-//!  services --> Proxy (delay) --> Redis        one Link for each worker, one Proxy for each node
+//!  services --> Proxy (delay) --> Redis        one Worker for each of their tasks, one Proxy for each node
 //!     |---> Record, one for each namespace     what Redis should have seen
 //!     |---> Account                            what logs should tell, each failure once
 //!     '---> logs                               Said --> LineWriter --> files
@@ -21,13 +21,13 @@ mod configuration;
 mod fault;
 mod gateway;
 mod line;
-mod link;
 mod load;
 mod loops;
 mod pace;
 mod process;
 mod said;
 mod scheduler;
+mod trouble;
 mod worker;
 mod workflow_engine;
 
@@ -170,7 +170,7 @@ impl Fleet {
                 let Some(node) = self.nodes.iter().find(|node| node.name == FROZEN_NODE).cloned() else { return };
                 let rhythm = (pace.of(FREEZE), pace.of(BETWEEN_FREEZES));
                 self.recur(fault, rhythm, move |frozen| {
-                    node.processes.iter().for_each(|process| process.freeze(frozen))
+                    node.processes.iter().for_each(|process| process.gate.close(frozen))
                 });
             }
             Fault::Outages => {

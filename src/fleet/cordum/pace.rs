@@ -72,7 +72,7 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::worker::{Lock, NAMESPACES};
+    use super::super::worker::{NAMESPACES, key};
     use super::*;
     use crate::namespace::KeyMap;
 
@@ -82,9 +82,9 @@ mod tests {
         let keys = KeyMap::new(&pace.namespaces);
         for namespace in NAMESPACES {
             assert!(pace.ttl(namespace) > Duration::ZERO);
-            let lock = Lock::new(namespace, "some-id");
-            let mut fitting = keys.namespaces_of(&lock.key).map(|id| pace.namespaces[usize::from(id.0)].name.clone());
-            assert!(fitting.any(|name| name == namespace), "{} is not of {namespace}", lock.key);
+            let key = key(namespace, "some-id");
+            let mut fitting = keys.namespaces_of(&key).map(|id| pace.namespaces[usize::from(id.0)].name.clone());
+            assert!(fitting.any(|name| name == namespace), "{key} is not of {namespace}");
         }
         assert_eq!(pace.ttl("workflow"), Duration::from_secs(3));
         assert_eq!(pace.renew_every("workflow"), Some(Duration::from_secs(1)));

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use anyhow::Context as _;
-use tokio::sync::watch;
 
 use super::{Form, LineWriter, Nanos, Said, Service, chatter};
-use crate::fleet::Random;
+use crate::fleet::{Gate, Random};
 
 pub(super) struct Process {
     pub(super) service: Service,
     pub(super) node: &'static str,
     log: Mutex<Log>,
-    frozen: watch::Sender<bool>,
+    /// Closed while it is frozen: everything that its workers do goes through here.
+    pub(super) gate: Gate,
 }
 
 struct Log {
@@ -36,7 +36,7 @@ impl Process {
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let file = file.with_context(|| format!("cannot open {}", path.display()))?;
         let log = Mutex::new(Log { path, file, out: LineWriter::new(form) });
-        Ok(Self { service, node, log, frozen: watch::Sender::new(false) })
+        Ok(Self { service, node, log, gate: Gate::default() })
     }
 
     /// At what time it was said.
@@ -53,16 +53,6 @@ impl Process {
             Service::WorkflowEngine => chatter::write_workflow_engine(out, random, now()),
             Service::Gateway => chatter::write_gateway(out, random, now()),
         })
-    }
-
-    /// Does not come back while the process is frozen: everything that its workers do goes through here.
-    pub(super) async fn run(&self) {
-        // The sender is part of the process.
-        let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
-    }
-
-    pub(super) fn freeze(&self, is_frozen: bool) {
-        self.frozen.send_replace(is_frozen);
     }
 
     fn write(&self, write: impl FnOnce(&mut LineWriter)) -> anyhow::Result<()> {

@@ -40,12 +40,12 @@ pub enum Said<'a> {
     },
     JobRenewalFailed {
         job: &'a str,
-        attempt: usize,
+        attempt: u32,
         error: &'a str,
     },
     JobAbandoned {
         job: &'a str,
-        failures: usize,
+        failures: u32,
         error: &'a str,
     },
     JobReleaseSkipped {
@@ -140,10 +140,10 @@ impl Said<'_> {
             | Self::ApprovalAcquireFailed { job, error }
             | Self::ApprovalReleaseFailed { job, error } => _ = out.text("job_id", job).text("error", error),
             Self::JobRenewalFailed { job, attempt, error } => {
-                out.text("job_id", job).number("attempt", attempt).text("error", error);
+                out.text("job_id", job).number("attempt", attempt as usize).text("error", error);
             }
             Self::JobAbandoned { job, failures, error } => {
-                out.text("job_id", job).number("failures", failures).text("error", error);
+                out.text("job_id", job).number("failures", failures as usize).text("error", error);
             }
             Self::JobReleaseRetryFailed { job, ttl, error } => {
                 out.text("job_id", job).duration("ttl", ttl).text("error", error);

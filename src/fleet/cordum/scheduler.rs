@@ -2,14 +2,15 @@
 
 use super::Said;
 use super::account::Failure;
-use super::worker::{Held, Lock, Outcome, Worker};
+use super::worker::{Lock, Worker};
+use crate::fleet::{End, Hold, Kept};
 
 pub(super) async fn run(mut worker: Worker) -> anyhow::Result<()> {
     while !worker.is_stopping() {
         let job = worker.world.jobs.next(&mut worker.random);
-        let lock = Lock::new("scheduler", &job);
+        let lock = worker.world.lock("scheduler", &job);
         match worker.acquire_patiently(&lock).await {
-            Ok(Some(held)) => handle(&mut worker, &lock, held).await?,
+            Ok(Some(hold)) => handle(&mut worker, &lock, hold).await?,
             // Not a word about a busy lock: the bus delivers the job again.
             Ok(None) => {}
             Err(trouble) => {
@@ -24,18 +25,18 @@ pub(super) async fn run(mut worker: Worker) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn handle(worker: &mut Worker, lock: &Lock, mut held: Held) -> anyhow::Result<()> {
+async fn handle(worker: &mut Worker, lock: &Lock, hold: Hold) -> anyhow::Result<()> {
     let job = lock.id.as_str();
     let length = worker.between((5.0, 90.0));
-    match worker.work(lock, &mut held, length).await? {
-        Outcome::Abandoned => {
+    match worker.work(lock, &hold, length).await? {
+        Kept::GivenUp => {
             worker.world.account.abandoned(lock);
             worker.process.say(Said::JobReleaseSkipped { job })?;
-            worker.leave(lock, &held);
+            hold.ended(End::Expired);
         }
-        Outcome::Done => {
+        Kept::Done => {
             finish(worker, lock)?;
-            release(worker, lock, &held).await?;
+            release(worker, lock, &hold).await?;
         }
     }
     worker.world.jobs.acknowledge(job);
@@ -55,12 +56,12 @@ fn finish(worker: &Worker, lock: &Lock) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn release(worker: &mut Worker, lock: &Lock, held: &Held) -> anyhow::Result<()> {
+async fn release(worker: &mut Worker, lock: &Lock, hold: &Hold) -> anyhow::Result<()> {
     let job = lock.id.as_str();
-    let Some(trouble) = worker.release_or_tell(lock, held).await? else { return Ok(()) };
+    let Some(trouble) = worker.release_or_tell(lock, hold).await? else { return Ok(()) };
     let at = worker.process.say(Said::JobReleaseFailed { job, error: &trouble.text })?;
     worker.world.account.release_failed(Failure { lock, at, reason: trouble.reason });
-    if let Some(trouble) = worker.release_or_tell(lock, held).await? {
+    if let Some(trouble) = worker.release_or_tell(lock, hold).await? {
         let ttl = worker.world.pace.ttl(lock.namespace);
         worker.process.say(Said::JobReleaseRetryFailed { job, ttl, error: &trouble.text })?;
     }

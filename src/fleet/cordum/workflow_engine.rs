@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use super::Said;
 use super::account::Failure;
-use super::worker::{Lock, Worker};
+use super::worker::Worker;
 
 pub(super) async fn run(mut worker: Worker, wait: Duration) -> anyhow::Result<()> {
     worker.rest(wait).await;
     while !worker.is_stopping() {
         let run = worker.world.runs.next(&mut worker.random);
-        let lock = Lock::new("workflow", &run);
+        let lock = worker.world.lock("workflow", &run);
         let length = worker.between(worker.world.load.run);
         match worker.acquire(&lock).await {
-            Ok(Some(mut held)) => {
-                worker.work(&lock, &mut held, length).await?;
-                if let Some(trouble) = worker.release_or_tell(&lock, &held).await? {
+            Ok(Some(hold)) => {
+                worker.work(&lock, &hold, length).await?;
+                if let Some(trouble) = worker.release_or_tell(&lock, &hold).await? {
                     let at = worker.process.say(Said::RunReleaseFailed { run: &run, error: &trouble.text })?;
                     worker.world.account.release_failed(Failure { lock: &lock, at, reason: trouble.reason });
                 }

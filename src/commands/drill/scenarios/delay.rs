@@ -32,7 +32,7 @@ pub(super) async fn delay(stage: &Stage, round: u32) -> anyhow::Result<()> {
     };
     let taking_over = async {
         let next = other.wait_for(&lock).await?;
-        hold.expired(ttl);
+        hold.expired();
         other.keep_until(&next, &through).await?;
         anyhow::Ok(next)
     };

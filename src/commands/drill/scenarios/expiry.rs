@@ -9,6 +9,7 @@ use super::super::worker::{Renewal, Road, Worker};
 use super::pause::Paused;
 use super::{CAUSES, NOT_OWNED, judge_kept};
 use crate::commands::samples::Selector;
+use crate::fleet::End;
 
 /// The exporter allows for clocks of programs that are two seconds behind: a release so soon after a loss could be its cause.
 const CLOCK_TOLERANCE: Duration = Duration::from_millis(2500);
@@ -21,7 +22,7 @@ pub(super) async fn stale_release(stage: &Stage, round: u32) -> anyhow::Result<(
     let hold = first.acquire(&lock).await?;
     first.note("works for longer than its TTL and does not renew");
     let next = second.wait_for(&lock).await?;
-    hold.expired(ttl);
+    hold.expired();
     stage.judge_takeover(&hold);
 
     sleep_until(hold.acquired + ttl * 13 / 10).await;
@@ -60,7 +61,7 @@ pub(super) async fn crash_takeover(stage: &Stage, round: u32) -> anyhow::Result<
     // It tries all the time, not only when it may have the lock.
     let ((), next) = tokio::try_join!(crash, next_worker.wait_for(&lock))?;
     let hold = crashing.hold();
-    hold.expired(ttl);
+    hold.expired();
     stage.judge_takeover(hold);
     stage.judge_no_overlap(hold);
     stage.happened("the expiry", hold.last_sign() + ttl, "redis_lock_expirations_total", 0);
@@ -89,7 +90,7 @@ pub(super) async fn blind_delete(stage: &Stage, round: u32) -> anyhow::Result<()
     let busy = careless.try_acquire(&lock).await?.is_none();
     let deleted_at = Instant::now();
     let deleted = careless.delete_blindly(&lock).await?;
-    hold.deleted();
+    hold.ended(End::Deleted);
     stage.happened("the deletion", deleted_at, "redis_lock_releases_total", 0);
     let measured = match (busy, deleted) {
         (true, true) => "DEL answered 1 to a worker that never had the lock",

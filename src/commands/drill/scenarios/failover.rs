@@ -12,7 +12,7 @@ use super::super::stage::{IncidentClaim, Stage};
 use super::super::worker::{Road, Worker};
 use super::{CAUSES, NOT_OWNED};
 use crate::commands::samples::Selector;
-use crate::fleet::{Proxy, Server};
+use crate::fleet::{End, Proxy, Server};
 
 /// How long the holder of the lost lock goes on before it finds out.
 const STILL_WORKING: Duration = Duration::from_millis(500);
@@ -66,7 +66,7 @@ pub(super) async fn redis_failover(stage: &Stage, round: u32, servers: &mut Serv
     servers.primary.kill().await?;
     stage.note("primary", "died; its replica had been promoted before it got the second lock");
     servers.proxy.redirect(&servers.replica.address());
-    hold.lost();
+    hold.ended(End::Stolen);
 
     let mut first = Worker::connect(stage, "first", Road::Direct).await?;
     let mut careful = Worker::connect(stage, "careful", Road::Direct).await?;

@@ -5,11 +5,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::stage::{Lock, Stage, seconds};
+use super::super::stage::{Stage, seconds};
 use super::super::worker::{Road, Worker};
 use super::NOT_OWNED;
 use crate::clock;
 use crate::commands::samples::Selector;
+use crate::fleet::Lock;
 
 /// How well the exporter has to know since when nobody leads.
 const PRECISION_SECONDS: f64 = 1.0;
@@ -27,7 +28,7 @@ struct Absence {
 async fn watch(worker: &mut Worker<'_>, lock: &Lock, until: Instant, every: Duration) -> anyhow::Result<Absence> {
     let mut absence = Absence::default();
     while Instant::now() < until {
-        let is_held = worker.locker().read(&lock.key).await.context("a GET failed")?.is_some();
+        let is_held = worker.locker().await?.read(&lock.key).await.context("a GET failed")?.is_some();
         absence.n_looks += 1;
         match (is_held, absence.since) {
             (false, None) => absence.since = Some(Instant::now()),
@@ -53,7 +54,7 @@ pub(super) async fn leader_loss(stage: &Stage) -> anyhow::Result<()> {
     stage.note("leading worker", "died");
     let free = hold.last_sign() + ttl;
     let free_at = (clock::now() as f64) / 1000.0 + (free - Instant::now()).as_secs_f64();
-    hold.expired(ttl);
+    hold.expired();
     stage.happened("the expiry", free, "redis_lock_expirations_total", 0);
 
     let absence = watch(&mut follower, &lock, free + timing.absence(), timing.poll()).await?;
@@ -81,7 +82,7 @@ pub(super) async fn leader_loss(stage: &Stage) -> anyhow::Result<()> {
     stage.expect("absent", absence.n_held == 0 && free_for > ttl * 2, measured);
     // A loop's lock is left to expire.
     sleep_until(next.last_sign() + ttl).await;
-    next.expired(ttl);
+    next.expired();
     next.let_go();
     stage.note("following worker", "let the lock expire, as loops do");
 

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use super::stage::{Stage, seconds};
 use super::table::Kind;
-use super::worker::{Hold, Worker};
+use super::worker::Worker;
+use crate::fleet::Hold;
 
 pub(super) const NOT_OWNED: &str = "redis_lock_not_owned_total";
 pub(super) const CAUSES: &str = "redis_lock_not_owned_causes_total";

@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 use super::super::configuration::FINISHED;
 use super::super::process::{NAME as PROCESS, Order, Process, Told};
 use super::super::report::Failure;
-use super::super::stage::{Lock, Stage, seconds};
+use super::super::stage::{Stage, seconds};
 use super::super::timing::KEEP;
-use super::super::worker::{Hold, Road, Worker};
+use super::super::worker::{Road, Worker};
 use super::{CAUSES, NOT_OWNED};
 use crate::commands::samples::Selector;
-use crate::fleet::{Proxy, Token, resource};
+use crate::fleet::{Hold, Lock, Proxy, Token, resource};
 
 const FENCED: &str = "storage-fenced";
 const PLAIN: &str = "storage-plain";
@@ -61,7 +61,7 @@ impl<'a> Paused<'a> {
         let Told::Acquired { fence } = process.next(patience(stage)).await? else {
             anyhow::bail!("the worker process did not take its lock");
         };
-        let hold = Hold::of_process(lock, token);
+        let hold = Hold::begun(lock, &token);
         for storage in [FENCED, PLAIN] {
             ground.territory.note(&stage.beside(round, storage), &resource(fence, PROCESS))?;
         }
@@ -77,7 +77,7 @@ impl<'a> Paused<'a> {
     pub(super) async fn renewed(&mut self, times: u32) -> anyhow::Result<()> {
         for _ in 0..times {
             self.expect(Told::Renewed).await?;
-            self.hold.lock.record.renewed(self.hold.number());
+            self.hold.renewed();
             self.stage.note(PROCESS, "renewed");
         }
         Ok(())
@@ -87,7 +87,7 @@ impl<'a> Paused<'a> {
         // What it told last may still be in the pipe; it renews no more from here on.
         self.process.kill().await?;
         while let Ok(Told::Renewed) = self.process.next(Duration::from_millis(500)).await {
-            self.hold.lock.record.renewed(self.hold.number());
+            self.hold.renewed();
         }
         self.hold.let_go();
         self.stage.note(PROCESS, "was killed");
@@ -126,16 +126,16 @@ pub(super) async fn pause(stage: &Stage, round: u32, slow_network: bool) -> anyh
     }
 
     let next = other.wait_for(&lock).await?;
-    paused.hold.expired(ttl);
+    paused.hold.expired();
     stage.judge_takeover(&paused.hold);
     let (fenced, plain) = (stage.beside(round, FENCED), stage.beside(round, PLAIN));
-    let fence = other.locker().next_fence(&stage.beside(round, FENCE), KEEP).await?;
-    if !other.locker().write_fenced(&fenced, fence, OTHER, KEEP).await? {
+    let fence = other.locker().await?.next_fence(&stage.beside(round, FENCE), KEEP).await?;
+    if !other.locker().await?.write_fenced(&fenced, fence, OTHER, KEEP).await? {
         let refused = format!("the write of the new owner with fence {fence} is refused");
         stage.expect("fenced-write", false, refused.clone());
         return Err(Failure(refused).into());
     }
-    other.locker().write(&plain, fence, OTHER, KEEP).await?;
+    other.locker().await?.write(&plain, fence, OTHER, KEEP).await?;
     stage.ground.journal.log(FINISHED, OTHER, &lock.key, &[("state", "DONE")])?;
     other.note(&format!("finished the work with fence {fence}"));
     let released_at = stopped + ttl * 13 / 10;
@@ -172,8 +172,8 @@ pub(super) async fn pause(stage: &Stage, round: u32, slow_network: bool) -> anyh
     paused.hold.let_go();
     stage.measure("overlap", paused.hold.overlap());
 
-    let fenced_now = other.locker().read(&fenced).await?.unwrap_or_default();
-    let plain_now = other.locker().read(&plain).await?.unwrap_or_default();
+    let fenced_now = other.locker().await?.read(&fenced).await?.unwrap_or_default();
+    let plain_now = other.locker().await?.read(&plain).await?.unwrap_or_default();
     let (ours, stale) = (resource(fence, OTHER), resource(paused.fence, PROCESS));
     let measured =
         format!("the write with fence {} after fence {fence}; the storage holds {fenced_now:?}", paused.fence);
@@ -211,8 +211,7 @@ struct Stale {
 async fn finish_stale(paused: &mut Paused<'_>, other: &mut Worker<'_>, next: &Hold) -> anyhow::Result<Stale> {
     let woken = Instant::now();
     let patience = patience(paused.stage);
-    let record = next.lock.record.clone();
-    let number = paused.hold.number();
+    let hold = paused.hold.clone();
     let through = CancellationToken::new();
     let stale = async {
         let Told::Wrote { fenced } = paused.process.next(patience).await? else {
@@ -227,7 +226,7 @@ async fn finish_stale(paused: &mut Paused<'_>, other: &mut Worker<'_>, next: &Ho
             anyhow::bail!("the worker process did not release");
         };
         through.cancel();
-        record.change(number, |deed| deed.refused += u64::from(!renewed) + u64::from(!released));
+        [renewed, released].into_iter().filter(|done| !done).for_each(|_| hold.refused());
         Ok(Stale { fenced, first_answer, refused_at, renewed, released })
     };
     let (stale, ()) = tokio::try_join!(stale, other.keep_until(next, &through))?;

@@ -1,15 +1,13 @@
 //! Renewals get no answer: workers that fence themselves, workers that carry on, and what follows.
 
-use std::time::Duration;
+use tokio::time::Instant;
 
-use tokio::time::{Instant, sleep_until};
-
-use super::super::stage::{Lock, Stage, seconds};
+use super::super::stage::{Stage, seconds};
 use super::super::timing::RENEWAL_BUDGET;
-use super::super::worker::{Hold, Renewal, Road, Worker};
+use super::super::worker::{Policy, Renewal, Road, Worker};
 use super::{CAUSES, NOT_OWNED, judge_kept};
 use crate::commands::samples::Selector;
-use crate::fleet::Proxy;
+use crate::fleet::{Hold, Lock, Proxy};
 
 const FENCE: usize = 0;
 const CONTINUE: usize = 1;
@@ -31,15 +29,8 @@ async fn fencing(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
     let last_sign = hold.last_sign();
     let blocked = Instant::now();
     let fence = async {
-        let mut failures = 0;
-        while failures < RENEWAL_BUDGET {
-            sleep_until(last_sign + stage.timing().renew_every() * (failures + 1)).await;
-            if worker.renew(&hold).await? != Renewal::Failed {
-                break;
-            }
-            failures += 1;
-        }
-        worker.abandon(&hold)?;
+        // Should it not stop itself, it goes on beyond its TTL.
+        let failures = worker.fail_until(&hold, last_sign + ttl * 7 / 5, Policy::Fence(RENEWAL_BUDGET)).await?;
         anyhow::Ok((failures, last_sign.elapsed()))
     };
     // It tries all the time, not only when the first one has stopped.
@@ -52,7 +43,7 @@ async fn fencing(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
     stage.measure("fenced_after", fenced_after);
     stage.expect("fenced", failures == RENEWAL_BUDGET && fenced_after < ttl, measured);
 
-    hold.expired(ttl);
+    hold.expired();
     stage.judge_takeover(&hold);
     stage.judge_no_overlap(&hold);
     // A hold of milliseconds right behind an expiry is seen as one change with it on a busy machine.
@@ -77,9 +68,10 @@ async fn carrying_on(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
     let mut worker = Worker::connect(stage, "continuing", Road::Proxy(proxy.port())).await?;
     let mut next_worker = Worker::connect(stage, "next continuing", Road::Direct).await?;
     let hold = start_and_block(stage, &mut worker, lock, &proxy).await?;
+    let late = hold.last_sign() + ttl * 7 / 5;
     let (failures, next) =
-        tokio::try_join!(fail_to_renew(stage, &mut worker, &hold, ttl * 7 / 5), next_worker.wait_for(lock))?;
-    hold.expired(ttl);
+        tokio::try_join!(worker.fail_until(&hold, late, Policy::Continue), next_worker.wait_for(lock))?;
+    hold.expired();
     proxy.unblock();
     let mut worker = Worker::connect(stage, "continuing", Road::Proxy(proxy.port())).await?;
     let found_out = Instant::now();
@@ -104,9 +96,9 @@ pub(super) async fn combined(stage: &Stage, round: u32) -> anyhow::Result<()> {
     let mut second = Worker::connect(stage, "second", Road::Direct).await?;
     let hold = start_and_block(stage, &mut first, &lock, &proxy).await?;
     let blocked = Instant::now();
-    let (failures, next) =
-        tokio::try_join!(fail_to_renew(stage, &mut first, &hold, ttl * 7 / 5), second.wait_for(&lock))?;
-    hold.expired(ttl);
+    let late = hold.last_sign() + ttl * 7 / 5;
+    let (failures, next) = tokio::try_join!(first.fail_until(&hold, late, Policy::Continue), second.wait_for(&lock))?;
+    hold.expired();
     stage.judge_takeover(&hold);
     stage.happened("the failed renewals", blocked + stage.timing().answer(), FAILURES, 0);
 
@@ -139,23 +131,6 @@ async fn start_and_block(stage: &Stage, worker: &mut Worker<'_>, lock: &Lock, pr
     worker.wait_at_most(stage.timing().answer());
     stage.note("network", &format!("lets nothing through any more ({})", lock.key));
     Ok(hold)
-}
-
-/// Tries to renew for that long after the last sign of life; gives how often it failed.
-async fn fail_to_renew(stage: &Stage, worker: &mut Worker<'_>, hold: &Hold, lasts: Duration) -> anyhow::Result<u32> {
-    let until = hold.last_sign() + lasts;
-    let mut failures = 0;
-    let mut next = hold.last_sign() + stage.timing().renew_every();
-    while next < until {
-        sleep_until(next).await;
-        if worker.renew(hold).await? != Renewal::Failed {
-            anyhow::bail!("a renewal was answered although nothing comes through");
-        }
-        failures += 1;
-        next += stage.timing().renew_every();
-    }
-    sleep_until(until).await;
-    Ok(failures)
 }
 
 fn claim_failures(stage: &Stage, namespace: usize, reason: &str, failures: u32) {

@@ -1,0 +1,150 @@
+//! Workers that take locks, work, and now and then do what goes wrong in production, as a seed decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::bail;
+use redis::Client;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::{Answer, End, Hold, Lock, Locker, Next, Program, Random, Record, Worker};
+
+/// For an answer of Redis. Longer than any pause of it: the record must be exact.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// So that nothing happens at the very moment of an expiry.
+const MARGIN: Duration = Duration::from_millis(50);
+
+/// How the workers of a run behave. Each worker has locks of its own, so that its record is exact; what they do to each
+/// other's is done by one worker with two connections.
+#[derive(Clone, Debug)]
+pub struct Behavior {
+    /// Beginning of the keys; worker and lock number are added.
+    pub prefix: String,
+    pub workers: usize,
+    pub locks_per_worker: usize,
+    pub ttl: Duration,
+    pub renew_every: Duration,
+    /// How long work takes.
+    pub shortest_work: Duration,
+    pub longest_work: Duration,
+    /// Between two pieces of work of a worker.
+    pub pause: Duration,
+    /// How many of a hundred holds end other than by release.
+    pub crashes: usize,
+    pub stalls: usize,
+    pub steals: usize,
+    pub deletes: usize,
+    pub seed: u64,
+}
+
+/// Runs until the deadline; holds that are under way end first.
+pub async fn run(client: &Client, behavior: &Behavior, record: &Arc<Record>, until: Instant) -> anyhow::Result<()> {
+    let mut workers = JoinSet::new();
+    for number in 0..behavior.workers {
+        let worker = Drawn {
+            worker: Worker::new(client, PATIENCE),
+            other: Locker::connect(client).await?,
+            random: Random::new(behavior.seed.wrapping_mul(1_000_003).wrapping_add(number as u64)),
+            number,
+            behavior: behavior.clone(),
+            record: Arc::clone(record),
+        };
+        workers.spawn(worker.run(until));
+    }
+    while let Some(ended) = workers.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
+/// A worker whose fate is drawn for each hold.
+struct Drawn {
+    worker: Worker,
+    /// Does what other programs do to this worker's locks.
+    other: Locker,
+    random: Random,
+    number: usize,
+    behavior: Behavior,
+    record: Arc<Record>,
+}
+
+/// Renews in time, and every renewal is answered.
+struct InTime(Duration);
+
+impl Program for InTime {
+    fn renew_after(&mut self) -> Option<Duration> {
+        Some(self.0)
+    }
+
+    fn heard(&mut self, _: &Hold, answer: &Answer, _: u32) -> anyhow::Result<Next> {
+        match answer {
+            Answer::Done | Answer::Refused => Ok(Next::GoOn),
+            Answer::Unanswered(trouble) => bail!("a renewal failed: {trouble}"),
+        }
+    }
+}
+
+impl Drawn {
+    async fn run(mut self, until: Instant) -> anyhow::Result<()> {
+        while Instant::now() < until {
+            let number = self.random.below(self.behavior.locks_per_worker);
+            let key = format!("{}{}-{number}", self.behavior.prefix, self.number);
+            self.hold(&Lock { key, ttl: self.behavior.ttl, record: Arc::clone(&self.record) }).await?;
+            let pause = self.behavior.pause;
+            sleep(self.random.between(pause / 2, pause * 3 / 2)).await;
+        }
+        Ok(())
+    }
+
+    /// One hold from the acquisition to its end. Where it is left to expire, the next holder waits for it.
+    async fn hold(&mut self, lock: &Lock) -> anyhow::Result<()> {
+        let Some(hold) = self.worker.take(lock).await? else { return Ok(()) };
+        self.work(&hold).await?;
+        let Behavior { crashes, stalls, steals, deletes, .. } = self.behavior;
+        let fate = self.random.below(100);
+        if fate < crashes {
+            expire(&hold).await;
+            return Ok(());
+        } else if fate < crashes + stalls {
+            expire(&hold).await;
+        } else if fate < crashes + stalls + steals {
+            let thief = self.other.steal(&lock.key, lock.ttl).await?;
+            hold.ended(End::Stolen);
+            let theft = Hold::begun(lock, &thief);
+            self.release(&hold).await?;
+            self.work(&theft).await?;
+            return self.release(&theft).await;
+        } else if fate < crashes + stalls + steals + deletes {
+            self.other.delete(&lock.key).await?;
+            hold.ended(End::Deleted);
+        }
+        self.release(&hold).await
+    }
+
+    /// Works and renews. Changes of one lock are never closer together than the shortest work.
+    async fn work(&mut self, hold: &Hold) -> anyhow::Result<()> {
+        let Behavior { shortest_work, longest_work, renew_every, .. } = self.behavior;
+        let done = Instant::now() + self.random.between(shortest_work, longest_work);
+        let end = CancellationToken::new();
+        self.worker.keep(hold, Some(done - shortest_work), &end, &mut InTime(renew_every)).await?;
+        sleep_until(done).await;
+        Ok(())
+    }
+
+    /// In vain where the lock was lost.
+    async fn release(&mut self, hold: &Hold) -> anyhow::Result<()> {
+        match self.worker.release(hold).await {
+            Answer::Done | Answer::Refused => Ok(()),
+            Answer::Unanswered(trouble) => Err(trouble.into()),
+        }
+    }
+}
+
+/// Sleeps until the lock has surely expired.
+async fn expire(hold: &Hold) {
+    sleep_until(hold.last_sign() + hold.lock.ttl).await;
+    hold.expired();
+    sleep(MARGIN).await;
+}
