@@ -12,9 +12,8 @@ for browser in "${CHROMIUM:-chromium}" chromium-browser google-chrome; do
 done
 CHROMIUM=$(command -v "$browser") || die "no Chromium: scripts/install.sh installs it, or set CHROMIUM to its path"
 export CHROMIUM
-cargo build --locked --quiet --bins
+cargo build --locked --quiet --bins --example lock_by_hand --example cordum_fleet
 if [[ ${1:-} == pictures ]]; then
-  cargo build --locked --quiet --example cordum_fleet
   cd tests/browser
   exec node pictures.js "${2:-20}"
 fi

@@ -186,6 +186,8 @@ impl Exporter {
         for line in lines {
             let mut found = Vec::new();
             self.extractor.extract(line.text.as_bytes(), self.offset, &mut self.joiner, &mut found);
+            // In life a line waits a second for others of its record, and is counted at the time that it was read.
+            self.extractor.flush(&mut self.joiner, &mut found);
             self.offset += line.text.len() as u64;
             seen.bytes += line.text.len() as u64;
             seen.lines += 1;

@@ -83,7 +83,7 @@ async fn play(order: &Order) -> anyhow::Result<Answer> {
     let scenario = &order.scenario;
     let mut random = Random::new(order.seed ^ 0x5ca1_ab1e);
     let shift = seconds(60.0 * random.unit());
-    let mut programs = Programs::new(scenario, order.seed, shift);
+    let mut programs = Programs::new(scenario, order.seed, shift)?;
     let zero = clock::steady();
     let begun = tokio::time::Instant::now();
     let eyes = Eyes { redis: !scenario.exporter.logs_only, watch: !scenario.exporter.scan };

@@ -8,20 +8,18 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use redis_lock_exporter::event::TimeMs;
 use redis_lock_exporter::fleet::Random;
+use redis_lock_exporter::fleet::cordum::{self, Form, LineWriter, NOT_OWNED, Pace, RENEWAL_BUDGET, Said};
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::scenario::{Fault, FaultKind, Scenario, Service};
 use crate::store::{Entry, Store};
 
+/// As Cordum's Redis client says it.
 const REFUSED: &str = "dial tcp 10.0.3.7:6379: connect: connection refused";
 const LATE: &str = "context deadline exceeded";
-const NOT_OWNED: &str = "lock not owned";
 const REPLICAS: u64 = 6;
 /// Between the restarts of two replicas.
 const REPLICA_PAUSE_MS: TimeMs = 30_000;
-/// A scheduler gives up its lock after so many renewals in vain.
-const STRIKES: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -43,39 +41,11 @@ impl Kind {
         }
     }
 
-    fn ttl(self) -> TimeMs {
+    fn service(self) -> cordum::Service {
         match self {
-            Self::Workflow => 30_000,
-            Self::Scheduler => 60_000,
-            Self::Admission => 10_000,
-        }
-    }
-
-    fn renew_every(self) -> Option<TimeMs> {
-        (self != Self::Admission).then(|| self.ttl() / 3)
-    }
-
-    fn component(self) -> &'static str {
-        match self {
-            Self::Workflow => "workflow-engine",
-            Self::Scheduler => "scheduler",
-            Self::Admission => "gateway",
-        }
-    }
-
-    fn key_and_field(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Workflow => ("cordum:wf:run:lock:", "run_id"),
-            Self::Scheduler => ("cordum:scheduler:job:", "job_id"),
-            Self::Admission => ("cordum:wf:run:admission:", "org_id"),
-        }
-    }
-
-    fn release_failed(self) -> &'static str {
-        match self {
-            Self::Workflow => "distributed run lock release failed",
-            Self::Scheduler => "job lock release failed, retrying",
-            Self::Admission => "release workflow admission lock failed",
+            Self::Workflow => cordum::Service::WorkflowEngine,
+            Self::Scheduler => cordum::Service::Scheduler,
+            Self::Admission => cordum::Service::Gateway,
         }
     }
 }
@@ -119,25 +89,31 @@ pub(crate) struct Programs {
     scenario: Scenario,
     /// Added to the times of all faults, so that they do not begin with a scrape.
     shift: TimeMs,
+    /// That of real life.
+    pace: Pace,
     random: Random,
     queue: BinaryHeap<Reverse<(TimeMs, u64, Event)>>,
     sequence: u64,
     jobs: BTreeMap<u64, Job>,
     next_id: u64,
+    /// Writes what comes into `lines`; the form that has no time, which is virtual here.
+    writer: LineWriter,
     lines: Vec<Line>,
     pub(crate) store: Store,
 }
 
 impl Programs {
-    pub(crate) fn new(scenario: &Scenario, seed: u64, shift: TimeMs) -> Self {
+    pub(crate) fn new(scenario: &Scenario, seed: u64, shift: TimeMs) -> anyhow::Result<Self> {
         let mut programs = Self {
             scenario: scenario.clone(),
             shift,
+            pace: Pace::new(1)?,
             random: Random::new(seed),
             queue: BinaryHeap::new(),
             sequence: 0,
             jobs: BTreeMap::new(),
             next_id: 1,
+            writer: LineWriter::new(Form::Text),
             lines: Vec::new(),
             store: Store::default(),
         };
@@ -160,7 +136,7 @@ impl Programs {
                 _ => {}
             }
         }
-        programs
+        Ok(programs)
     }
 
     /// When a fault begins.
@@ -219,22 +195,19 @@ impl Programs {
         let id = self.next_id;
         self.next_id += 1;
         let work = seconds(work.0 + (work.1 - work.0) * self.random.unit());
-        let key = format!("{}{id}", kind.key_and_field().0);
+        let key = cordum::lock_key(kind.namespace(), &id.to_string());
         let job = Job { kind, id, key, ends: at + work, strikes: 0, stalled: false };
         if let Some((why, tries)) = self.unanswered(kind, at) {
             let error = format!("job store try acquire lock {}: {why}", job.key);
-            match kind {
-                Kind::Workflow => {
-                    let message = "distributed lock failed — using local-only lock, cross-replica race possible";
-                    self.write(&job, at, "ERROR", message, &error);
-                }
-                Kind::Scheduler => self.write_tries(&job, at, tries, "job lock acquisition failed", &error),
-                Kind::Admission => self.write_tries(&job, at, tries, "workflow admission lock failed", &error),
-            }
-            return;
+            let (name, error) = (&*id.to_string(), &*error);
+            return match kind {
+                Kind::Workflow => self.say(&job, at, Said::RunLocalOnly { run: name, error }),
+                Kind::Scheduler => self.say_each(&job, at, tries, Said::JobAcquisitionFailed { job: name, error }),
+                Kind::Admission => self.say_each(&job, at, tries, Said::AdmissionFailed { org: name, error }),
+            };
         }
         self.set(&job, at);
-        match kind.renew_every() {
+        match self.renew_every(kind) {
             Some(every) if at + every < job.ends => self.schedule(at + every, Event::Renew(id)),
             _ => self.schedule(job.ends, Event::Release(id)),
         }
@@ -256,23 +229,26 @@ impl Programs {
             Before::Fine => Err((NOT_OWNED.to_owned(), 1)),
         };
         let strikes = if outcome.is_ok() { 0 } else { job.strikes + 1 };
+        let name = &*id.to_string();
         match outcome {
             Ok(()) => self.set(&job, at),
-            Err((error, _)) if job.kind == Kind::Scheduler && strikes >= STRIKES => {
-                self.write(&job, at, "ERROR", "lock renewal abandoned, fencing critical section", &error);
+            Err((error, _)) if job.kind == Kind::Scheduler && strikes >= RENEWAL_BUDGET => {
+                self.say(&job, at, Said::JobAbandoned { job: name, failures: strikes, error: &error });
                 self.jobs.remove(&id);
                 return;
             }
             Err((error, tries)) => {
-                let message =
-                    if job.kind == Kind::Scheduler { "job lock renewal failed" } else { "run lock renewal failed" };
-                self.write_tries(&job, at, tries, message, &error);
+                let said = match job.kind {
+                    Kind::Scheduler => Said::JobRenewalFailed { job: name, attempt: strikes, error: &error },
+                    _ => Said::RunRenewalFailed { run: name, error: &error },
+                };
+                self.say_each(&job, at, tries, said);
             }
         }
         if let Some(job) = self.jobs.get_mut(&id) {
             job.strikes = strikes;
         }
-        let every = job.kind.renew_every().unwrap_or(job.kind.ttl());
+        let every = self.renew_every(job.kind).unwrap_or(self.ttl(job.kind));
         // In trouble a handler goes on until it is done, and at least until it has noticed.
         match at + every < job.ends || (strikes > 0 && job.kind == Kind::Scheduler) {
             true => self.schedule(at + every, Event::Renew(id)),
@@ -287,15 +263,14 @@ impl Programs {
             Before::Died => {}
             Before::Unanswered(why, tries) => {
                 let error = format!("job store release lock {}: {why}", job.key);
-                self.write_tries(&job, at, tries, job.kind.release_failed(), &error);
+                self.say_each(&job, at, tries, release_failed(job.kind, &id.to_string(), &error));
             }
             Before::Fine if self.owns(&job, at) => {
                 self.store.remove(&job.key, at);
             }
             Before::Fine => {
-                let skipped = json!({"msg": "lock release skipped: token mismatch", "key": job.key});
-                self.write_line(&job, at, "WARN", skipped);
-                self.write(&job, at + 1, "WARN", job.kind.release_failed(), NOT_OWNED);
+                self.say(&job, at, Said::TokenMismatch { key: &job.key });
+                self.say(&job, at + 1, release_failed(job.kind, &id.to_string(), NOT_OWNED));
             }
         }
         self.jobs.remove(&id);
@@ -321,7 +296,7 @@ impl Programs {
                     self.store.remove(&job.key, at - 1);
                 }
                 FaultKind::Steal if self.owns(job, at) => {
-                    let thief = Entry { owner: u64::MAX - job.id, deadline: at + job.kind.ttl() };
+                    let thief = Entry { owner: u64::MAX - job.id, deadline: at + self.ttl(job.kind) };
                     self.store.set(&job.key, thief, at - 1);
                     let done = at + 500 + self.random.below(2_000) as TimeMs;
                     self.schedule(done, Event::Drop(job.key.clone()));
@@ -339,7 +314,7 @@ impl Programs {
         if let Some(job) = self.jobs.get_mut(&job.id) {
             job.stalled = true;
         }
-        Before::Later(at + job.kind.ttl() + 500 + self.random.below(5_000) as TimeMs)
+        Before::Later(at + self.ttl(job.kind) + 500 + self.random.below(5_000) as TimeMs)
     }
 
     /// Why Redis does not answer now, and how often the program asks.
@@ -376,7 +351,7 @@ impl Programs {
     }
 
     fn set(&mut self, job: &Job, at: TimeMs) {
-        let deadline = at + job.kind.ttl();
+        let deadline = at + self.ttl(job.kind);
         self.store.set(&job.key, Entry { owner: job.id, deadline }, at);
         // Redis looks for keys past their time ten times a second, and finds some of them later.
         let found = deadline + 1 + self.random.below(400) as TimeMs;
@@ -396,7 +371,7 @@ impl Programs {
     fn schedule_start(&mut self, service: usize, now: TimeMs) {
         let Service { kind, ops, work, .. } = self.scenario.services[service];
         let renewals =
-            kind.renew_every().map_or(0.0, |every| ((work.0 + work.1) * 500.0 / every as f64 - 0.5).max(0.0));
+            self.renew_every(kind).map_or(0.0, |every| ((work.0 + work.1) * 500.0 / every as f64 - 0.5).max(0.0));
         let rate = ops / (1.0 + renewals);
         let pause = -(1.0 - self.random.unit()).ln() / rate;
         self.schedule(now + seconds(pause).max(1), Event::Start(service));
@@ -407,24 +382,36 @@ impl Programs {
         self.queue.push(Reverse((at, self.sequence, event)));
     }
 
+    fn ttl(&self, kind: Kind) -> TimeMs {
+        self.pace.ttl(kind.namespace()).as_millis() as TimeMs
+    }
+
+    fn renew_every(&self, kind: Kind) -> Option<TimeMs> {
+        self.pace.renew_every(kind.namespace()).map(|every| every.as_millis() as TimeMs)
+    }
+
     /// One line for each try.
-    fn write_tries(&mut self, job: &Job, at: TimeMs, tries: u32, message: &str, error: &str) {
+    fn say_each(&mut self, job: &Job, at: TimeMs, tries: u32, said: Said) {
         let mut time = at;
         for _ in 0..tries {
-            self.write(job, time, "WARN", message, error);
+            self.say(job, time, said);
             time += 200 + self.random.below(200) as TimeMs;
         }
     }
 
-    fn write(&mut self, job: &Job, at: TimeMs, level: &str, message: &str, error: &str) {
-        let id = job.id.to_string();
-        self.write_line(job, at, level, json!({"msg": message, job.kind.key_and_field().1: id, "error": error}));
+    fn say(&mut self, job: &Job, at: TimeMs, said: Said) {
+        said.write(&mut self.writer, 0, job.kind.service());
+        let text = String::from_utf8_lossy(&self.writer.out).into_owned();
+        self.writer.out.clear();
+        self.lines.push(Line { at, replica: job.id % REPLICAS, text });
     }
+}
 
-    fn write_line(&mut self, job: &Job, at: TimeMs, level: &str, mut line: Value) {
-        line["level"] = level.into();
-        line["component"] = job.kind.component().into();
-        self.lines.push(Line { at, replica: job.id % REPLICAS, text: format!("{line}\n") });
+fn release_failed<'a>(kind: Kind, name: &'a str, error: &'a str) -> Said<'a> {
+    match kind {
+        Kind::Workflow => Said::RunReleaseFailed { run: name, error },
+        Kind::Scheduler => Said::JobReleaseFailed { job: name, error },
+        Kind::Admission => Said::AdmissionReleaseFailed { org: name, error },
     }
 }
 

@@ -2,16 +2,12 @@
 // that goes well, and from a moment on a node that freezes for longer than its locks live, so that runs are taken over while it
 // still works on them.
 
-import path from "node:path";
-
-import { BINARY } from "./world.js";
-
-const FLEET = path.join(path.dirname(BINARY), "examples/cordum_fleet");
+import { example } from "./world.js";
 
 export class Fleet {
   // Ends with the world.
   constructor(world) {
-    this.process = world.run(FLEET, ["run", "--redis", world.redisUrl, "--logs", world.directory, "--speed", 1, "--nodes", 3]);
+    this.process = world.run(example("cordum_fleet"), ["run", "--redis", world.redisUrl, "--logs", world.directory, "--speed", 1, "--nodes", 3]);
   }
 
   freeze() {

@@ -11,10 +11,13 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
+import { Locker } from "./locker.js";
 import { Redis } from "./redis.js";
 
 const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
 export const BINARY = process.env.EXPORTER ?? path.join(process.env.CARGO_TARGET_DIR ?? path.join(ROOT, "target"), "debug/redis_lock_exporter");
+// A program of the folder examples/.
+export const example = (name) => path.join(path.dirname(BINARY), "examples", name);
 const DEADLINE_MS = 120_000;
 
 // Who may see the page of a secured world.
@@ -39,9 +42,6 @@ const freePort = () => new Promise((resolve) => {
     server.close(() => resolve(port));
   });
 });
-
-const RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
-const RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 export class World {
   // `watched`: the exporter looks at Redis, not only at the log. `secured`: it is served over TLS to USER only.
@@ -68,6 +68,7 @@ export class World {
     this.redisUrl = `redis://:${this.password}@127.0.0.1:${port}/0`;
     this.redis = await until("Redis listens", () => Redis.connect(port).catch(() => null));
     await this.redis.command("AUTH", this.password);
+    this.locker = new Locker(this);
     writeFileSync(this.#place("cordum.log"), "");
     const redis = watched ? `redis: {url: "${this.redisUrl}", name: main}\n` : "";
     writeFileSync(this.#place("config.yaml"), `${redis}logs: [{path: "${this.#place("*.log")}"}]\npresets: [cordum]\n`);
@@ -84,8 +85,9 @@ export class World {
 
   // A program that ends with the world.
   run(command, words) {
-    const child = spawn(command, words.map(String), { stdio: ["pipe", "ignore", "pipe"] });
+    const child = spawn(command, words.map(String), { stdio: ["pipe", "pipe", "pipe"] });
     child.on("error", (error) => { throw error; });
+    child.stdout.resume();
     child.stderr.resume();
     this.children.push(child);
     return child;
@@ -125,17 +127,16 @@ export class World {
   }
 
   // The token, or nothing if somebody has the lock.
-  async acquire(key, ttl) {
-    const token = randomBytes(16).toString("hex");
-    return (await this.redis.command("SET", key, token, "NX", "PX", ttl)) === "OK" ? token : null;
+  acquire(key, ttl) {
+    return this.locker.ask({ acquire: { key, ttl_ms: ttl } });
   }
 
-  async renew(key, token, ttl) {
-    return (await this.redis.command("EVAL", RENEW, 1, key, token, ttl)) === 1;
+  renew(key, token, ttl) {
+    return this.locker.ask({ renew: { key, token, ttl_ms: ttl } });
   }
 
-  async release(key, token) {
-    return (await this.redis.command("EVAL", RELEASE, 1, key, token)) === 1;
+  release(key, token) {
+    return this.locker.ask({ release: { key, token } });
   }
 
   log(component, message, attributes) {

@@ -49,6 +49,7 @@ pub use line::{Form, LineWriter, MILLISECOND, Nanos, SECOND};
 pub use load::Load;
 pub use pace::Pace;
 pub use said::{NOT_OWNED, Said, Service};
+pub use worker::{RENEWAL_BUDGET, lock_key};
 
 use super::{Failures, Proxy, Random, Truth, client_through};
 use process::Process;

@@ -56,12 +56,14 @@ impl Pace {
         self.of(Duration::from_secs(5))
     }
 
-    pub(super) fn ttl(&self, namespace: &str) -> Duration {
+    /// Of the locks of a namespace that the fleet has.
+    pub fn ttl(&self, namespace: &str) -> Duration {
         let ttl = self.find(namespace).and_then(|namespace| namespace.ttl);
         self.of(ttl.expect("the preset gives every lock of the fleet a TTL, as a test says"))
     }
 
-    pub(super) fn renew_every(&self, namespace: &str) -> Option<Duration> {
+    /// Nothing where locks are not renewed.
+    pub fn renew_every(&self, namespace: &str) -> Option<Duration> {
         self.find(namespace)?.renew_every.map(|every| self.of(every))
     }
 
@@ -72,7 +74,7 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::worker::{NAMESPACES, key};
+    use super::super::worker::{NAMESPACES, lock_key};
     use super::*;
     use crate::namespace::KeyMap;
 
@@ -82,7 +84,7 @@ mod tests {
         let keys = KeyMap::new(&pace.namespaces);
         for namespace in NAMESPACES {
             assert!(pace.ttl(namespace) > Duration::ZERO);
-            let key = key(namespace, "some-id");
+            let key = lock_key(namespace, "some-id");
             let mut fitting = keys.namespaces_of(&key).map(|id| pace.namespaces[usize::from(id.0)].name.clone());
             assert!(fitting.any(|name| name == namespace), "{key} is not of {namespace}");
         }

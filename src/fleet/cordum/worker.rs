@@ -30,7 +30,7 @@ pub(super) const NAMESPACES: [&str; 9] = [
 ];
 
 /// Renewals that may fail in a row before the holder of a job lock gives up. Holders of other locks never do.
-const BUDGET: u32 = 3;
+pub const RENEWAL_BUDGET: u32 = 3;
 
 /// Cordum's limit for one operation on a lock.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
@@ -97,7 +97,7 @@ impl World {
 
     pub(super) fn lock(&self, namespace: &'static str, id: &str) -> Lock {
         let inner = fleet::Lock {
-            key: key(namespace, id),
+            key: lock_key(namespace, id),
             ttl: self.pace.ttl(namespace),
             record: Arc::clone(&self.records[namespace]),
         };
@@ -111,7 +111,8 @@ impl Lock {
     }
 }
 
-pub(super) fn key(namespace: &'static str, id: &str) -> String {
+/// Of the preset.
+pub fn lock_key(namespace: &str, id: &str) -> String {
     match namespace {
         "scheduler" | "approval" => format!("cordum:scheduler:job:{id}"),
         "workflow" => format!("cordum:wf:run:lock:{id}"),
@@ -205,7 +206,7 @@ impl Program for Renewing<'_> {
             Answer::Unanswered(trouble) => self.world.unanswered("renew", lock, trouble),
         };
         let (id, error) = (lock.id.as_str(), trouble.text.as_str());
-        let gives_up = lock.namespace == "scheduler" && failures >= BUDGET;
+        let gives_up = lock.namespace == "scheduler" && failures >= RENEWAL_BUDGET;
         let at = self.process.say(match lock.namespace {
             "scheduler" if gives_up => Said::JobAbandoned { job: id, failures, error },
             "scheduler" => Said::JobRenewalFailed { job: id, attempt: failures, error },

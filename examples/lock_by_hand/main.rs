@@ -1,0 +1,49 @@
+//! One worker of the fleet, by hand: for tests in other languages, so that they lock as everybody here does.
+//!
+//!   lock_by_hand redis://127.0.0.1:6379/
+//!
+//! A command a line on standard input, its answer a line on standard output, in order, both JSON:
+//! `{"acquire": {"key": KEY, "ttl_ms": 5000}}` gives the token, or null if somebody has the lock; `renew` with a `token`, too, and
+//! `release` without a `ttl_ms` give whether it was still the caller's. It ends with its input.
+
+#![allow(clippy::print_stdout)] // For the tests that run this.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use redis_lock_exporter::fleet::{Locker, Token};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Command {
+    Acquire { key: String, ttl_ms: u64 },
+    Renew { key: String, token: String, ttl_ms: u64 },
+    Release { key: String, token: String },
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let url = std::env::args().nth(1).context("usage: lock_by_hand redis://HOST:PORT/")?;
+    let client = redis::Client::open(url).context("not the URL of a Redis")?;
+    let mut locker = Locker::connect(&client).await.context("cannot connect to Redis")?;
+    for line in std::io::stdin().lines() {
+        println!("{}", obey(&mut locker, &line?).await?);
+    }
+    Ok(())
+}
+
+async fn obey(locker: &mut Locker, line: &str) -> anyhow::Result<Value> {
+    let command = serde_json::from_str(line).with_context(|| format!("an unknown command: {line}"))?;
+    Ok(match command {
+        Command::Acquire { key, ttl_ms } => {
+            let token = locker.acquire(&key, Duration::from_millis(ttl_ms)).await?;
+            json!(token.as_ref().map(Token::reveal))
+        }
+        Command::Renew { key, token, ttl_ms } => {
+            json!(locker.renew(&key, &Token::new(&token), Duration::from_millis(ttl_ms)).await?)
+        }
+        Command::Release { key, token } => json!(locker.release(&key, &Token::new(&token)).await?),
+    })
+}
