@@ -79,13 +79,13 @@ impl Locker {
         Self::open(client, timeout, Some(Arc::clone(territory))).await
     }
 
-    /// One for somebody who looks at the clock while waiting: it gives up later than that.
+    /// One for somebody who gives up by themselves: it does so later.
     pub(super) async fn patient(
         client: &Client,
         patience: Duration,
         territory: Option<Arc<Territory>>,
     ) -> RedisResult<Self> {
-        Self::open(client, patience.max(TIMEOUT) * 2, territory).await
+        Self::open(client, patience * 2, territory).await
     }
 
     async fn open(client: &Client, timeout: Duration, territory: Option<Arc<Territory>>) -> RedisResult<Self> {
