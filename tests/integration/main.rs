@@ -14,6 +14,7 @@ mod demo;
 mod drill;
 mod endtoend;
 mod exposition;
+mod fleet;
 mod http;
 mod journal;
 mod keyspace;

@@ -1,0 +1,137 @@
+//! The worker that all simulations lock with, on a real Redis: what it notes, and when it stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Client;
+use redis_lock_exporter::fleet::{
+    Answer, Gate, Hold, Kept, Lock, Locker, Next, Program, Record, Trouble, Truth, Worker,
+};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::redis::RedisServer;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const TTL: Duration = Duration::from_secs(60);
+const OFTEN: Duration = Duration::from_millis(10);
+
+struct Stage {
+    server: RedisServer,
+    client: Client,
+    record: Arc<Record>,
+    lock: Lock,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let server = RedisServer::start(&[]);
+        let client = Client::open(format!("redis://127.0.0.1:{}/", server.port())).unwrap();
+        let record: Arc<Record> = Arc::default();
+        let lock = Lock { key: "jobs:lock:1".to_owned(), ttl: TTL, record: Arc::clone(&record) };
+        Self { server, client, record, lock }
+    }
+
+    fn worker(&self) -> Worker {
+        Worker::new(&self.client, PATIENCE)
+    }
+
+    /// Until the record says so.
+    async fn until(&self, what: &str, is_so: impl Fn(&Truth) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !is_so(&self.record.truth()) {
+            assert!(Instant::now() < deadline, "still not: {what}: {:?}", self.record.truth());
+            sleep(OFTEN).await;
+        }
+    }
+}
+
+/// Renews often, and gives up after so many failures in a row, of which it keeps the last number.
+struct GivesUpAfter {
+    budget: u32,
+    failures: u32,
+}
+
+impl Program for GivesUpAfter {
+    fn renew_after(&mut self) -> Option<Duration> {
+        Some(OFTEN)
+    }
+
+    fn heard(&mut self, _: &Hold, _: &Answer, failures: u32) -> anyhow::Result<Next> {
+        self.failures = failures;
+        Ok(if failures < self.budget { Next::GoOn } else { Next::GiveUp })
+    }
+}
+
+#[tokio::test]
+async fn who_lost_a_lock_is_refused_gives_up_and_is_noted() {
+    let stage = Stage::new();
+    let mut worker = stage.worker();
+    let hold = worker.take(&stage.lock).await.unwrap().unwrap();
+    assert!(worker.take(&stage.lock).await.unwrap().is_none(), "it is taken");
+    Locker::connect(&stage.client).await.unwrap().steal(&stage.lock.key, TTL).await.unwrap();
+
+    let mut program = GivesUpAfter { budget: 3, failures: 0 };
+    let kept = worker.keep(&hold, None, &CancellationToken::new(), &mut program).await.unwrap();
+    assert_eq!((kept, program.failures), (Kept::GivenUp, 3));
+    let truth = stage.record.truth();
+    assert_eq!((truth.acquisitions, truth.renewals, truth.refused, truth.held), (1, 0, 3, 1));
+    // Nothing was noted of its end: it must have been the TTL.
+    assert!(matches!(worker.release(&hold).await, Answer::Refused));
+    let truth = stage.record.truth();
+    assert_eq!((truth.refused, truth.releases, truth.expirations, truth.held), (4, 0, 1, 0));
+}
+
+#[tokio::test]
+async fn a_lock_is_kept_until_the_worker_is_told_to_end() {
+    let stage = Stage::new();
+    let mut worker = stage.worker();
+    let hold = worker.take(&stage.lock).await.unwrap().unwrap();
+    let end = CancellationToken::new();
+    let keeping = async {
+        let mut program = GivesUpAfter { budget: 1, failures: 0 };
+        worker.keep(&hold, None, &end, &mut program).await.unwrap()
+    };
+    let ending = async {
+        stage.until("three renewals", |truth| truth.renewals >= 3).await;
+        end.cancel();
+    };
+    let (kept, ()) = tokio::join!(keeping, ending);
+    assert_eq!(kept, Kept::Done);
+    assert!(matches!(worker.release(&hold).await, Answer::Done));
+    let truth = stage.record.truth();
+    assert_eq!((truth.refused, truth.releases, truth.held), (0, 1, 0));
+}
+
+#[tokio::test]
+async fn who_stands_still_has_done_what_redis_has_done() {
+    let stage = Stage::new();
+    let gate = Gate::default();
+    gate.close(true);
+    let (mut worker, lock) = (stage.worker().behind(&gate), stage.lock.clone());
+    let taking = tokio::spawn(async move { worker.take(&lock).await.unwrap().is_some() });
+    stage.until("it has the lock", |truth| truth.held == 1).await;
+    assert!(!taking.is_finished(), "its process stands still");
+    gate.close(false);
+    assert!(taking.await.unwrap());
+}
+
+#[tokio::test]
+async fn without_an_answer_nobody_knows_and_the_next_question_is_asked_all_the_same() {
+    let mut stage = Stage::new();
+    let mut worker = stage.worker();
+    let hold = worker.take(&stage.lock).await.unwrap().unwrap();
+    stage.server.pause();
+    worker.wait_at_most(OFTEN);
+    assert!(matches!(worker.renew(&hold).await, Answer::Unanswered(Trouble::Late)));
+    stage.server.resume();
+    worker.wait_at_most(PATIENCE);
+    assert!(matches!(worker.renew(&hold).await, Answer::Done), "over the same connection");
+
+    stage.server.kill();
+    assert!(matches!(worker.renew(&hold).await, Answer::Unanswered(Trouble::Failed(_))));
+    stage.server.restart();
+    assert!(matches!(worker.renew(&hold).await, Answer::Refused), "over a new one, and the new Redis is empty");
+    let truth = stage.record.truth();
+    assert_eq!((truth.renewals, truth.refused), (1, 1));
+}
