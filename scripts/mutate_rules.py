@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do the rule tests bind? Changes one thing of one rule at a time and looks whether a test fails.
 
-usage: mutate_rules.py [--sample N] [--seed S] [--rules FILE] [--only REGEX] [--promtool PATH] [--processes N] [--least SHARE] [--results FILE] [--list]
+usage: mutate_rules.py [--sample N] [--seed S] [--rules FILE] [--only REGEX] [--cases REGEX] [--promtool PATH] [--processes N] [--least SHARE] [--results FILE] [--list]
 
 Changed are: each number and duration (twice, half; 0 and 1 into each other), each comparison (turned round), + - * /, and/or/unless, sum, min
 and max, each label value in a selector, `for` and `keep_firing_for` (twice, half or none), each alert's labels. Not changed are labels to group and
@@ -42,17 +42,34 @@ EQUIVALENT = rulelib.ALERTS / "mutation" / "equivalent.json"
 AT_ONCE = 24  # mutants in one promtool
 FLIP = {">": "<=", "<": ">=", ">=": "<", "<=": ">", "==": "!=", "!=": "=="}
 SET = {"and": "unless", "unless": "and", "or": "and"}
-AGGREGATE = {"max": "min", "min": "max", "sum": "max"}
+AGGREGATE = {"max": "min", "min": "max", "sum": "max", "group": "sum"}
 ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*"}
+MATCH = {"=": "!=", "!=": "=", "=~": "!~", "!~": "=~"}
+OVER_TIME = {"max_over_time": "min_over_time", "min_over_time": "max_over_time", "sum_over_time": "count_over_time", "count_over_time": "sum_over_time", "avg_over_time": "max_over_time"}
 TOKEN = re.compile(
-    r"""(?P<skip>\b(?:on|by|without|group_left|ignoring)\s*\([^)]*\)|[\w:]*redis_lock\w*(?::\w+)*|cordum_\w+|job:\w+:\w+|\w+_over_time|histogram_quantile)
-      |(?P<label>"[^"]*")|(?P<duration>\b(?:\d+[smhd])+\b)|(?P<number>\b\d+(?:\.\d+)?\b)
-      |(?P<compare>>=|<=|==|(?<![=!])!=(?!~)|>|<)|(?P<arithmetic>(?<= )[-+*/](?=[ ]))|(?P<word>\b(?:and|or|unless|max|min|sum)\b)""", re.X)
+    r"""(?P<list>\b(?:on|by|without|group_left|ignoring)\s*\([^)]*\))|(?P<over_time>\b(?:max|min|sum|count|avg)_over_time\b)
+      |(?P<skip>[\w:]*redis_lock\w*(?::\w+)*|cordum_\w+|job:\w+:\w+|\w+_over_time|histogram_quantile)
+      |(?P<label>"[^"]*")|(?P<match>(?<=\w)(?:=~|!~|!=|=)(?="))|(?P<duration>\b(?:\d+[smhd])+\b)|(?P<number>\b\d+(?:\.\d+)?\b)
+      |(?P<compare>>=|<=|==|(?<![=!])!=(?!~)|>|<)|(?P<bool>\bbool )|(?P<arithmetic>(?<= )[-+*/](?=[ ]))|(?P<word>\b(?:and|or|unless|max|min|sum|group)\b)""", re.X)
 
 
 def scaled(text, factor):
     seconds = sum(int(n) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[u] for n, u in re.findall(r"(\d+)([smhd])", text))
     return f"{int(seconds * factor)}s"
+
+
+def lists(text, after):
+    """What a list of labels may be instead: each label left out. What is grouped by `instance` too is not added up, and what leaves it out is; where
+    something was grouped before it has none any more. `on ()` is for what has no labels: a label more finds nothing."""
+    word, labels = re.fullmatch(r"(\w+)\s*\(([^)]*)\)", text).groups()
+    labels = [label.strip() for label in labels.split(",") if label.strip()]
+    made = [labels[:i] + labels[i + 1:] for i in range(len(labels))]
+    grouped = re.match(r"\s*\(\s*(?:max|sum|min|group) by \(([^)]*)\)", after)
+    if word in ("by", "without") and "instance" not in labels and not (grouped and "instance" not in grouped[1]):
+        made.append(labels + ["instance"])
+    if word == "on" and not labels:
+        made.append(["cluster"])
+    return [f"{word} ({', '.join(of)})" for of in made] + ([""] if word == "group_left" else [])
 
 
 def mutations(rule):
@@ -63,10 +80,18 @@ def mutations(rule):
         text, kind = match.group(), match.lastgroup
         inside = any(a < match.start() < b for a, b in in_selector)
         new = []
-        if kind == "label" and inside:
+        if kind == "label" and (inside or text != '""'):
             new = ['"mutant"']
+        elif kind == "match":
+            new = [MATCH[text]]
         elif inside or kind == "skip":
             continue
+        elif kind == "list":
+            new = lists(text, expr[match.end():])
+        elif kind == "over_time":
+            new = [OVER_TIME[text]]
+        elif kind == "bool":
+            new = [""]
         elif kind == "duration":
             new = [scaled(text, 2), scaled(text, 0.5)]
         elif kind == "number":
@@ -81,7 +106,7 @@ def mutations(rule):
         seen[text] += 1
         for replacement in new:
             changed = dict(rule, expr=expr[:match.start()] + replacement + expr[match.end():])
-            yield f"{text} ({seen[text]}) -> {replacement}", changed
+            yield f"{text.strip()} ({seen[text]}) -> {replacement or 'nothing'}", changed
     for key in ("for", "keep_firing_for"):
         if key in rule:
             yield f"{key}: {rule[key]} -> twice", dict(rule, **{key: scaled(rule[key], 2)})
@@ -101,11 +126,13 @@ def full_name(rule):
 
 def renamed(rule, names, number):
     """The copy of a rule for a mutant: of `names` it uses the mutant's own, and so is it called itself."""
-    copy = dict(rule, expr=re.sub(r"[a-zA-Z_:][\w:]*", lambda match: f"{match[0]}__{number}" if match[0] in names else match[0], rule["expr"]))
+    own = lambda text: re.sub(r"[a-zA-Z_:][\w:]*", lambda match: f"{match[0]}__{number}" if match[0] in names else match[0], text)
+    copy = dict(rule, expr=own(rule["expr"]))
     if "record" in rule:
-        copy["record"] = f"{rule['record']}__{number}" if rule["record"] in names else rule["record"]
+        copy["record"] = own(rule["record"])
     else:
-        copy["labels"] = {**rule["labels"], "mutant": str(number)}
+        copy["alert"], copy["labels"] = f"{rule['alert']}__{number}", {**rule["labels"], "mutant": str(number)}
+        copy["annotations"] = {key: own(text) for key, text in rule["annotations"].items()}
     return copy
 
 
@@ -131,15 +158,15 @@ class Results:
 
 
 class Mutants:
-    def __init__(self, rule_file, promtool, results):
+    def __init__(self, rule_file, promtool, results, only_cases=""):
         self.groups, self.promtool, self.results = rulelib.load_groups(rulelib.ALERTS / rule_file), promtool, results
         self.version = subprocess.run([promtool, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
         self.graph = RuleGraph(self.groups)
-        self.cases = [case for case in CASES if case.rules == rule_file]
+        self.cases = [case for case in CASES if case.rules == rule_file and re.search(only_cases, f"{case.file}: {case.name}")]
         self.digests = {case: digest([case.world.series, case.firing, case.last, case.every]) for case in self.cases}
         self.all = [
             (f"{full_name(rule)}: {what}", (g, r), changed)
-            for g, group in enumerate(self.groups) for r, rule in enumerate(group["rules"]) if self.graph.downstream[rulelib.name_of(rule)] for what, changed in mutations(rule)
+            for g, group in enumerate(self.groups) for r, rule in enumerate(group["rules"]) for what, changed in mutations(rule)
         ]
         assert len({mutant[0] for mutant in self.all}) == len(self.all), "two mutants of one name"
 
@@ -153,6 +180,8 @@ class Mutants:
     def rules_digest(self, mutant, alerts):
         """Of the mutant and of all rules that these alerts are made of."""
         names = set().union(*(self.graph.upstream[alert] for alert in alerts if alert in self.graph.upstream))
+        if not self.graph.downstream[self.name_at(mutant[1])]:
+            return digest([self.version, mutant[2], [rule for group in self.groups for rule in group["rules"] if rulelib.name_of(rule) in names | self.told_by(alerts)]])
         rules = [{k: v for k, v in rule.items() if k not in ("annotations", "line")} for group in self.groups for rule in group["rules"] if rulelib.name_of(rule) in names]
         changed = {k: v for k, v in mutant[2].items() if k not in ("annotations", "line")}
         return digest([self.version, changed, rules])
@@ -169,8 +198,10 @@ class Mutants:
     def survivors(self, mutants):
         """Of mutants of one rule, the names of those that no case kills."""
         name = self.name_at(mutants[0][1])
-        alerts = self.graph.downstream[name]
+        alerts = self.graph.downstream[name] or self.graph.told[name]
         cases = [case for case in self.cases if any(self.graph.concerns(case, alert) for alert in alerts)]
+        if not self.graph.downstream[name]:
+            cases = [case for case in cases if any(entry[1] in alerts for entry in case.text)]
         # Coarse ones cost little. Quiet cases kill less often than those in which the alert fires.
         cases.sort(key=lambda case: (case.last / case.every > 120, not case.alerts & alerts, case.last / case.every))
         survived = {}
@@ -205,25 +236,38 @@ class Mutants:
         return [mutant for i, mutant in enumerate(mutants) if i not in killed]
 
     def killed(self, mutants, cases, alerts):
-        """{number: cases} of those that one of these cases kills. One that makes promtool give up is looked for by halves, and counts."""
-        passed, output = self.test(mutants, cases, alerts)
-        if passed:
-            return {}
-        found = {}
-        for cluster, number in re.findall(r'expr: "ALERTS\{alertstate=\\"firing\\"(?:,cluster=~\\"(\d+)\.\*\\")?,mutant=\\"(\d+)', output):
-            found.setdefault(int(number), [cases[int(cluster)]] if cluster else cases)
-        if found and "err:" not in output:
-            return found
-        if len(mutants) == 1:
-            return {0: cases}
-        half = len(mutants) // 2
-        return self.killed(mutants[:half], cases, alerts) | {half + n: killers for n, killers in self.killed(mutants[half:], cases, alerts).items()}
+        """{number: cases} of those that one of these cases kills. A rule that fails (two series where one is asked for, say) is a kill as
+        well: it passed when nothing was changed. promtool gives up on the world in which it happens, so the others are tried again without it."""
+        found, left = {}, list(range(len(mutants)))
+        while left:
+            passed, output = self.test([mutants[i] for i in left], cases, alerts)
+            if passed:
+                break
+            failed = [left[int(number)] for number in re.findall(r"^ *rule: \S+__(\d+), time: \S+, err: ", output, re.M)]
+            differs = [(left[int(number)], [cases[int(cluster)]] if cluster else cases)
+                       for cluster, number in re.findall(r'expr: "ALERTS\{alertstate=\\"firing\\"(?:,cluster=~\\"(\d+)\.\*\\")?,mutant=\\"(\d+)', output)]
+            differs += [(left[int(number)], cases) for number in re.findall(r"^ *alertname: \w+__(\d+), time: ", output, re.M)]
+            for number, killers in differs + [(number, cases) for number in failed]:
+                found.setdefault(number, killers)
+            if not failed:
+                if not differs:
+                    sys.exit(f"no mutant is to blame:\n{output}")
+                break
+            left = [i for i in left if i not in found]
+        return found
+
+    def told_by(self, alerts):
+        """The records that the texts of these alerts ask for, with what they are made of."""
+        rules = [rule for group in self.groups for rule in group["rules"]]
+        asked = set().union(*(words(rule, texts=True) for rule in rules if rulelib.name_of(rule) in alerts))
+        return set().union(*(self.graph.upstream[rule["record"]] for rule in rules if "record" in rule and rule["record"] in asked))
 
     def test(self, mutants, cases, alerts):
         """(passed, output) of promtool that looks at these alerts; mutants are numbered as they come. Without a mutant nothing is changed: the control."""
         place = mutants[0][1]
         name = self.name_at(place)
-        upstream = set().union(*(self.graph.upstream[alert] for alert in alerts))
+        texts = not self.graph.downstream[name]
+        upstream = set().union(*(self.graph.upstream[alert] for alert in alerts)) | (self.told_by(alerts) if texts else set())
         own = {n for n in upstream if n not in self.graph.alerts and name in self.graph.upstream[n]}
         groups = []
         for g, group in enumerate(self.groups):
@@ -236,12 +280,12 @@ class Mutants:
                         rules.append(renamed(changed if (g, r) == place else rule, own, number))
             if rules:
                 groups.append(dict(group, rules=rules))
-        metrics = set().union(*(words(rule) for group in groups for rule in group["rules"]))
+        metrics = set().union(*(words(rule, texts) for group in groups for rule in group["rules"]))
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            (folder / "rules.yml").write_text(rulelib.rules_as_yaml(groups))
+            (folder / "rules.yml").write_text(rulelib.rules_as_yaml(groups, texts))
             order = [group["name"] for group in groups]
-            (folder / "test.yml").write_text(as_yaml(cases, "rules.yml", order, only=alerts, metrics=metrics, mutants=len(mutants)))
+            (folder / "test.yml").write_text(as_yaml(cases, "rules.yml", order, only=alerts, metrics=metrics, mutants=len(mutants), texts=texts))
             return rulelib.run_promtool(self.promtool, "test.yml", cwd=folder)
 
     def control(self, alert):
@@ -264,13 +308,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rules", default="redis_lock.rules.yml")
     parser.add_argument("--only", help="mutants in whose name this regular expression is found")
+    parser.add_argument("--cases", default="", help="with these cases only, by file and name: to try new ones")
     parser.add_argument("--promtool", default="promtool")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--least", type=float, default=0.95)
     parser.add_argument("--results", type=pathlib.Path, help="note verdicts in this file, and use those that still hold")
     parser.add_argument("--list", action="store_true", help="only list the mutants")
     options = parser.parse_args()
-    mutants = Mutants(options.rules, options.promtool, Results(options.results))
+    mutants = Mutants(options.rules, options.promtool, Results(options.results), options.cases)
     equivalent = json.loads(EQUIVALENT.read_text())[options.rules]
     chosen = [mutant for mutant in mutants.all if not options.only or re.search(options.only, mutant[0])]
     if options.sample:

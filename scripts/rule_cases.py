@@ -1971,6 +1971,296 @@ def twins():
     case("twins", "a ticket about the rate resolves", w, {90: [ticket], 108: [ticket], 115: []})
 
 
+# ------------------------------------------------------------------------------------------------------------------- beside
+def named(alerts):
+    """"Name/severity" for each namespace: {"NotOwnedRatioHigh/critical": "all few"}."""
+    return [f"{alert} lock_namespace={name}" for alert, names in alerts.items() for name in names.split()]
+
+
+def beside():
+    """Namespaces of one cluster beside each other: what fires, and for each condition one that lacks nothing else, which the others have. A join that
+    forgets the namespace lets it fire, or two namespaces be one too many."""
+    beside_ratios()
+    beside_burn()
+    beside_rates()
+    beside_state()
+    beside_lifecycle()
+    beside_trends()
+    beside_exporters()
+
+
+def beside_ratios():
+    w = World(36).exporter()
+
+    def namespace(name, *segments, policy="continue", stops=None, unlocked=True, abandoned=(), twice=(), **more):
+        """`segments`: failures of each kind for 20 successes of it, which end at `stops`."""
+        w.namespace(name, policy=policy, **more)
+        here = {"lock_namespace": name}
+        lost(w, *[(begin, end, 2 * amount) for begin, end, amount in segments], **here)
+        failed_renewals(w, *segments, **here)
+        failed_acquisitions(w, *segments, **here)
+        for metric, of, labels in (("unlocked_work", segments if unlocked is True else unlocked or [], {}), ("abandonments", abandoned, {}), ("conflicting_writes", twice, {"kind": "duplicate_terminal_state"})):
+            w.put(f"redis_lock_{metric}_total", gauge(36, (0, None), (20, 1)) if of == "new" else counter(36, *of), **labels, **JOBS | here)
+        if stops:
+            for metric in ("acquisitions", "releases", "renewals"):
+                w.put(f"redis_lock_{metric}_total", counter(36, (0, stops, 20)), **SEEN | here)
+
+    def every_5_minutes(amount):
+        return [(10 + 5 * i, 11 + 5 * i, amount) for i in range(6)]
+
+    # Half of everything fails; 43 % of it, and not for long; too few; a third, where a fifth may; in each slice a little too much, not on the whole.
+    namespace("all", (10, 36, 20), stops=10, abandoned=[(10, 36, 1)], twice=[(10, 36, 1)])
+    namespace("part", (10, 15.5, 15), abandoned=[(10, 16, 50)], twice=[(10, 14, 50)])
+    namespace("few", (10, 36, 20), stops=10, config={"min_failures": 1e5}, abandoned="new", twice="new")
+    namespace("steady", (10, 36, 8.5), config={"not_owned_ratio": 0.2, "renewal_failure_ratio": 0.2})
+    namespace("spikes", *[(10 + 2.5 * i, 10.5 + 2.5 * i, 4.5) for i in range(10)], unlocked=None, abandoned=[(0, 36, 0.14)])
+    # In bursts; not enough on the whole; until 20, but only later are so few enough. One of each event, and nothing else.
+    namespace("bursts", *every_5_minutes(400))
+    namespace("small", *every_5_minutes(9), unlocked=None)
+    namespace("over", (10, 20, 20))
+    w.put("redis_lock_config_min_failures", gauge(36, (0, 1e5), (33, 5)), **JOBS | {"lock_namespace": "over"})
+    namespace("calm", abandoned=[(12, 12.5, 1)], twice=[(12, 12.5, 1)])
+    # Who is woken.
+    namespace("ticket", (10, 36, 8.5), severity="ticket", abandoned=[(10, 36, 2.5)], twice=[(10, 36, 1)])
+    namespace("stops", (10, 36, 8.5), policy="fence", strict=1, abandoned=[(15, 15.5, 1)])
+    namespace("fenced", (10, 36, 30), policy="fence")
+    namespace("strict", severity="ticket", strict=1, abandoned=[(10, 36, 2.5)])
+    # What is not seen, or not all of it.
+    namespace("passes", (10, 36, 20), source="scan", unlocked=[(10, 36, 0.125)], config={"min_failures": 1}, abandoned=[(10, 36, 5)])
+    namespace("logs", (10, 36, 20), redis=None, unlocked=[(10, 36, 0.5)])
+    for name in ("stops", "ticket"):
+        w.put("redis_lock_fence_regressions_total", counter(36, (30, 30.5, 1)), **SEEN | {"lock_namespace": name})
+    n, r, a, u = "NotOwnedRatioHigh", "RenewalFailureRatioHigh", "AcquireFailing", "UnlockedWork"
+    event, twice, pages = "AbandonedEvent/warning", "DuplicateTerminalState/warning", "DuplicateTerminalState/critical"
+    ratios = {
+        f"{n}/critical": "all fenced steady stops", f"{n}/warning": "ticket", f"{r}/critical": "all fenced steady", f"{r}/warning": "ticket stops", f"{a}/critical": "all fenced",
+        f"{a}/warning": "steady ticket stops", f"{u}/critical": "all fenced steady stops passes logs", f"{u}/warning": "ticket",
+    }
+    abandoned = {"Abandoned/critical": "all stops strict", "Abandoned/warning": "ticket"}
+    case("beside", "namespaces of one cluster: failures", w, {
+        9: named({event: "spikes"}),
+        15.5: named({f"{n}/critical": "all fenced", f"{r}/critical": "all fenced", event: "all part spikes calm ticket stops strict passes", "Abandoned/critical": "stops strict", twice: "all part calm ticket"}),
+        18.5: named({**ratios, event: "all part spikes calm ticket stops strict passes", "Abandoned/critical": "stops strict", pages: "all", twice: "part calm ticket"}),
+        25: named({**ratios, event: "all part spikes calm ticket stops strict passes few", **abandoned, pages: "all", twice: "part calm ticket"}),
+        34: named({
+            **ratios, f"{n}/critical": "all fenced steady stops bursts", f"{r}/critical": "all fenced steady bursts", event: "all spikes ticket strict passes few", **abandoned, pages: "all", twice: "part calm ticket few",
+            "FenceRegression/critical": "stops", "FenceRegression/warning": "ticket",
+        }),
+    })
+
+
+def beside_burn():
+    w = World(225).exporter()
+    for name, segments, config in (
+        ("burns", [(10, 225, 1.25)], {}), ("few", [(10, 225, 1.25)], {"min_failures": 1e5}), ("spikes", [(5, 225, 0.8), *[(10 + 30 * i, 10.5 + 30 * i, 40) for i in range(8)]], {}), ("over", [(10, 165, 4.5)], {}),
+    ):
+        w.namespace(name, config=config)
+        lost(w, *segments, lock_namespace=name)
+    # It was enough before, but only now it counts.
+    w.put("redis_lock_config_min_failures", gauge(225, (0, 1e5), (197.5, 5)), **JOBS | {"lock_namespace": "over"})
+    case("beside", "namespaces of one cluster: slow burn", w, {170: [], 187.5: named({"FailureBudgetBurn/warning": "burns"}), 222.5: named({"FailureBudgetBurn/warning": "burns"})}, every=2.5)
+
+
+def beside_rates():
+    w = World(95).exporter()
+
+    def namespace(name, *segments, since=0, redis=None, policy="continue", abandoned=(), times=1, **more):
+        w.namespace(name, redis=redis, policy=policy, logs=not since, **more)
+        for metric, labels, of in (
+            ("not_owned", {"operation": "release"}, [(begin, end, times * amount) for begin, end, amount in segments]), ("renewal_failures", {"reason": "redis_unavailable"}, segments),
+            ("acquire_failures", {"reason": "redis_unavailable"}, segments), ("abandonments", {}, abandoned),
+        ):
+            w.put(f"redis_lock_{metric}_total", [None if k / 2 < since else v for k, v in enumerate(counter(95, *of))], **labels, **JOBS | {"lock_namespace": name})
+
+    # After a quiet hour; always; without half an hour of a past; at once; in most slices, but not on the whole; in bursts, and in smaller ones.
+    namespace("begins", (62, 95, 2), abandoned=[(62, 95, 1)])
+    namespace("ticket", (62, 95, 2), severity="ticket", abandoned=[(62, 95, 1)])
+    namespace("stops", (62, 95, 2), policy="fence")
+    namespace("always", (0, 95, 2), abandoned=[(0, 95, 1)])
+    namespace("young", (62, 95, 2), since=40, abandoned=[(62, 95, 1)])
+    namespace("once", (62, 63, 10))
+    namespace("spikes", *[(62 + 2.5 * i, 62.5 + 2.5 * i, 2.25) for i in range(12)])
+    namespace("bursts", *[(62 + 5 * i, 63 + 5 * i, 30) for i in range(6)])
+    namespace("small", *[(62 + 5 * i, 63 + 5 * i, 2) for i in range(6)])
+    namespace("over", *[(62 + 5 * i, 63.5 + 5 * i, 5) for i in range(4)])
+    w.put("redis_lock_config_min_failures", gauge(95, (0, 20), (91, 1)), **JOBS | {"lock_namespace": "over"})
+    # Where every success is seen.
+    namespace("seen", (62, 95, 30), redis="main", times=2, abandoned=[(62, 95, 3)])
+    n, r, a, event = "NotOwnedRateHigh", "RenewalFailureRatioHigh", "AcquireFailing", "AbandonedEvent/warning"
+    frequent = {
+        f"{n}/critical": "begins stops", f"{n}/warning": "ticket", f"{r}/critical": "begins seen", f"{r}/warning": "ticket stops", f"{a}/critical": "begins stops seen", f"{a}/warning": "ticket", "NotOwnedRatioHigh/critical": "seen",
+        event: "begins ticket always young seen",
+    }
+    abandoned = {"Abandoned/critical": "begins seen", "Abandoned/warning": "ticket"}
+    bursts = {f"{n}/critical": "begins stops bursts", f"{r}/critical": "begins bursts seen"}
+    case("beside", "namespaces of one cluster: rates", w, {
+        60: named({event: "always"}), 71.5: named({**frequent, **abandoned}), 75: named({**frequent, **abandoned}), 82: named({**frequent, **abandoned, **bursts}), 92.5: named({**frequent, **abandoned, **bursts}),
+    })
+
+
+def beside_state():
+    """What an exporter showed last when it lost Redis is not news: not where another one of its job is connected, nor one of another job at the same address."""
+    for where, cut in (("of one job", {"instance": "b:9190"}), ("at one address", {"job": "second"})):
+        w = World(26).exporter().exporter(**{**OWN, **cut}, logs=False)
+        reached(w, gauge(26, (0, 1), (8, 0)), **{**OWN, **cut})
+        for name, here, there, more in (
+            # (what the connected one shows, what the other one showed)
+            ("late", {"held": (0, 10), "renewal_overdue": (5, 6)}, {"held": (0, 100), "renewal_overdue": (0, 0)}, {}),
+            ("ticket", {"held": (0, 10), "renewal_overdue": (5, 6)}, {}, {"severity": "ticket"}),
+            ("seldom", {"held": (0, 20), "renewal_overdue": (5, 1)}, {"renewal_overdue": (5, 20)}, {}),
+            ("eternal", {"without_ttl": (5, 1)}, {}, {}),
+            ("fleeting", {"without_ttl": (0, 0)}, {"without_ttl": (7.5, 3)}, {}),
+        ):
+            w.namespace(name, **more).namespace(name, logs=False, **cut, **more)
+            for labels, shown in ((SEEN, here), ({**SEEN, **cut}, there)):
+                for metric, (since, value) in shown.items():
+                    w.put(f"redis_lock_{metric}", gauge(26, (0, 0), (since, value)), **{**labels, "lock_namespace": name})
+        for name, oldest, since, there, more in (
+            ("leads", None, 5, 8, {"style": "loop", "config": {"leader_absent_seconds": 180}}), ("follows", None, 5, None, {"style": "loop", "severity": "ticket", "config": {"ttl_seconds": 30}}),
+            ("free", None, 5, None, {"config": {"ttl_seconds": 600}}), ("holds", 5, None, None, {"config": {"max_hold_seconds": 300}}), ("keeps", 5, None, None, {"config": {"ttl_seconds": 15}}),
+            ("loops", 5, None, None, {"style": "loop", "config": {"ttl_seconds": 15}}), ("took", 25, None, 1, {"config": {"max_hold_seconds": 300}}),
+        ):
+            w.namespace(name, **more).namespace(name, logs=False, **cut, **more)
+            here = {"lock_namespace": name}
+            if since:
+                w.put("redis_lock_last_held_timestamp_seconds", clock(26, (0, None), (since, since)), lock="app:leader", **{**SEEN, **here})
+                w.put("redis_lock_last_held_timestamp_seconds", clock(26, (0, None)), lock="app:other", **{**SEEN, **here})
+                if there:
+                    w.put("redis_lock_last_held_timestamp_seconds", clock(26, (0, None), (there, there)), lock="app:leader", **{**SEEN, **cut, **here})
+            if oldest:
+                w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(26, (0, None), (oldest, oldest)), **{**SEEN, **here})
+                if there:
+                    w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(26, (0, None), (there, there)), **{**SEEN, **cut, **here})
+        leads, follows = (f"LeaderAbsent/{severity} lock_namespace={name} redis=main lock=app:leader" for severity, name in (("critical", "leads"), ("warning", "follows")))
+        held = [f"HeldTooLong/warning lock_namespace={name} redis=main" for name in ("holds", "keeps")]
+        mass = {"MassRenewalOverdue/critical": "late", "MassRenewalOverdue/warning": "ticket"}
+        case("beside", f"namespaces of one cluster: states that two exporters {where} show", w, {
+            5: [], 11: [leads, follows], 18: [leads, follows, *held, *named({**mass, "RenewalOverdue/warning": "ticket"})],
+            25: [leads, follows, *held, *named({**mass, "RenewalOverdue/warning": "late ticket", "WithoutTtl/warning": "eternal"})],
+        })
+
+
+def beside_lifecycle():
+    w = World(60).exporter().exporter("b:9190", logs=False)
+
+    def events(*minutes, amount=1):
+        return [(minute, minute + 0.5, amount) for minute in minutes]
+
+    often, at_once, two = events(*range(5, 60, 4)), [(5, 7, 100)], [(5, 25, 0.05)]
+    for name, changes, ended, slow, fast, more in (
+        # Changes of owner every 30 s, which expire; slow takeovers and early releases; others.
+        ("churns", [(5, 60, 4)], [(5, 60, 20)], often, [], {}), ("loops", [(5, 60, 10)], [(5, 60, 20)], [], [], {"style": "loop"}), ("passes", [(5, 60, 10)], [(5, 60, 20)], [], [], {"source": "scan"}),
+        ("moved", [(5, 7, 400)], [(5, 7, 400)], at_once, [], {}), ("few", [(5, 60, 4)], [(5, 60, 20)], two, [], {"config": {"min_failures": 1e5}}), ("fast", [], [], often, [(0, 60, 2)], {}),
+    ):
+        here = {**SEEN, "lock_namespace": name}
+        w.namespace(name, **more)
+        w.put("redis_lock_owner_changes_total", counter(60, *changes), after="expiry", **here)
+        w.put("redis_lock_expirations_total", counter(60, *ended), **here)
+        w.put("redis_lock_early_releases_total", counter(60, *([] if name == "fast" else slow)), **here)
+        for within, of in (("false", slow), ("true", fast)):
+            w.put("redis_lock_takeovers_total", counter(60, *of), within_slo=within, **here)
+    # A TTL that is too short: causes are known; or locks are found lost while they expire, of which an exporter on the same Redis sees nothing.
+    apart, later = events(5, 13, 21, 29, 37, 45), events(2.5, 10.5, 18.5, 26.5, 34.5, 42.5)
+    for name, causes, gone, ended, more in (
+        ("short", often, [], [], {}), ("advised", often, [], [], {}), ("burst", at_once, [], [], {}), ("enough", often, [], [], {"config": {"ttl_seconds": 30, "min_failures": 1e5}}),
+        ("unseen", [], often, often, {}), ("other", [], apart, later, {}), ("released", [], often, often[:4], {}), ("held", [], often[:4], often, {}), ("looped", [], often, often, {"style": "loop"}), ("deleted", [], often, often, {}),
+    ):
+        here = {**JOBS, "lock_namespace": name}
+        w.namespace(name, **{"config": {"ttl_seconds": 30}, **more}).namespace(name, instance="b:9190", logs=False, **{"config": {"ttl_seconds": 30}, **more})
+        w.put("redis_lock_recommended_ttl_seconds", gauge(60, (0, 30 if name == "advised" else 60)), redis="main", **here)
+        w.put("redis_lock_not_owned_causes_total", counter(60, *causes), cause="expired_never_renewed", **here)
+        w.put("redis_lock_not_owned_causes_total", counter(60, *(events(30) if name == "deleted" else ())), cause="deleted_early", **here)
+        lost(w, *gone, lock_namespace=name)
+        w.put("redis_lock_expirations_total", counter(60, *ended), redis="main", **here)
+    lived = {"OwnerChurnHigh/warning": "churns", "ExpiryRatioHigh/warning": "churns", "TakeoverSlow/warning": "churns", "ReleasedEarly/warning": "churns"}
+    case("beside", "namespaces of one cluster: how locks live", w, {4: [], 25: named(lived), 48: named({**lived, "TtlTooShort/warning": "short unseen"}), 59: named({**lived, "TtlTooShort/warning": "short unseen"})})
+
+
+def beside_trends():
+    w = World(110).exporter()
+    for name, before, after, busy, more in (
+        ("late", 0.7, 0.4, 40, {}), ("always", 0.4, 0.4, 16, {}), ("seldom", 0.7, 0.4, 0.42, {"traffic": 0, "renewals": 0.25}), ("passes", 0.7, 0.7, 40, {"source": "scan"}), ("allowed", 0.7, 0.7, 40, {"config": {"busy_ratio": 0.8}}),
+    ):
+        here = {**SEEN, "lock_namespace": name}
+        w.namespace(name, **more)
+        amount = more.get("renewals", 20)
+        for bound in ("0.3", "0.4", "0.6", "0.7", "+Inf"):
+            of = [(begin, end, amount) for begin, end, le in ((0, 75, before), (75, 110, after)) if float(bound) >= le]
+            w.put("redis_lock_renewal_margin_ratio_bucket", counter(110, *of), le=bound, **here)
+        failed_acquisitions(w, (5, 110, busy), reason="busy", lock_namespace=name)
+    busy = {"ContentionHigh/warning": "late"}
+    case("beside", "namespaces of one cluster: trends", w, {35: [], 75: named(busy), 105: named({**busy, "RenewalMarginShrinking/warning": "late"})}, every=5)
+
+
+def beside_exporters():
+    """The same of exporters: of one job at different addresses, of different jobs at one address, and of sources and Redis."""
+    for where, second, third, fourth in (("of one job", {"instance": "b:9190"}, {"instance": "c:9190"}, {"instance": "x:9100"}), ("at one address", {"job": "second"}, {"job": "third"}, {"job": "node"})):
+        second, third = {**OWN, **second}, {**OWN, **third}
+        w = World(26).exporter().exporter(**second).exporter(**third).namespace()
+        for number, labels in enumerate((OWN, second, third)):
+            # Connected and not; told of changes until 5, or never; passes until 2, or never; a state directory, or none.
+            reached(w, gauge(26, (0, int(number != 1))), **labels)
+            w.put("redis_lock_exporter_tracking_up", gauge(26, (0, 0) if number == 2 else (0, 1), (5, 0)), **labels)
+            w.put("redis_lock_exporter_scan_interval_seconds", gauge(26, (0, 15)), **labels)
+            w.put("redis_lock_exporter_scan_last_success_timestamp_seconds", gauge(26, (0, None)) if number == 2 else clock(26, (0, None), (2, 2)), **labels)
+            w.put("redis_lock_exporter_state_enabled", gauge(26, (0, int(number == 0))), **labels)
+            w.put("redis_lock_exporter_state_durable", gauge(26, (0, 0)), **labels)
+        alerts = [f"{name}/warning instance={labels['instance']} job={labels['job']}" for name, labels in (("ScanStale", OWN), ("ScanStale", third), ("TrackingLost", OWN), ("StateNotSaved", OWN))]
+        # Bytes that are not read and errors, with and without something that is read, in one source and in each.
+        for labels, source, lag, errors, read in (
+            (OWN, "lags", 500, 0, 0), (OWN, "fails", 0, 1, 0), (OWN, "late", 500, 0, 3000), (OWN, "idle", 0, 0, 0), (second, "lags", 0, 1, 0), (second, "idle", 500, 0, 3000),
+        ):
+            of = {"source": source, **labels}
+            w.put("redis_lock_exporter_log_open_files", gauge(26, (0, 1)), **of)
+            w.put("redis_lock_exporter_log_lag_bytes", gauge(26, (0, lag)), **of)
+            w.put("redis_lock_exporter_log_read_errors_total", counter(26, (0, 26, errors)), **of)
+            w.put("redis_lock_exporter_log_bytes_total", counter(26, (0, 26, read)), **of)
+        alerts += [f"LogTailStalled/warning instance={labels['instance']} job={labels['job']} source={source}" for labels, source in ((OWN, "lags"), (OWN, "fails"), (second, "lags"))]
+        # An exporter is down, and so is a target that never was one.
+        w.exporter(**{**OWN, "instance": "d:9190"}, redis=False, logs=False)
+        w.gone(3, text="d:9190")
+        for labels in ({**OWN, "instance": "d:9190"}, {**OWN, "instance": "d:9190", **fourth}):
+            w.put("up", gauge(26, (0, 0)) if labels["instance"] != "d:9190" or labels["job"] != "locks" else gauge(26, (0, 1), (3, 0)), **labels)
+        alerts.append("ExporterAbsent/warning missing=target instance=d:9190 job=locks")
+        # A Redis and a job that nobody watches any more, beside those that somebody does.
+        w.exporter("e:9190", job="gone").namespace(instance="e:9190", job="gone", redis="gone", logs=False)
+        w.gone(3, text="e:9190")
+        alerts += ["ExporterAbsent/critical missing=redis redis=gone", "ExporterAbsent/critical missing=logs job=gone"]
+        case("beside", f"exporters {where}", w, {2: [], 25: alerts})
+
+        # One Redis is down, of another a part; and one fails over.
+        w = World(24).exporter().exporter(**second).exporter(**third).namespace().namespace(redis="second", logs=False, **second).namespace(redis="third", logs=False, **third)
+        for labels, nodes, up in ((OWN, 1, 0), (second, 3, 2)):
+            w.put("redis_lock_exporter_redis_nodes", gauge(24, (0, nodes)), **labels)
+            w.put("redis_lock_exporter_redis_nodes_up", gauge(24, (0, nodes), (5, up)), **labels)
+            w.put("redis_lock_exporter_redis_up", gauge(24, (0, 1), (5, 0)), **labels)
+        w.put("redis_lock_exporter_redis_failovers_total", counter(24, (5, 5.5, 1), (8, 8.5, 1), (11, 11.5, 1)), **third)
+        down = ["RedisDown/critical scope=all redis=main", "RedisDown/critical scope=part redis=second"]
+        case("beside", f"Redis that exporters {where} see", w, {4: [], 7: ["FailoverObserved/info redis=third"], 22: [*down, "FailoverObserved/info redis=third", "FailoverFlapping/warning redis=third"]})
+
+    w = usual(395)
+    for source, files in (("none", (0, 0)), ("silent", (0, 1)), ("new", (100, 1))):
+        w.put("redis_lock_exporter_log_open_files", gauge(395, (0, None), files), **OWN, source=source)
+        w.put("redis_lock_exporter_log_lines_total", gauge(395, (0, None), (files[0], 0)), **OWN, source=source)
+    case("beside", "sources of one exporter", w, {10: [], 200: ["LogSilent/warning source=none"], 390: ["LogSilent/warning source=none", "LogSilent/warning source=silent"]}, every=5)
+    # In clusters, too, that is one alert and not one for each of them.
+    w = World(25)
+    for cluster in ("east", "west"):
+        w.exporter(cluster=cluster).namespace(cluster=cluster)
+    w.gone(3)
+    for cluster in ("east", "west"):
+        w.put("up", gauge(25, (0, 1), (3, 0)), cluster=cluster, **OWN)
+    case("beside", "no exporter in any cluster", w, {2: [], 24: ["ExporterAbsent/critical missing=all"]})
+    # A cluster that Prometheus sees for the first time, with old counts; another one it knows.
+    w = World(50).exporter(cluster="east").namespace(cluster="east").exporter(cluster="west").namespace(cluster="west")
+    for metric, labels in (("abandonments", {}), ("conflicting_writes", {"kind": "duplicate_terminal_state"})):
+        w.put(f"redis_lock_{metric}_total", gauge(50, (0, 7)), **labels, **JOBS, cluster="west")
+    for key, values in w.series.items():
+        if 'cluster="west"' in key:
+            w.series[key] = [None if k < 70 else v for k, v in enumerate(values)]
+    case("beside", "a cluster with old counts is seen for the first time", w, {34: [], 36: [], 49: []})
+
+
 # --------------------------------------------------------------------------------------------------------------- arithmetic
 def arithmetic():
     """A burst shorter than 150 s cannot page. First 30 s to 120 s with scrapes every 30 s, alone or with everything failing, in every namespace
@@ -2106,6 +2396,21 @@ def text():
     w.put("redis_lock_exporter_redis_failovers_total", counter(40, (10, 10.5, 1)), **{**one, "instance": "b:9190"})
     say("what alerts say where logs and Redis are seen by different exporters", w, 30)
 
+    # Several see Redis: of two exporters the larger number counts, those of two Redis are added up, and what is older than half an hour is over. Others are
+    # of another cluster, or have the same name in another job.
+    w = World(50).exporter(cluster="east", redis=False).namespace("lost", cluster="east", redis=None)
+    put(w, "lost", "not_owned_total", counter(50, (10, 50, 17)), operation="release")
+    for instance, job, cluster, redis, expired, moved, failovers in (
+        ("b:9190", "locks", "east", "main", 4, 0.25, 1), ("c:9190", "locks", "east", "main", 1, 0.125, 0), ("b:9190", "other", "east", "second", 2, 0.5, 1), ("b:9190", "locks", "west", "main", 3, 1, 1),
+    ):
+        sees = {"instance": instance, "job": job, "cluster": cluster}
+        w.exporter(**sees, logs=False).namespace("lost", **sees, redis=redis, logs=False)
+        w.put("redis_lock_expirations_total", counter(50, (0, 10, 20), (20, 50, expired)), lock_namespace="lost", redis=redis, **sees)
+        for after, times in (("release", 1), ("unknown", 2)):
+            w.put("redis_lock_owner_changes_total", counter(50, (0, 10, 20), (20, 50, times * moved)), lock_namespace="lost", redis=redis, after=after, **sees)
+        w.put("redis_lock_exporter_redis_failovers_total", counter(50, (5, 5.5, 1), (30, 30.5, failovers)), **sees)
+    say("what is said of Redis that several exporters see", w, 46)
+
     # A Cluster of which a part is away.
     w = World(40).exporter(cluster="east").namespace(cluster="east")
     w.put("redis_lock_exporter_redis_nodes", gauge(40, (0, 3)), **one)
@@ -2237,5 +2542,5 @@ def cordum_limits():
     add("stale jobs: one of two replicas counts them", 2.5, stale(230, (150, 230, 8)) + stale(230, (0, 230, 0), instance="r:9090"), {150: [], 225: ["CordumStaleJobsGrowing/warning job=cordum"]})
 
 
-for make in (not_owned, not_owned_tiers, burn, long_burn, rates, rates_beside, renewal, renewal_tiers, unlocked, acquire, events, abandoned_share, state, lifecycle, lifecycle_limits, redis, exporter, exporter_limits, twins, arithmetic, text, cordum, cordum_limits):
+for make in (not_owned, not_owned_tiers, burn, long_burn, rates, rates_beside, renewal, renewal_tiers, unlocked, acquire, events, abandoned_share, state, lifecycle, lifecycle_limits, redis, exporter, exporter_limits, twins, beside, arithmetic, text, cordum, cordum_limits):
     make()

@@ -308,6 +308,16 @@ TEXTS = {
             "/d/redis-lock-namespace?var-lock_namespace=short", "http://b:9190/#/namespace/short",
         ),
     ],
+    "what is said of Redis that several exporters see": [
+        (
+            "NotOwnedRatioHigh/critical cluster=east lock_namespace=lost", "Locks are lost while their holders still work.",
+            "In namespace lost, 17.53% of releases and renewals of the last 10 minutes found the lock lost. Two workers may "
+            "have done the same work. Its cause was not seen in Redis, which had within 30 minutes: changes of owner 115, "
+            "expirations 306, failovers or restarts 2. First: open the page of this namespace (exporter_url) and look whether "
+            "one program or all of them lose locks.",
+            "/d/redis-lock-namespace?var-lock_namespace=lost", "http://b:9190/#/namespace/lost",
+        ),
+    ],
     "what is said of a part of Redis": [
         (
             "RedisDown/critical cluster=east redis=main scope=part", "A part of the Redis that holds the locks cannot be reached.",

@@ -195,9 +195,9 @@ def with_cluster(text, cluster):
     return text.replace("{", f'{{cluster="{cluster}",', 1)
 
 
-def as_yaml(cases, rule_file, groups, only=None, metrics=None, mutants=None):
+def as_yaml(cases, rule_file, groups, only=None, metrics=None, mutants=None, texts=True):
     """`only`: expect just the alerts of these names, `metrics`: give just these, for rule files that were cut down. `mutants`: expect
-    each alert that many times, with the label `mutant`. All cases have the same `every`."""
+    each alert that many times, with a number at the end of its name and as the label `mutant`. `texts`: compare annotations. All cases have the same `every`."""
     every = {case.every for case in cases}
     lines = [f"rule_files: [{rule_file}]", f"evaluation_interval: {duration(every.pop())}", f"group_eval_order: [{', '.join(groups)}]", "tests:"]
     assert not every
@@ -214,11 +214,11 @@ def as_yaml(cases, rule_file, groups, only=None, metrics=None, mutants=None):
         for case, cluster in members:
             lines.append(f"      # cluster {cluster}: {case.name}" if cluster else f"      # {case.name}")
             inner = 'alertstate="firing"' + (f',cluster=~"{cluster}.*"' if cluster else "")
-            for extra in [{}] if mutants is None else [{"mutant": number} for number in range(mutants)]:
-                mutant = "".join(f',mutant="{number}"' for number in extra.values())
+            for number in [None] if mutants is None else range(mutants):
+                mutant = "" if number is None else f',mutant="{number}"'
                 for minute, alerts in sorted(case.firing.items()):
                     lines.append(f"      - expr: 'ALERTS{{{inner}{mutant}}}'\n        eval_time: {duration(minute)}")
-                    wanted = [{**a, **extra} for a in alerts if only is None or a["alertname"] in only]
+                    wanted = [numbered(a, number) for a in alerts if only is None or a["alertname"] in only]
                     lines.append("        exp_samples:" if wanted else "        exp_samples: []")
                     for alert in wanted:
                         lines.append(f"          - {{labels: '{with_cluster(rulelib.selector('ALERTS', alert), cluster)}', value: 1}}")
@@ -226,16 +226,23 @@ def as_yaml(cases, rule_file, groups, only=None, metrics=None, mutants=None):
                 asked = expression.replace("CLUSTER", f'cluster=~"{cluster}.*"')
                 lines.append(f"      - expr: '{asked}'\n        eval_time: {duration(case.last)}")
                 lines.append("        exp_samples: [{value: 1}]")
-        text = [entry for case, _ in members for entry in case.text] if only is None else []
+        text = [entry for case, _ in members for entry in case.text if only is None or entry[1] in only] if texts else []
         if text:
             lines.append("    alert_rule_test:")
+        for number in [None] if mutants is None else range(mutants):
             for minute, alertname in dict.fromkeys(entry[:2] for entry in text):
-                lines += [f"      - alertname: {alertname}", f"        eval_time: {duration(minute)}", "        exp_alerts:"]
+                head = numbered({"alertname": alertname}, number)
+                lines += [f"      - alertname: {head.pop('alertname')}", f"        eval_time: {duration(minute)}", "        exp_alerts:"]
                 for labels, annotations in (entry[2:] for entry in text if entry[:2] == (minute, alertname)):
-                    lines.append(f"          - exp_labels: {json_text(labels)}")
+                    lines.append(f"          - exp_labels: {json_text({**labels, **head})}")
                     lines.append("            exp_annotations:")
                     lines += [f"              {k}: {json_text(v)}" for k, v in annotations.items()]
     return "\n".join(lines) + "\n"
+
+
+def numbered(alert, number):
+    """As the copy of an alert for a mutant is called."""
+    return alert if number is None else {**alert, "alertname": f"{alert['alertname']}__{number}", "mutant": str(number)}
 
 
 def json_text(value):
