@@ -150,10 +150,10 @@ class Results:
                 entry = json.loads(line)
                 self.known[entry["mutant"]] = entry
 
-    def note(self, mutant, verdict, rules, alerts, cases):
+    def note(self, mutant, verdict, rules, alerts, cases, texts=False):
         if self.path:
             with self.lock, self.path.open("a") as file:
-                entry = {"mutant": mutant, "verdict": verdict, "rules": rules, "alerts": sorted(alerts), "cases": sorted(cases)}
+                entry = {"mutant": mutant, "verdict": verdict, "rules": rules, "alerts": sorted(alerts), "cases": sorted(cases), "texts": texts}
                 file.write(json.dumps(entry) + "\n")
 
 
@@ -164,6 +164,7 @@ class Mutants:
         self.graph = RuleGraph(self.groups)
         self.cases = [case for case in CASES if case.rules == rule_file and re.search(only_cases, f"{case.file}: {case.name}")]
         self.digests = {case: digest([case.world.series, case.firing, case.last, case.every]) for case in self.cases}
+        self.told_digests = {case: digest([self.digests[case], case.text]) for case in self.cases if case.text}
         self.all = [
             (f"{full_name(rule)}: {what}", (g, r), changed)
             for g, group in enumerate(self.groups) for r, rule in enumerate(group["rules"]) for what, changed in mutations(rule)
@@ -177,31 +178,27 @@ class Mutants:
         """Those that these cases are about."""
         return {alert for alert in alerts if any(self.graph.concerns(case, alert) for case in cases)}
 
-    def rules_digest(self, mutant, alerts):
-        """Of the mutant and of all rules that these alerts are made of."""
-        names = set().union(*(self.graph.upstream[alert] for alert in alerts if alert in self.graph.upstream))
-        if not self.graph.downstream[self.name_at(mutant[1])]:
-            return digest([self.version, mutant[2], [rule for group in self.groups for rule in group["rules"] if rulelib.name_of(rule) in names | self.told_by(alerts)]])
-        rules = [{k: v for k, v in rule.items() if k not in ("annotations", "line")} for group in self.groups for rule in group["rules"] if rulelib.name_of(rule) in names]
-        changed = {k: v for k, v in mutant[2].items() if k not in ("annotations", "line")}
-        return digest([self.version, changed, rules])
+    def rules_digest(self, mutant, alerts, texts=False):
+        """Of the mutant and of all rules that these alerts, or their texts, are made of."""
+        names = set().union(*(self.graph.upstream[alert] for alert in alerts if alert in self.graph.upstream), self.told_by(alerts) if texts else ())
+        bare = lambda rule: {k: v for k, v in rule.items() if k != "line" and (texts or k != "annotations")}
+        rules = [bare(rule) for group in self.groups for rule in group["rules"] if rulelib.name_of(rule) in names]
+        return digest([self.version, bare(mutant[2]), rules])
 
     def remembered(self, mutant):
         """(killed, digests of the cases it is known to survive)"""
         entry = self.results.known.get(mutant[0])
-        if not entry or entry["rules"] != self.rules_digest(mutant, entry["alerts"]):
+        if not entry or entry["rules"] != self.rules_digest(mutant, entry["alerts"], entry.get("texts", False)):
             return False, set()
         if entry["verdict"] == "killed":
-            return set(entry["cases"]) <= set(self.digests.values()), set()
+            return set(entry["cases"]) <= {*self.digests.values(), *self.told_digests.values()}, set()
         return False, set(entry["cases"])
 
     def survivors(self, mutants):
         """Of mutants of one rule, the names of those that no case kills."""
         name = self.name_at(mutants[0][1])
-        alerts = self.graph.downstream[name] or self.graph.told[name]
+        alerts = self.graph.downstream[name]
         cases = [case for case in self.cases if any(self.graph.concerns(case, alert) for alert in alerts)]
-        if not self.graph.downstream[name]:
-            cases = [case for case in cases if any(entry[1] in alerts for entry in case.text)]
         # Coarse ones cost little. Quiet cases kill less often than those in which the alert fires.
         cases.sort(key=lambda case: (case.last / case.every > 120, not case.alerts & alerts, case.last / case.every))
         survived = {}
@@ -225,22 +222,27 @@ class Mutants:
                 mutants = self.not_killed_by(mutants, part, self.concerned(alerts, part))
             tried |= {self.digests[case] for case in rest[:size]}
             rest, size = rest[size:], size * 3
+        # What changes no alert may still change what it says, or what another one does.
+        telling = alerts | (self.graph.told[self.name_at(mutants[0][1])] if mutants else set())
+        for case in self.told_digests if mutants else ():
+            mutants = self.not_killed_by(mutants, [case], telling & {entry[1] for entry in case.text}, texts=True)
         for mutant in mutants:
             self.results.note(mutant[0], "survived", self.rules_digest(mutant, alerts), alerts, tried)
         return [mutant[0] for mutant in mutants]
 
-    def not_killed_by(self, mutants, cases, alerts):
-        killed = self.killed(mutants, cases, alerts) if mutants else {}
+    def not_killed_by(self, mutants, cases, alerts, texts=False):
+        killed = self.killed(mutants, cases, alerts, texts) if mutants and alerts else {}
         for number, killers in killed.items():
-            self.results.note(mutants[number][0], "killed", self.rules_digest(mutants[number], alerts), alerts, {self.digests[case] for case in killers})
+            digests = {(self.told_digests if texts else self.digests)[case] for case in killers}
+            self.results.note(mutants[number][0], "killed", self.rules_digest(mutants[number], alerts, texts), alerts, digests, texts)
         return [mutant for i, mutant in enumerate(mutants) if i not in killed]
 
-    def killed(self, mutants, cases, alerts):
+    def killed(self, mutants, cases, alerts, texts):
         """{number: cases} of those that one of these cases kills. A rule that fails (two series where one is asked for, say) is a kill as
         well: it passed when nothing was changed. promtool gives up on the world in which it happens, so the others are tried again without it."""
         found, left = {}, list(range(len(mutants)))
         while left:
-            passed, output = self.test([mutants[i] for i in left], cases, alerts)
+            passed, output = self.test([mutants[i] for i in left], cases, alerts, texts)
             if passed:
                 break
             failed = [left[int(number)] for number in re.findall(r"^ *rule: \S+__(\d+), time: \S+, err: ", output, re.M)]
@@ -262,11 +264,10 @@ class Mutants:
         asked = set().union(*(words(rule, texts=True) for rule in rules if rulelib.name_of(rule) in alerts))
         return set().union(*(self.graph.upstream[rule["record"]] for rule in rules if "record" in rule and rule["record"] in asked))
 
-    def test(self, mutants, cases, alerts):
+    def test(self, mutants, cases, alerts, texts=False):
         """(passed, output) of promtool that looks at these alerts; mutants are numbered as they come. Without a mutant nothing is changed: the control."""
         place = mutants[0][1]
         name = self.name_at(place)
-        texts = not self.graph.downstream[name]
         upstream = set().union(*(self.graph.upstream[alert] for alert in alerts)) | (self.told_by(alerts) if texts else set())
         own = {n for n in upstream if n not in self.graph.alerts and name in self.graph.upstream[n]}
         groups = []
@@ -294,12 +295,14 @@ class Mutants:
         cases = [case for case in self.cases if self.graph.concerns(case, alert)]
         nothing = (f"{alert}: nothing", place, rule)
         seen = self.remembered(nothing)[1]
-        for every in {case.every for case in cases}:
-            part = [case for case in cases if case.every == every and self.digests[case] not in seen]
-            passed, output = self.test([nothing], part, {alert}) if part else (True, "")
+        told = [case for case in self.told_digests if any(entry[1] == alert for entry in case.text)]
+        parts = [([case for case in cases if case.every == every and self.digests[case] not in seen], False) for every in {case.every for case in cases}]
+        for part, texts in [*parts, ([case for case in told if self.told_digests[case] not in seen], True)]:
+            passed, output = self.test([nothing], part, {alert}, texts) if part else (True, "")
             if not passed:
                 sys.exit(f"{alert}: its cases fail although nothing is changed\n{output}")
-        self.results.note(nothing[0], "survived", self.rules_digest(nothing, [alert]), [alert], {self.digests[case] for case in cases})
+        digests = {self.digests[case] for case in cases} | {self.told_digests[case] for case in told}
+        self.results.note(nothing[0], "survived", self.rules_digest(nothing, [alert], texts=True), [alert], digests, texts=True)
 
 
 def main():

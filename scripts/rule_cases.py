@@ -1990,7 +1990,7 @@ def beside():
 
 
 def beside_ratios():
-    w = World(36).exporter()
+    w = World(36).exporter().exporter("b:9190")
 
     def namespace(name, *segments, policy="continue", stops=None, unlocked=True, abandoned=(), twice=(), **more):
         """`segments`: failures of each kind for 20 successes of it, which end at `stops`."""
@@ -2015,7 +2015,7 @@ def beside_ratios():
     namespace("steady", (10, 36, 8.5), config={"not_owned_ratio": 0.2, "renewal_failure_ratio": 0.2})
     namespace("spikes", *[(10 + 2.5 * i, 10.5 + 2.5 * i, 4.5) for i in range(10)], unlocked=None, abandoned=[(0, 36, 0.14)])
     # In bursts; not enough on the whole; until 20, but only later are so few enough. One of each event, and nothing else.
-    namespace("bursts", *every_5_minutes(400))
+    namespace("bursts", *every_5_minutes(16))
     namespace("small", *every_5_minutes(9), unlocked=None)
     namespace("over", (10, 20, 20))
     w.put("redis_lock_config_min_failures", gauge(36, (0, 1e5), (33, 5)), **JOBS | {"lock_namespace": "over"})
@@ -2028,6 +2028,12 @@ def beside_ratios():
     # What is not seen, or not all of it.
     namespace("passes", (10, 36, 20), source="scan", unlocked=[(10, 36, 0.125)], config={"min_failures": 1}, abandoned=[(10, 36, 5)])
     namespace("logs", (10, 36, 20), redis=None, unlocked=[(10, 36, 0.5)])
+    # A second exporter sees the same in Redis, or has an older configuration. Another one sees what happened later.
+    for name in ("fenced", "bursts", "strict"):
+        w.namespace(name, instance="b:9190", logs=False, policy="fence" if name == "fenced" else "continue", severity="ticket" if name == "strict" else "page")
+    namespace("halves", abandoned=[(10, 15, 2.5)], twice=[(10, 13.5, 1)])
+    w.put("redis_lock_abandonments_total", counter(36, (15, 20, 2.5)), **JOBS | {"lock_namespace": "halves", "instance": "b:9190"})
+    w.put("redis_lock_conflicting_writes_total", counter(36, (13.5, 18, 1)), kind="duplicate_terminal_state", **JOBS | {"lock_namespace": "halves", "instance": "b:9190"})
     for name in ("stops", "ticket"):
         w.put("redis_lock_fence_regressions_total", counter(36, (30, 30.5, 1)), **SEEN | {"lock_namespace": name})
     n, r, a, u = "NotOwnedRatioHigh", "RenewalFailureRatioHigh", "AcquireFailing", "UnlockedWork"
@@ -2036,21 +2042,21 @@ def beside_ratios():
         f"{n}/critical": "all fenced steady stops", f"{n}/warning": "ticket", f"{r}/critical": "all fenced steady", f"{r}/warning": "ticket stops", f"{a}/critical": "all fenced",
         f"{a}/warning": "steady ticket stops", f"{u}/critical": "all fenced steady stops passes logs", f"{u}/warning": "ticket",
     }
-    abandoned = {"Abandoned/critical": "all stops strict", "Abandoned/warning": "ticket"}
+    abandoned = {"Abandoned/critical": "all stops strict halves", "Abandoned/warning": "ticket"}
     case("beside", "namespaces of one cluster: failures", w, {
         9: named({event: "spikes"}),
-        15.5: named({f"{n}/critical": "all fenced", f"{r}/critical": "all fenced", event: "all part spikes calm ticket stops strict passes", "Abandoned/critical": "stops strict", twice: "all part calm ticket"}),
-        18.5: named({**ratios, event: "all part spikes calm ticket stops strict passes", "Abandoned/critical": "stops strict", pages: "all", twice: "part calm ticket"}),
-        25: named({**ratios, event: "all part spikes calm ticket stops strict passes few", **abandoned, pages: "all", twice: "part calm ticket"}),
+        15.5: named({f"{n}/critical": "all fenced", f"{r}/critical": "all fenced", event: "all part spikes calm ticket stops strict passes halves", "Abandoned/critical": "stops strict", twice: "all part calm ticket halves"}),
+        18.5: named({**ratios, event: "all part spikes calm ticket stops strict passes halves", "Abandoned/critical": "stops strict", pages: "all halves", twice: "part calm ticket"}),
+        25: named({**ratios, event: "all part spikes calm ticket stops strict passes few halves", **abandoned, pages: "all halves", twice: "part calm ticket"}),
         34: named({
-            **ratios, f"{n}/critical": "all fenced steady stops bursts", f"{r}/critical": "all fenced steady bursts", event: "all spikes ticket strict passes few", **abandoned, pages: "all", twice: "part calm ticket few",
+            **ratios, f"{n}/critical": "all fenced steady stops bursts", f"{r}/critical": "all fenced steady bursts", event: "all spikes ticket strict passes few halves", **abandoned, pages: "all halves", twice: "part calm ticket few",
             "FenceRegression/critical": "stops", "FenceRegression/warning": "ticket",
         }),
     })
 
 
 def beside_burn():
-    w = World(225).exporter()
+    w = World(225).exporter().exporter("b:9190", logs=False).namespace("burns", instance="b:9190", logs=False)
     for name, segments, config in (
         ("burns", [(10, 225, 1.25)], {}), ("few", [(10, 225, 1.25)], {"min_failures": 1e5}), ("spikes", [(5, 225, 0.8), *[(10 + 30 * i, 10.5 + 30 * i, 40) for i in range(8)]], {}), ("over", [(10, 165, 4.5)], {}),
     ):
@@ -2141,7 +2147,7 @@ def beside_state():
 
 
 def beside_lifecycle():
-    w = World(60).exporter().exporter("b:9190", logs=False)
+    w = World(60).exporter().exporter("b:9190", logs=False).exporter("c:9190", logs=False)
 
     def events(*minutes, amount=1):
         return [(minute, minute + 0.5, amount) for minute in minutes]
@@ -2159,6 +2165,11 @@ def beside_lifecycle():
         w.put("redis_lock_early_releases_total", counter(60, *([] if name == "fast" else slow)), **here)
         for within, of in (("false", slow), ("true", fast)):
             w.put("redis_lock_takeovers_total", counter(60, *of), within_slo=within, **here)
+    # Two Redis, of which each has half of it.
+    for labels, minutes in ((SEEN, (5, 9)), ({**SEEN, "instance": "c:9190", "redis": "second"}, (13, 17))):
+        w.namespace("halves", instance=labels["instance"], redis=labels["redis"], logs=labels is SEEN)
+        for metric, within in (("early_releases", {}), ("takeovers", {"within_slo": "false"})):
+            w.put(f"redis_lock_{metric}_total", counter(60, *events(*minutes)), **{**labels, "lock_namespace": "halves"}, **within)
     # A TTL that is too short: causes are known; or locks are found lost while they expire, of which an exporter on the same Redis sees nothing.
     apart, later = events(5, 13, 21, 29, 37, 45), events(2.5, 10.5, 18.5, 26.5, 34.5, 42.5)
     for name, causes, gone, ended, more in (
@@ -2172,24 +2183,51 @@ def beside_lifecycle():
         w.put("redis_lock_not_owned_causes_total", counter(60, *(events(30) if name == "deleted" else ())), cause="deleted_early", **here)
         lost(w, *gone, lock_namespace=name)
         w.put("redis_lock_expirations_total", counter(60, *ended), redis="main", **here)
-    lived = {"OwnerChurnHigh/warning": "churns", "ExpiryRatioHigh/warning": "churns", "TakeoverSlow/warning": "churns", "ReleasedEarly/warning": "churns"}
-    case("beside", "namespaces of one cluster: how locks live", w, {4: [], 25: named(lived), 48: named({**lived, "TtlTooShort/warning": "short unseen"}), 59: named({**lived, "TtlTooShort/warning": "short unseen"})})
+    w.put("redis_lock_expirations_total", counter(60, *often[:4]), **{**SEEN, "instance": "b:9190", "lock_namespace": "released"})
+    w.namespace("known", config={"ttl_seconds": 30})
+    w.put("redis_lock_recommended_ttl_seconds", gauge(60, (0, 60)), **{**SEEN, "lock_namespace": "known"})
+    for instance, minutes in (("a:9190", (5, 9)), ("b:9190", (13, 17))):
+        w.put("redis_lock_not_owned_causes_total", counter(60, *events(*minutes, amount=2)), cause="expired_never_renewed", **{**JOBS, "instance": instance, "lock_namespace": "known"})
+    lived = {"OwnerChurnHigh/warning": "churns", "ExpiryRatioHigh/warning": "churns", "TakeoverSlow/warning": "churns halves", "ReleasedEarly/warning": "churns halves"}
+    case("beside", "namespaces of one cluster: how locks live", w, {4: [], 22: named(lived), 48: named({**lived, "TtlTooShort/warning": "short unseen known"}), 59: named({**lived, "TtlTooShort/warning": "short unseen known"})})
+
+    # Two exporters see the same in one Redis: it is not added up.
+    w = World(61).exporter().exporter("b:9190", logs=False)
+    for name, changes, ended, slow, fast, more in (
+        ("churns", [(5, 61, 1.6)], [], [], [], {}), ("seldom", [(5, 61, 0.14)], [(minute, minute + 0.5, 1) for minute in range(5, 61, 8)], [], [], {"traffic": 0.5}), ("bursts", [], [(5 + 4 * i, 7 + 4 * i, 9.5) for i in range(14)], [], [], {}),
+        ("once", [], [(5, 11, 20), (11, 61, 4)], [], [], {}), ("ends", [], [(5, 61, 8)], [], [], {}), ("some", [], [], often, [(0, 61, 1.5)], {}), ("many", [], [], often, [(0, 61, 0.8)], {}),
+    ):
+        for instance in ("a:9190", "b:9190"):
+            here = {**SEEN, "instance": instance, "lock_namespace": name}
+            w.namespace(name, instance=instance, logs=instance == "a:9190", **more)
+            w.put("redis_lock_owner_changes_total", counter(61, *changes), after="expiry", **here)
+            w.put("redis_lock_expirations_total", counter(61, *ended), **here)
+            for within, of in (("false", slow), ("true", fast)):
+                w.put("redis_lock_takeovers_total", counter(61, *of), within_slo=within, **here)
+    case("beside", "two exporters see the same: how locks live", w, {4: [], 33: named({"ExpiryRatioHigh/warning": "ends", "TakeoverSlow/warning": "many"}), 60: named({"ExpiryRatioHigh/warning": "ends", "TakeoverSlow/warning": "many"})})
 
 
 def beside_trends():
-    w = World(110).exporter()
+    w = World(125).exporter().exporter("b:9190", logs=False)
+
+    def margins(name, amount, before, after, instance="a:9190"):
+        for bound in ("0.3", "0.4", "0.6", "0.7", "+Inf"):
+            of = [(begin, end, amount) for begin, end, le in ((0, 75, before), (75, 125, after)) if float(bound) >= le]
+            w.put("redis_lock_renewal_margin_ratio_bucket", counter(125, *of), le=bound, **{**SEEN, "instance": instance, "lock_namespace": name})
+
     for name, before, after, busy, more in (
         ("late", 0.7, 0.4, 40, {}), ("always", 0.4, 0.4, 16, {}), ("seldom", 0.7, 0.4, 0.42, {"traffic": 0, "renewals": 0.25}), ("passes", 0.7, 0.7, 40, {"source": "scan"}), ("allowed", 0.7, 0.7, 40, {"config": {"busy_ratio": 0.8}}),
+        ("mixed", 0.7, 0.7, 0, {}),
     ):
-        here = {**SEEN, "lock_namespace": name}
         w.namespace(name, **more)
-        amount = more.get("renewals", 20)
-        for bound in ("0.3", "0.4", "0.6", "0.7", "+Inf"):
-            of = [(begin, end, amount) for begin, end, le in ((0, 75, before), (75, 110, after)) if float(bound) >= le]
-            w.put("redis_lock_renewal_margin_ratio_bucket", counter(110, *of), le=bound, **here)
-        failed_acquisitions(w, (5, 110, busy), reason="busy", lock_namespace=name)
+        margins(name, more.get("renewals", 20), before, after)
+        failed_acquisitions(w, (5, 125, busy), reason="busy", lock_namespace=name)
+    # Another exporter sees the same few, or only the late ones, which are a tenth of what the first one sees and less of the sum.
+    w.namespace("seldom", instance="b:9190", logs=False, traffic=0, renewals=0.25).namespace("mixed", instance="b:9190", logs=False)
+    margins("seldom", 0.25, 0.7, 0.4, instance="b:9190")
+    margins("mixed", 2.125, 0.7, 0.4, instance="b:9190")
     busy = {"ContentionHigh/warning": "late"}
-    case("beside", "namespaces of one cluster: trends", w, {35: [], 75: named(busy), 105: named({**busy, "RenewalMarginShrinking/warning": "late"})}, every=5)
+    case("beside", "namespaces of one cluster: trends", w, {35: [], 75: named(busy), 105: named({**busy, "RenewalMarginShrinking/warning": "late"}), 125: named({**busy, "RenewalMarginShrinking/warning": "late mixed"})}, every=5)
 
 
 def beside_exporters():
@@ -2409,6 +2447,18 @@ def text():
         for after, times in (("release", 1), ("unknown", 2)):
             w.put("redis_lock_owner_changes_total", counter(50, (0, 10, 20), (20, 50, times * moved)), lock_namespace="lost", redis=redis, after=after, **sees)
         w.put("redis_lock_exporter_redis_failovers_total", counter(50, (5, 5.5, 1), (30, 30.5, failovers)), **sees)
+        # Two of one Redis see the same one or two, and there is more in the second.
+        fences, w = counter(50, (40, 40.5, 2 if redis == "second" else 1)), w.namespace("quiet", **sees, redis=redis, logs=False, severity="ticket")
+        for name, metric, values in (("lost", "fence_regressions_total", fences), ("quiet", "fence_regressions_total", fences), ("lost", "without_ttl", gauge(50, (0, 0), (25, 2 if redis == "second" else 1)))):
+            w.put(f"redis_lock_{metric}", values if cluster == "east" else counter(50), lock_namespace=name, redis=redis, **sees)
+    # Logs of two nodes are added up, also where their series come into being.
+    for instance, node in (("a:9190", 1), ("d:9190", 2)):
+        own = {"lock_namespace": "lost", "instance": instance, "job": "locks", "cluster": "east"}
+        for metric in ("renewal_failures", "release_failures", "acquire_failures"):
+            w.namespace(metric, cluster="east", redis=None)
+            w.put(f"redis_lock_{metric}_total", counter(50, (15, 50, node)), reason="denied", **{**own, "lock_namespace": metric})
+        for metric, labels in (("abandonments", {}), ("conflicting_writes", {"kind": "duplicate_terminal_state"})):
+            w.put(f"redis_lock_{metric}_total", gauge(50, (0, None), (40, node)), **labels, **own)
     say("what is said of Redis that several exporters see", w, 46)
 
     # A Cluster of which a part is away.
@@ -2539,6 +2589,14 @@ def cordum_limits():
     add("waits: two replicas have 30 in half an hour each", 2.5, [part for instance in ("s:9090", "r:9090") for part in waits(200, (0, 150, 0.05), (150, 200, 0.25), per_sample=0.5, instance=instance)], {150: [], 195: fires})
     add("replays: 6 in half an hour of each of two topics", 2.5, replays(230, (150, 230, 5.625)) + replays(230, (150, 230, 5.625), topic="u"), {150: [], 225: ["CordumReplaysGrowing/warning job=cordum"]})
     add("stale jobs: 4 of each of two states", 2.5, stale(230, (150, 230, 4)) + stale(230, (150, 230, 4), state="queued"), {150: [], 225: ["CordumStaleJobsGrowing/warning job=cordum"]})
+    add("stale jobs: two replicas count the same 4", 2.5, stale(230, (150, 230, 4)) + stale(230, (150, 230, 4), instance="r:9090"), {150: [], 225: []})
+    # Jobs beside each other: what grows, what always was so, and what waits too seldom.
+    def of_job(job, parts):
+        return [(metric, {**labels, "job": job}, values) for metric, labels, values in parts]
+
+    add("jobs beside each other", 2.5, [part for job, before, after, per_sample in (("grows", 0, 1, 10), ("always", 1, 1, 10), ("seldom", 0, 1, 0.5)) for part in of_job(job, [
+        *waits(230, (0, 150, (0.05, 0.25)[before]), (150, 230, (0.05, 0.25)[after]), per_sample=per_sample), *stale(230, (0, 150, 8 * before), (150, 230, 8 * after)), *replays(230, (0, 150, 30 * before), (150, 230, 30 * after)),
+    ])], {150: [], 225: [f"Cordum{word}Growing/warning job={job}" for word, jobs in (("Wait", "grows"), ("StaleJobs", "grows seldom"), ("Replays", "grows seldom")) for job in jobs.split()]})
     add("stale jobs: one of two replicas counts them", 2.5, stale(230, (150, 230, 8)) + stale(230, (0, 230, 0), instance="r:9090"), {150: [], 225: ["CordumStaleJobsGrowing/warning job=cordum"]})
 
 
