@@ -2100,7 +2100,7 @@ def beside_rates():
     abandoned = {"Abandoned/critical": "begins seen", "Abandoned/warning": "ticket"}
     bursts = {f"{n}/critical": "begins stops bursts", f"{r}/critical": "begins bursts seen"}
     case("beside", "namespaces of one cluster: rates", w, {
-        60: named({event: "always"}), 71.5: named({**frequent, **abandoned}), 75: named({**frequent, **abandoned}), 82: named({**frequent, **abandoned, **bursts}), 92.5: named({**frequent, **abandoned, **bursts}),
+        60: named({event: "always"}), 71.5: named({**frequent, **abandoned}), 75: named({**frequent, **abandoned}), 86: named({**frequent, **abandoned, **bursts}), 92.5: named({**frequent, **abandoned, **bursts}),
     })
 
 
