@@ -168,7 +168,7 @@ def duration(minutes):
 
 
 def merged(cases):
-    """Cases in worlds that can be had together: [(name, [(case, cluster)])].
+    """Cases of a file in worlds that can be had together: [(name, [(case, cluster)])].
 
     Rules keep clusters apart, so each case becomes a cluster of its own and dozens of them cost little more than one (and a rule
     that mixes up clusters fails). Without any exporter a world stays alone, since that is absence for all clusters, and so do
@@ -182,8 +182,8 @@ def merged(cases):
             name = f"up to {limit:.0f} minutes" if limit < 1e9 else "long ones"
             if case.world.step != STEP:
                 name += f", scraped every {duration(case.world.step)}"
-            worlds.setdefault(name, []).append((case, f"{number:03}"))
-    return list(worlds.items())
+            worlds.setdefault((case.file, name), []).append((case, f"{number:03}"))
+    return [(name if isinstance(name, str) else name[1], members) for name, members in worlds.items()]
 
 
 def with_cluster(text, cluster):
