@@ -163,7 +163,7 @@ class Mutants:
         self.version = subprocess.run([promtool, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
         self.graph = RuleGraph(self.groups)
         self.cases = [case for case in CASES if case.rules == rule_file and re.search(only_cases, f"{case.file}: {case.name}")]
-        self.digests = {case: digest([case.world.series, case.firing, case.last, case.every]) for case in self.cases}
+        self.digests = {case: digest([case.world.series, case.firing, case.last, case.every, *case.holds]) for case in self.cases}
         self.told_digests = {case: digest([self.digests[case], case.text]) for case in self.cases if case.text}
         self.all = [
             (f"{full_name(rule)}: {what}", (g, r), changed)
@@ -199,8 +199,8 @@ class Mutants:
         name = self.name_at(mutants[0][1])
         alerts = self.graph.downstream[name]
         cases = [case for case in self.cases if any(self.graph.concerns(case, alert) for alert in alerts)]
-        # Coarse ones cost little. Quiet cases kill less often than those in which the alert fires.
-        cases.sort(key=lambda case: (case.last / case.every > 120, not case.alerts & alerts, case.last / case.every))
+        # Coarse ones cost little. Quiet cases kill less often than those in which the alert fires, and those of many namespaces much.
+        cases.sort(key=lambda case: (case.file != "beside", case.last / case.every > 120, not case.alerts & alerts, case.last / case.every))
         survived = {}
         for mutant in mutants:
             killed, seen = self.remembered(mutant)
@@ -248,6 +248,7 @@ class Mutants:
             failed = [left[int(number)] for number in re.findall(r"^ *rule: \S+__(\d+), time: \S+, err: ", output, re.M)]
             differs = [(left[int(number)], [cases[int(cluster)]] if cluster else cases)
                        for cluster, number in re.findall(r'expr: "ALERTS\{alertstate=\\"firing\\"(?:,cluster=~\\"(\d+)\.\*\\")?,mutant=\\"(\d+)', output)]
+            differs += [(left[int(number)], [cases[int(cluster)]]) for number, cluster in re.findall(r'expr: "(?!ALERTS)[^\n]*?__(\d+)\{cluster=~\\"(\d+)\.', output)]
             differs += [(left[int(number)], cases) for number in re.findall(r"^ *alertname: \w+__(\d+), time: ", output, re.M)]
             for number, killers in differs + [(number, cases) for number in failed]:
                 found.setdefault(number, killers)
@@ -286,7 +287,7 @@ class Mutants:
             folder = pathlib.Path(folder)
             (folder / "rules.yml").write_text(rulelib.rules_as_yaml(groups, texts))
             order = [group["name"] for group in groups]
-            (folder / "test.yml").write_text(as_yaml(cases, "rules.yml", order, only=alerts, metrics=metrics, mutants=len(mutants), texts=texts))
+            (folder / "test.yml").write_text(as_yaml(cases, "rules.yml", order, only=alerts, metrics=metrics, mutants=len(mutants), own=own, texts=texts))
             return rulelib.run_promtool(self.promtool, "test.yml", cwd=folder)
 
     def control(self, alert):

@@ -1990,9 +1990,7 @@ def beside():
 
 
 def beside_ratios():
-    w = World(36).exporter().exporter("b:9190")
-
-    def namespace(name, *segments, policy="continue", stops=None, unlocked=True, abandoned=(), twice=(), **more):
+    def namespace(w, name, *segments, policy="continue", stops=None, unlocked=True, abandoned=(), twice=(), **more):
         """`segments`: failures of each kind for 20 successes of it, which end at `stops`."""
         w.namespace(name, policy=policy, **more)
         here = {"lock_namespace": name}
@@ -2008,30 +2006,31 @@ def beside_ratios():
     def every_5_minutes(amount):
         return [(10 + 5 * i, 11 + 5 * i, amount) for i in range(6)]
 
+    w = World(36).exporter().exporter("b:9190")
     # Half of everything fails; 43 % of it, and not for long; too few; a third, where a fifth may; in each slice a little too much, not on the whole.
-    namespace("all", (10, 36, 20), stops=10, abandoned=[(10, 36, 1)], twice=[(10, 36, 1)])
-    namespace("part", (10, 15.5, 15), abandoned=[(10, 16, 50)], twice=[(10, 14, 50)])
-    namespace("few", (10, 36, 20), stops=10, config={"min_failures": 1e5}, abandoned="new", twice="new")
-    namespace("steady", (10, 36, 8.5), config={"not_owned_ratio": 0.2, "renewal_failure_ratio": 0.2})
-    namespace("spikes", *[(10 + 2.5 * i, 10.5 + 2.5 * i, 4.5) for i in range(10)], unlocked=None, abandoned=[(0, 36, 0.14)])
+    namespace(w, "all", (10, 36, 20), stops=10, abandoned=[(10, 36, 1)], twice=[(10, 36, 1)])
+    namespace(w, "part", (10, 15.5, 15), abandoned=[(10, 16, 50)], twice=[(10, 14, 50)])
+    namespace(w, "few", (10, 36, 20), stops=10, config={"min_failures": 1e5}, abandoned="new", twice="new")
+    namespace(w, "steady", (10, 36, 8.5), config={"not_owned_ratio": 0.2, "renewal_failure_ratio": 0.2})
+    namespace(w, "spikes", *[(10 + 2.5 * i, 10.5 + 2.5 * i, 4.5) for i in range(10)], unlocked=None, abandoned=[(0, 36, 0.14)])
     # In bursts; not enough on the whole; until 20, but only later are so few enough. One of each event, and nothing else.
-    namespace("bursts", *every_5_minutes(16))
-    namespace("small", *every_5_minutes(9), unlocked=None)
-    namespace("over", (10, 20, 20))
+    namespace(w, "bursts", *every_5_minutes(16))
+    namespace(w, "small", *every_5_minutes(9), unlocked=None)
+    namespace(w, "over", (10, 20, 20))
     w.put("redis_lock_config_min_failures", gauge(36, (0, 1e5), (33, 5)), **JOBS | {"lock_namespace": "over"})
-    namespace("calm", abandoned=[(12, 12.5, 1)], twice=[(12, 12.5, 1)])
+    namespace(w, "calm", abandoned=[(12, 12.5, 1)], twice=[(12, 12.5, 1)])
     # Who is woken.
-    namespace("ticket", (10, 36, 8.5), severity="ticket", abandoned=[(10, 36, 2.5)], twice=[(10, 36, 1)])
-    namespace("stops", (10, 36, 8.5), policy="fence", strict=1, abandoned=[(15, 15.5, 1)])
-    namespace("fenced", (10, 36, 30), policy="fence")
-    namespace("strict", severity="ticket", strict=1, abandoned=[(10, 36, 2.5)])
+    namespace(w, "ticket", (10, 36, 8.5), severity="ticket", abandoned=[(10, 36, 2.5)], twice=[(10, 36, 1)])
+    namespace(w, "stops", (10, 36, 8.5), policy="fence", strict=1, abandoned=[(15, 15.5, 1)])
+    namespace(w, "fenced", (10, 36, 30), policy="fence")
+    namespace(w, "strict", severity="ticket", strict=1, abandoned=[(10, 36, 2.5)])
     # What is not seen, or not all of it.
-    namespace("passes", (10, 36, 20), source="scan", unlocked=[(10, 36, 0.125)], config={"min_failures": 1}, abandoned=[(10, 36, 5)])
-    namespace("logs", (10, 36, 20), redis=None, unlocked=[(10, 36, 0.5)])
+    namespace(w, "passes", (10, 36, 20), source="scan", unlocked=[(10, 36, 0.125)], config={"min_failures": 1}, abandoned=[(10, 36, 5)])
+    namespace(w, "logs", (10, 36, 20), redis=None, unlocked=[(10, 36, 0.5)])
     # A second exporter sees the same in Redis, or has an older configuration. Another one sees what happened later.
     for name in ("fenced", "bursts", "strict"):
         w.namespace(name, instance="b:9190", logs=False, policy="fence" if name == "fenced" else "continue", severity="ticket" if name == "strict" else "page")
-    namespace("halves", abandoned=[(10, 15, 2.5)], twice=[(10, 13.5, 1)])
+    namespace(w, "halves", abandoned=[(10, 15, 2.5)], twice=[(10, 13.5, 1)])
     w.put("redis_lock_abandonments_total", counter(36, (15, 20, 2.5)), **JOBS | {"lock_namespace": "halves", "instance": "b:9190"})
     w.put("redis_lock_conflicting_writes_total", counter(36, (13.5, 18, 1)), kind="duplicate_terminal_state", **JOBS | {"lock_namespace": "halves", "instance": "b:9190"})
     for name in ("stops", "ticket"):
@@ -2052,25 +2051,48 @@ def beside_ratios():
             **ratios, f"{n}/critical": "all fenced steady stops bursts", f"{r}/critical": "all fenced steady bursts", event: "all spikes ticket strict passes few halves", **abandoned, pages: "all halves", twice: "part calm ticket few",
             "FenceRegression/critical": "stops", "FenceRegression/warning": "ticket",
         }),
+    }, holds=[
+        # Where not every success is seen there is no ratio: of 16 namespaces not for "passes" and "logs".
+        f"count(lock_namespace:redis_lock_{ratio}{{CLUSTER}}) == bool 14"
+        for of, minutes in (("not_owned_per_operation", (2, 5, 10, 30)), ("renewal_failures_per_renewal", (2, 5, 10, 30)), ("acquire_failures_per_attempt", (2, 10))) for ratio in (f"{of}:ratio{m}m" for m in minutes)
+    ])
+
+    # The same names elsewhere: everything fails.
+    w, tickets = World(36).exporter(), "all fenced stops"
+    pages_too = "part few steady spikes bursts small over calm ticket strict passes logs"
+    for name in f"{tickets} {pages_too}".split():
+        namespace(w, name, (10, 36, 20), stops=10, abandoned=[(10, 36, 1)], twice=[(10, 36, 1)], severity="ticket" if name in tickets.split() else "page", strict=int(name == "calm"),
+                  config={"not_owned_ratio": 0.05, "renewal_failure_ratio": 0.05, "min_failures": 5})
+    every = f"{tickets} {pages_too}"
+    fails = {f"{n}/critical": pages_too, f"{n}/warning": tickets, f"{r}/critical": pages_too, f"{r}/warning": tickets, event: every, "Abandoned/critical": "calm", twice: every}
+    case("beside", "namespaces of another cluster: failures", w, {
+        9: [], 15.5: named(fails),
+        **{minute: named({
+            **fails, **{f"{name}/{severity}": names for name in (a, u, *(["Abandoned"] if minute > 20 else []), "DuplicateTerminalState") for severity, names in (("critical", pages_too), ("warning", tickets))},
+        }) for minute in (18.5, 25, 34)},
     })
 
 
 def beside_burn():
     w = World(225).exporter().exporter("b:9190", logs=False).namespace("burns", instance="b:9190", logs=False)
     for name, segments, config in (
-        ("burns", [(10, 225, 1.25)], {}), ("few", [(10, 225, 1.25)], {"min_failures": 1e5}), ("spikes", [(5, 225, 0.8), *[(10 + 30 * i, 10.5 + 30 * i, 40) for i in range(8)]], {}), ("over", [(10, 165, 4.5)], {}),
+        ("burns", [(10, 225, 1.25)], {}), ("few", [(10, 225, 1.25)], {"min_failures": 1e5}), ("spikes", [(5, 225, 0.8), *[(10 + 30 * i, 10.5 + 30 * i, 40) for i in range(8)]], {}), ("over", [(10, 165, 4.5)], {}), ("passes", [(10, 225, 1.25)], {}),
     ):
-        w.namespace(name, config=config)
+        w.namespace(name, config=config, source="scan" if name == "passes" else "watch")
         lost(w, *segments, lock_namespace=name)
     # It was enough before, but only now it counts.
     w.put("redis_lock_config_min_failures", gauge(225, (0, 1e5), (197.5, 5)), **JOBS | {"lock_namespace": "over"})
-    case("beside", "namespaces of one cluster: slow burn", w, {170: [], 187.5: named({"FailureBudgetBurn/warning": "burns"}), 222.5: named({"FailureBudgetBurn/warning": "burns"})}, every=2.5)
+    case("beside", "namespaces of one cluster: slow burn", w, {170: [], 187.5: named({"FailureBudgetBurn/warning": "burns"}), 222.5: named({"FailureBudgetBurn/warning": "burns"})}, every=2.5,
+         holds=["count(lock_namespace:redis_lock_not_owned_per_operation:ratio6h{CLUSTER}) == bool 4"])
+    w = World(225).exporter()
+    for name in ("few", "spikes", "over", "passes"):
+        w.namespace(name)
+        lost(w, (10, 225, 1.25), lock_namespace=name)
+    case("beside", "namespaces of another cluster: slow burn", w, {170: [], 187.5: named({"FailureBudgetBurn/warning": "few spikes over passes"}), 222.5: named({"FailureBudgetBurn/warning": "few spikes over passes"})}, every=2.5)
 
 
 def beside_rates():
-    w = World(95).exporter()
-
-    def namespace(name, *segments, since=0, redis=None, policy="continue", abandoned=(), times=1, **more):
+    def namespace(w, name, *segments, since=0, redis=None, policy="continue", abandoned=(), times=1, **more):
         w.namespace(name, redis=redis, policy=policy, logs=not since, **more)
         for metric, labels, of in (
             ("not_owned", {"operation": "release"}, [(begin, end, times * amount) for begin, end, amount in segments]), ("renewal_failures", {"reason": "redis_unavailable"}, segments),
@@ -2078,42 +2100,60 @@ def beside_rates():
         ):
             w.put(f"redis_lock_{metric}_total", [None if k / 2 < since else v for k, v in enumerate(counter(95, *of))], **labels, **JOBS | {"lock_namespace": name})
 
+    w = World(95).exporter()
     # After a quiet hour; always; without half an hour of a past; at once; in most slices, but not on the whole; in bursts, and in smaller ones.
-    namespace("begins", (62, 95, 2), abandoned=[(62, 95, 1)])
-    namespace("ticket", (62, 95, 2), severity="ticket", abandoned=[(62, 95, 1)])
-    namespace("stops", (62, 95, 2), policy="fence")
-    namespace("always", (0, 95, 2), abandoned=[(0, 95, 1)])
-    namespace("young", (62, 95, 2), since=40, abandoned=[(62, 95, 1)])
-    namespace("once", (62, 63, 10))
-    namespace("spikes", *[(62 + 2.5 * i, 62.5 + 2.5 * i, 2.25) for i in range(12)])
-    namespace("bursts", *[(62 + 5 * i, 63 + 5 * i, 30) for i in range(6)])
-    namespace("small", *[(62 + 5 * i, 63 + 5 * i, 2) for i in range(6)])
-    namespace("over", *[(62 + 5 * i, 63.5 + 5 * i, 5) for i in range(4)])
+    namespace(w, "begins", (62, 95, 2), abandoned=[(62, 95, 1)])
+    namespace(w, "again", (62, 95, 2), abandoned=[(62, 95, 1)])
+    namespace(w, "ticket", (62, 95, 2), severity="ticket", abandoned=[(62, 95, 1)])
+    namespace(w, "stops", (62, 95, 2), policy="fence")
+    namespace(w, "always", (0, 95, 2), abandoned=[(0, 95, 1)])
+    namespace(w, "young", (62, 95, 2), since=40, abandoned=[(62, 95, 1)])
+    namespace(w, "once", (62, 63, 10))
+    namespace(w, "spikes", *[(62 + 2.5 * i, 62.5 + 2.5 * i, 2.25) for i in range(12)])
+    namespace(w, "bursts", *[(62 + 5 * i, 63 + 5 * i, 30) for i in range(6)])
+    namespace(w, "small", *[(62 + 5 * i, 63 + 5 * i, 2) for i in range(6)])
+    namespace(w, "over", *[(62 + 5 * i, 63.5 + 5 * i, 5) for i in range(4)])
     w.put("redis_lock_config_min_failures", gauge(95, (0, 20), (91, 1)), **JOBS | {"lock_namespace": "over"})
     # Where every success is seen.
-    namespace("seen", (62, 95, 30), redis="main", times=2, abandoned=[(62, 95, 3)])
+    namespace(w, "seen", (62, 95, 30), redis="main", times=2, abandoned=[(62, 95, 3)])
     n, r, a, event = "NotOwnedRateHigh", "RenewalFailureRatioHigh", "AcquireFailing", "AbandonedEvent/warning"
     frequent = {
-        f"{n}/critical": "begins stops", f"{n}/warning": "ticket", f"{r}/critical": "begins seen", f"{r}/warning": "ticket stops", f"{a}/critical": "begins stops seen", f"{a}/warning": "ticket", "NotOwnedRatioHigh/critical": "seen",
-        event: "begins ticket always young seen",
+        f"{n}/critical": "begins again stops", f"{n}/warning": "ticket", f"{r}/critical": "begins again seen", f"{r}/warning": "ticket stops", f"{a}/critical": "begins again stops seen", f"{a}/warning": "ticket", "NotOwnedRatioHigh/critical": "seen",
+        event: "begins again ticket always young seen",
     }
-    abandoned = {"Abandoned/critical": "begins seen", "Abandoned/warning": "ticket"}
-    bursts = {f"{n}/critical": "begins stops bursts", f"{r}/critical": "begins bursts seen"}
+    abandoned = {"Abandoned/critical": "begins again seen", "Abandoned/warning": "ticket"}
+    bursts = {f"{n}/critical": "begins again stops bursts", f"{r}/critical": "begins again bursts seen"}
     case("beside", "namespaces of one cluster: rates", w, {
         60: named({event: "always"}), 71.5: named({**frequent, **abandoned}), 75: named({**frequent, **abandoned}), 86: named({**frequent, **abandoned, **bursts}), 92.5: named({**frequent, **abandoned, **bursts}),
     })
 
+    # The same names elsewhere: seen whole, always so, or after a quiet hour.
+    w, begun = World(95).exporter(), "young spikes once bursts over small always"
+    for name in ("again", "ticket"):
+        namespace(w, name, (62, 95, 30), redis="main", times=2, abandoned=[(62, 95, 3)])
+    namespace(w, "begins", (0, 95, 2))
+    namespace(w, "stops", (62, 95, 2), severity="ticket")
+    for name in begun.split():
+        namespace(w, name, (62, 95, 2), abandoned=[(62, 95, 1)])
+    fails = {
+        f"{n}/critical": begun, f"{n}/warning": "stops", f"{r}/critical": f"{begun} again ticket", f"{r}/warning": "stops", f"{a}/critical": f"{begun} again ticket", f"{a}/warning": "stops", "NotOwnedRatioHigh/critical": "again ticket",
+        event: f"{begun} again ticket", "Abandoned/critical": f"{begun} again ticket",
+    }
+    case("beside", "namespaces of another cluster: rates", w, {60: [], **{minute: named(fails) for minute in (71.5, 75, 86, 92.5)}})
+
 
 def beside_state():
-    """What an exporter showed last when it lost Redis is not news: not where another one of its job is connected, nor one of another job at the same address."""
-    for where, cut in (("of one job", {"instance": "b:9190"}), ("at one address", {"job": "second"})):
+    """What an exporter showed last when it lost Redis is not news: not where another one of its job is connected, nor one of another job at the same
+    address. The two are clusters in which the same names mean something else."""
+    for where, cut, swap in (("of one job", {"instance": "b:9190"}, False), ("at one address", {"job": "second"}, True)):
         w = World(26).exporter().exporter(**{**OWN, **cut}, logs=False)
         reached(w, gauge(26, (0, 1), (8, 0)), **{**OWN, **cut})
+        page, ticket = {"severity": "ticket" if swap else "page"}, {"severity": "page" if swap else "ticket"}
         for name, here, there, more in (
-            # (what the connected one shows, what the other one showed)
-            ("late", {"held": (0, 10), "renewal_overdue": (5, 6)}, {"held": (0, 100), "renewal_overdue": (0, 0)}, {}),
-            ("ticket", {"held": (0, 10), "renewal_overdue": (5, 6)}, {}, {"severity": "ticket"}),
-            ("seldom", {"held": (0, 20), "renewal_overdue": (5, 1)}, {"renewal_overdue": (5, 20)}, {}),
+            # What the connected one shows, what the other one showed.
+            ("late", {"held": (0, 10), "renewal_overdue": (5, 6)}, {"held": (0, 100), "renewal_overdue": (0, 0)}, page),
+            ("ticket", {"held": (0, 10), "renewal_overdue": (5, 6)}, {}, ticket),
+            ("seldom", {"held": (0, 20), "renewal_overdue": (5, 12 if swap else 1)}, {"renewal_overdue": (5, 12 if swap else 20)}, {}),
             ("eternal", {"without_ttl": (5, 1)}, {}, {}),
             ("fleeting", {"without_ttl": (0, 0)}, {"without_ttl": (7.5, 3)}, {}),
         ):
@@ -2121,10 +2161,13 @@ def beside_state():
             for labels, shown in ((SEEN, here), ({**SEEN, **cut}, there)):
                 for metric, (since, value) in shown.items():
                     w.put(f"redis_lock_{metric}", gauge(26, (0, 0), (since, value)), **{**labels, "lock_namespace": name})
+        # Thresholds are the same, configured or by default.
+        absent, held = [{"leader_absent_seconds": 180}, {"ttl_seconds": 30}], [{"max_hold_seconds": 300}, {"ttl_seconds": 15}]
         for name, oldest, since, there, more in (
-            ("leads", None, 5, 8, {"style": "loop", "config": {"leader_absent_seconds": 180}}), ("follows", None, 5, None, {"style": "loop", "severity": "ticket", "config": {"ttl_seconds": 30}}),
-            ("free", None, 5, None, {"config": {"ttl_seconds": 600}}), ("holds", 5, None, None, {"config": {"max_hold_seconds": 300}}), ("keeps", 5, None, None, {"config": {"ttl_seconds": 15}}),
-            ("loops", 5, None, None, {"style": "loop", "config": {"ttl_seconds": 15}}), ("took", 25, None, 1, {"config": {"max_hold_seconds": 300}}),
+            ("leads", None, 5, 8, {"style": "loop", "config": absent[swap], **page}), ("follows", None, 5, None, {"style": "loop", "config": absent[not swap], **ticket}),
+            ("free", None, 25 if swap else 5, None, {"style": "loop" if swap else "item", "config": {"ttl_seconds": 30}}),
+            ("holds", 5, None, None, {"config": held[swap]}), ("keeps", 5, None, None, {"config": held[not swap]}),
+            ("loops", 25 if swap else 5, None, None, {"style": "item" if swap else "loop", "config": {"ttl_seconds": 15}}), ("took", 25, None, 1, {"config": {"max_hold_seconds": 300}}),
         ):
             w.namespace(name, **more).namespace(name, logs=False, **cut, **more)
             here = {"lock_namespace": name}
@@ -2137,12 +2180,13 @@ def beside_state():
                 w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(26, (0, None), (oldest, oldest)), **{**SEEN, **here})
                 if there:
                     w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(26, (0, None), (there, there)), **{**SEEN, **cut, **here})
-        leads, follows = (f"LeaderAbsent/{severity} lock_namespace={name} redis=main lock=app:leader" for severity, name in (("critical", "leads"), ("warning", "follows")))
-        held = [f"HeldTooLong/warning lock_namespace={name} redis=main" for name in ("holds", "keeps")]
-        mass = {"MassRenewalOverdue/critical": "late", "MassRenewalOverdue/warning": "ticket"}
+        loud, soft = ("warning", "critical") if swap else ("critical", "warning")
+        leads, follows = (f"LeaderAbsent/{severity} lock_namespace={name} redis=main lock=app:leader" for severity, name in ((loud, "leads"), (soft, "follows")))
+        long = [f"HeldTooLong/warning lock_namespace={name} redis=main" for name in ("holds", "keeps")]
+        mass = [*named({f"MassRenewalOverdue/{loud}": "late", f"MassRenewalOverdue/{soft}": "ticket"}), *named({"MassRenewalOverdue/critical": "seldom", "RenewalOverdue/warning": "seldom"} if swap else {})]
         case("beside", f"namespaces of one cluster: states that two exporters {where} show", w, {
-            5: [], 11: [leads, follows], 18: [leads, follows, *held, *named({**mass, "RenewalOverdue/warning": "ticket"})],
-            25: [leads, follows, *held, *named({**mass, "RenewalOverdue/warning": "late ticket", "WithoutTtl/warning": "eternal"})],
+            5: [], 11: [leads, follows], 18: [leads, follows, *long, *mass, *named({"RenewalOverdue/warning": "ticket"})],
+            25: [leads, follows, *long, *mass, *named({"RenewalOverdue/warning": "late ticket", "WithoutTtl/warning": "eternal"})],
         })
 
 
@@ -2191,43 +2235,59 @@ def beside_lifecycle():
     lived = {"OwnerChurnHigh/warning": "churns", "ExpiryRatioHigh/warning": "churns", "TakeoverSlow/warning": "churns halves", "ReleasedEarly/warning": "churns halves"}
     case("beside", "namespaces of one cluster: how locks live", w, {4: [], 22: named(lived), 48: named({**lived, "TtlTooShort/warning": "short unseen known"}), 59: named({**lived, "TtlTooShort/warning": "short unseen known"})})
 
-    # Two exporters see the same in one Redis: it is not added up.
+    # Two exporters see the same in one Redis: it is not added up. It is another cluster, in which the same names mean something else.
     w = World(61).exporter().exporter("b:9190", logs=False)
-    for name, changes, ended, slow, fast, more in (
-        ("churns", [(5, 61, 1.6)], [], [], [], {}), ("seldom", [(5, 61, 0.14)], [(minute, minute + 0.5, 1) for minute in range(5, 61, 8)], [], [], {"traffic": 0.5}), ("bursts", [], [(5 + 4 * i, 7 + 4 * i, 9.5) for i in range(14)], [], [], {}),
-        ("once", [], [(5, 11, 20), (11, 61, 4)], [], [], {}), ("ends", [], [(5, 61, 8)], [], [], {}), ("some", [], [], often, [(0, 61, 1.5)], {}), ("many", [], [], often, [(0, 61, 0.8)], {}),
+    every = {"changes": [(5, 61, 4)], "ended": [(5, 61, 8)], "slow": often, "fast": [(0, 61, 0.8)], "early": often}
+    for name, more in (
+        ("churns", {"changes": [(5, 61, 1.6)]}), ("seldom", {"changes": [(5, 61, 0.14)], "ended": [(minute, minute + 0.5, 1) for minute in range(5, 61, 8)], "traffic": 0.5}),
+        ("bursts", {"ended": [(5 + 4 * i, 7 + 4 * i, 9.5) for i in range(14)]}), ("loops", {"ended": [(5, 11, 20), (11, 61, 4)]}), ("passes", {"slow": often, "fast": [(0, 61, 1.5)]}), ("moved", every), ("few", every),
     ):
         for instance in ("a:9190", "b:9190"):
             here = {**SEEN, "instance": instance, "lock_namespace": name}
-            w.namespace(name, instance=instance, logs=instance == "a:9190", **more)
-            w.put("redis_lock_owner_changes_total", counter(61, *changes), after="expiry", **here)
-            w.put("redis_lock_expirations_total", counter(61, *ended), **here)
-            for within, of in (("false", slow), ("true", fast)):
-                w.put("redis_lock_takeovers_total", counter(61, *of), within_slo=within, **here)
-    case("beside", "two exporters see the same: how locks live", w, {4: [], 33: named({"ExpiryRatioHigh/warning": "ends", "TakeoverSlow/warning": "many"}), 60: named({"ExpiryRatioHigh/warning": "ends", "TakeoverSlow/warning": "many"})})
+            w.namespace(name, instance=instance, logs=instance == "a:9190", traffic=more.get("traffic", 20))
+            for metric, of, labels in (("owner_changes", "changes", {"after": "expiry"}), ("expirations", "ended", {}), ("takeovers", "slow", {"within_slo": "false"}), ("takeovers", "fast", {"within_slo": "true"}), ("early_releases", "early", {})):
+                w.put(f"redis_lock_{metric}_total", counter(61, *more.get(of, ())), **labels, **here)
+    # Of these the TTL is too short.
+    for name in ("burst", "advised", "unseen", "looped", "released", "other"):
+        here, known = {**JOBS, "lock_namespace": name}, name not in ("released", "other")
+        w.namespace(name, config={"ttl_seconds": 30})
+        w.put("redis_lock_recommended_ttl_seconds", gauge(61, (0, 60)), redis="main", **here)
+        w.put("redis_lock_not_owned_causes_total", counter(61, *(often if known else ())), cause="expired_never_renewed", **here)
+        lost(w, *(() if known else often), lock_namespace=name)
+        w.put("redis_lock_expirations_total", counter(61, *(() if known else often)), redis="main", **here)
+    lived = {f"{name}/warning": "moved few" for name in ("OwnerChurnHigh", "ExpiryRatioHigh", "TakeoverSlow", "ReleasedEarly")}
+    case("beside", "two exporters see the same: how locks live", w, {
+        4: [], 22: named(lived), 48: named({**lived, "TtlTooShort/warning": "burst advised unseen looped released other"}), 60: named({**lived, "TtlTooShort/warning": "burst advised unseen looped released other"}),
+    })
 
 
 def beside_trends():
-    w = World(125).exporter().exporter("b:9190", logs=False)
-
-    def margins(name, amount, before, after, instance="a:9190"):
+    def margins(w, name, amount, before, after, instance="a:9190"):
         for bound in ("0.3", "0.4", "0.6", "0.7", "+Inf"):
             of = [(begin, end, amount) for begin, end, le in ((0, 75, before), (75, 125, after)) if float(bound) >= le]
             w.put("redis_lock_renewal_margin_ratio_bucket", counter(125, *of), le=bound, **{**SEEN, "instance": instance, "lock_namespace": name})
 
+    w = World(125).exporter().exporter("b:9190", logs=False)
     for name, before, after, busy, more in (
         ("late", 0.7, 0.4, 40, {}), ("always", 0.4, 0.4, 16, {}), ("seldom", 0.7, 0.4, 0.42, {"traffic": 0, "renewals": 0.25}), ("passes", 0.7, 0.7, 40, {"source": "scan"}), ("allowed", 0.7, 0.7, 40, {"config": {"busy_ratio": 0.8}}),
         ("mixed", 0.7, 0.7, 0, {}),
     ):
         w.namespace(name, **more)
-        margins(name, more.get("renewals", 20), before, after)
+        margins(w, name, more.get("renewals", 20), before, after)
         failed_acquisitions(w, (5, 125, busy), reason="busy", lock_namespace=name)
     # Another exporter sees the same few, or only the late ones, which are a tenth of what the first one sees and less of the sum.
     w.namespace("seldom", instance="b:9190", logs=False, traffic=0, renewals=0.25).namespace("mixed", instance="b:9190", logs=False)
-    margins("seldom", 0.25, 0.7, 0.4, instance="b:9190")
-    margins("mixed", 2.125, 0.7, 0.4, instance="b:9190")
+    margins(w, "seldom", 0.25, 0.7, 0.4, instance="b:9190")
+    margins(w, "mixed", 2.125, 0.7, 0.4, instance="b:9190")
     busy = {"ContentionHigh/warning": "late"}
     case("beside", "namespaces of one cluster: trends", w, {35: [], 75: named(busy), 105: named({**busy, "RenewalMarginShrinking/warning": "late"}), 125: named({**busy, "RenewalMarginShrinking/warning": "late mixed"})}, every=5)
+    w = World(125).exporter()
+    for name in ("late", "always", "seldom", "passes"):
+        w.namespace(name, config={"busy_ratio": 0.5})
+        margins(w, name, 20, 0.7, 0.4)
+        failed_acquisitions(w, (5, 125, 40), reason="busy", lock_namespace=name)
+    late = "late always seldom passes"
+    case("beside", "namespaces of another cluster: trends", w, {35: [], 75: named({"ContentionHigh/warning": late}), 125: named({"ContentionHigh/warning": late, "RenewalMarginShrinking/warning": late})}, every=5)
 
 
 def beside_exporters():

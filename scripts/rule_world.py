@@ -3,6 +3,7 @@
 Times are minutes. A case is a world, and the exact set of alerts that fire at some moments."""
 
 import json
+import re
 
 import rulelib
 
@@ -135,7 +136,7 @@ class World:
 
 class Case:
     """`firing`: {minute: alerts}, each alert as "Name/severity key=value ...", without the prefix RedisLock. `holds`: expressions that are 1
-    at the end, with CLUSTER for a matcher of the case's cluster.
+    at the end, each about one record, with CLUSTER for a matcher of the case's cluster.
 
     `every`: minutes between two evaluations of the rules. 30 s as in production, or what would take hours is looked at less often:
     only where no slices are counted."""
@@ -195,9 +196,9 @@ def with_cluster(text, cluster):
     return text.replace("{", f'{{cluster="{cluster}",', 1)
 
 
-def as_yaml(cases, rule_file, groups, only=None, metrics=None, mutants=None, texts=True):
+def as_yaml(cases, rule_file, groups, only=None, metrics=None, mutants=None, own=(), texts=True):
     """`only`: expect just the alerts of these names, `metrics`: give just these, for rule files that were cut down. `mutants`: expect
-    each alert that many times, with a number at the end of its name and as the label `mutant`. `texts`: compare annotations. All cases have the same `every`."""
+    each alert that many times, with a number at the end of its name and as the label `mutant`, and what holds of their `own` records. `texts`: compare annotations. All cases have the same `every`."""
     every = {case.every for case in cases}
     lines = [f"rule_files: [{rule_file}]", f"evaluation_interval: {duration(every.pop())}", f"group_eval_order: [{', '.join(groups)}]", "tests:"]
     assert not every
@@ -222,10 +223,13 @@ def as_yaml(cases, rule_file, groups, only=None, metrics=None, mutants=None, tex
                     lines.append("        exp_samples:" if wanted else "        exp_samples: []")
                     for alert in wanted:
                         lines.append(f"          - {{labels: '{with_cluster(rulelib.selector('ALERTS', alert), cluster)}', value: 1}}")
-            for expression in case.holds if only is None else ():
+            for expression in case.holds:
                 asked = expression.replace("CLUSTER", f'cluster=~"{cluster}.*"')
-                lines.append(f"      - expr: '{asked}'\n        eval_time: {duration(case.last)}")
-                lines.append("        exp_samples: [{value: 1}]")
+                record = re.search(r"\w+:[\w:]+", asked)[0]
+                for number in [None] if mutants is None else range(mutants) if record in own else ():
+                    text = asked if number is None else asked.replace(record, f"{record}__{number}")
+                    lines.append(f"      - expr: '{text}'\n        eval_time: {duration(case.last)}")
+                    lines.append("        exp_samples: [{value: 1}]")
         text = [entry for case, _ in members for entry in case.text if only is None or entry[1] in only] if texts else []
         if text:
             lines.append("    alert_rule_test:")
