@@ -1626,6 +1626,16 @@ def redis():
     case("redis", "the last of three primaries goes down later", primaries((0, 3), (10, 1), (30, 0)), {14: [], 15: [part], 31: [part], 35: [down, part], 41: [down]})
     case("redis", "all of three primaries are down, and one comes back", primaries((0, 3), (10, 0), (30, 1)), {14: [], 15: [down], 32: [down, part], 37: [part]})
 
+    # One that was down with the others counts for 3 minutes as a part that is not, and then for 5 more.
+    case("redis", "the last of three primaries goes down later: when", primaries((0, 3), (10, 1), (20, 0)), {21: [part], 24: [part], 26.5: [down, part]})
+    w = World(25).exporter().exporter("b:9190", logs=False).namespace().namespace(instance="b:9190", logs=False)
+    for instance, up in (("a:9190", 0), ("b:9190", 2)):
+        own = {**OWN, "instance": instance}
+        w.put("redis_lock_exporter_redis_nodes", gauge(25, (0, 3)), **own)
+        w.put("redis_lock_exporter_redis_nodes_up", gauge(25, (0, 3), (10, up)), **own)
+        w.put("redis_lock_exporter_redis_up", gauge(25, (0, 1), (10, 0)), **own)
+    case("redis", "one of two exporters reaches two of three primaries, the other one none", w, {14: [], 15: [part], 24: [part]})
+
     # Failovers beside each other: two exporters that count the same two are no flapping.
     flapping, observed = "FailoverFlapping/warning redis=main", "FailoverObserved/info redis=main"
     w = usual(150)
@@ -1986,6 +1996,7 @@ def beside():
     beside_state()
     beside_lifecycle()
     beside_trends()
+    beside_ttl()
     beside_exporters()
 
 
@@ -2013,10 +2024,10 @@ def beside_ratios():
     namespace(w, "few", (10, 36, 20), stops=10, config={"min_failures": 1e5}, abandoned="new", twice="new")
     namespace(w, "steady", (10, 36, 8.5), config={"not_owned_ratio": 0.2, "renewal_failure_ratio": 0.2})
     namespace(w, "spikes", *[(10 + 2.5 * i, 10.5 + 2.5 * i, 4.5) for i in range(10)], unlocked=None, abandoned=[(0, 36, 0.14)])
-    # In bursts; not enough on the whole; until 20, but only later are so few enough. One of each event, and nothing else.
+    # In bursts; not enough on the whole; until 20 and then strays, but only later are so few enough. One of each event, and nothing else.
     namespace(w, "bursts", *every_5_minutes(16))
     namespace(w, "small", *every_5_minutes(9), unlocked=None)
-    namespace(w, "over", (10, 20, 20))
+    namespace(w, "over", (10, 20, 20), (25, 36, 0.125), unlocked=None)
     w.put("redis_lock_config_min_failures", gauge(36, (0, 1e5), (33, 5)), **JOBS | {"lock_namespace": "over"})
     namespace(w, "calm", abandoned=[(12, 12.5, 1)], twice=[(12, 12.5, 1)])
     # Who is woken.
@@ -2055,7 +2066,7 @@ def beside_ratios():
         # Where not every success is seen there is no ratio: of 16 namespaces not for "passes" and "logs".
         f"count(lock_namespace:redis_lock_{ratio}{{CLUSTER}}) == bool 14"
         for of, minutes in (("not_owned_per_operation", (2, 5, 10, 30)), ("renewal_failures_per_renewal", (2, 5, 10, 30)), ("acquire_failures_per_attempt", (2, 10))) for ratio in (f"{of}:ratio{m}m" for m in minutes)
-    ])
+    ] + [f"max(lock_namespace:redis_lock_unlocked_work_per_start:ratio{m}m{{CLUSTER,lock_namespace=\"logs\"}}) == bool 1" for m in (2, 10)])
 
     # The same names elsewhere: everything fails.
     w, tickets = World(36).exporter(), "all fenced stops"
@@ -2112,7 +2123,7 @@ def beside_rates():
     namespace(w, "spikes", *[(62 + 2.5 * i, 62.5 + 2.5 * i, 2.25) for i in range(12)])
     namespace(w, "bursts", *[(62 + 5 * i, 63 + 5 * i, 30) for i in range(6)])
     namespace(w, "small", *[(62 + 5 * i, 63 + 5 * i, 2) for i in range(6)])
-    namespace(w, "over", *[(62 + 5 * i, 63.5 + 5 * i, 5) for i in range(4)])
+    namespace(w, "over", *[(62 + 5 * i, 63.5 + 5 * i, 5) for i in range(4)], (80, 95, 1 / 32))
     w.put("redis_lock_config_min_failures", gauge(95, (0, 20), (91, 1)), **JOBS | {"lock_namespace": "over"})
     # Where every success is seen.
     namespace(w, "seen", (62, 95, 30), redis="main", times=2, abandoned=[(62, 95, 3)])
@@ -2288,6 +2299,37 @@ def beside_trends():
         failed_acquisitions(w, (5, 125, 40), reason="busy", lock_namespace=name)
     late = "late always seldom passes"
     case("beside", "namespaces of another cluster: trends", w, {35: [], 75: named({"ContentionHigh/warning": late}), 125: named({"ContentionHigh/warning": late, "RenewalMarginShrinking/warning": late})}, every=5)
+
+
+def beside_ttl():
+    """Locks that are found lost while locks expire: each sum and each hour, from both sides. Every 2.5 minutes, so that an hour has 24 slices."""
+    def losing(minutes, **namespaces):
+        """(lost, expired, known causes) of each."""
+        w = World(minutes).exporter().exporter("b:9190")
+        for name, (gone, ended, known) in namespaces.items():
+            here = {**JOBS, "lock_namespace": name}
+            w.namespace(name, config={"ttl_seconds": 30})
+            w.put("redis_lock_recommended_ttl_seconds", gauge(minutes, (0, 60)), redis="main", **here)
+            lost(w, *gone, lock_namespace=name)
+            w.put("redis_lock_expirations_total", counter(minutes, *ended), redis="main", **here)
+            w.put("redis_lock_not_owned_causes_total", counter(minutes, *known), cause="deleted_early", **here)
+        return w
+
+    # 3.4 an hour are too few, 5.6 are enough. Four more were an hour before.
+    few, enough, all_time, later = (65, 115, 3 / 64), (0, 115, 3 / 64), (0, 115, 0.5), (65, 115, 0.5)
+    w = losing(
+        115, lost_before=([(5, 5.5, 4), few], [later], []), expired_before=([later], [(5, 5.5, 4), few], []), few_lost=([enough], [all_time], []), few_expired=([all_time], [enough], []),
+        known_before=([later], [later], [(5, 5.5, 1)]), known=([(50, 115, 0.5)], [(50, 115, 0.5)], [(47, 47.5, 1)]), nodes=([(0, 115, 1 / 32)], [all_time], []), redis=([all_time], [(0, 115, 1 / 32)], []),
+    )
+    # Two nodes and two Redis are added up.
+    lost(w, (0, 115, 1 / 32), lock_namespace="nodes", instance="b:9190")
+    w.namespace("redis", instance="b:9190", logs=False, redis="second")
+    w.put("redis_lock_expirations_total", counter(115, (0, 115, 1 / 32)), **{**SEEN, "lock_namespace": "redis", "instance": "b:9190", "redis": "second"})
+    short = "few_lost few_expired nodes redis"
+    case("beside", "locks are lost while locks expire: an hour of it", w, {40: [], 80: named({"TtlTooShort/warning": short}), 100: named({"TtlTooShort/warning": short}), 115: named({"TtlTooShort/warning": f"{short} known_before"})}, every=2.5)
+    # Four of them in an hour are 12 slices or more; many at once are fewer, and twice in two hours is no matter.
+    rare, bursts = [(minute, minute + 0.5, 2) for minute in (5, 20, 35, 50)], [(5, 7, 3), (75, 77, 3)]
+    case("beside", "locks are lost while locks expire: how often", losing(95, rare=(rare, rare, []), bursts=(bursts, bursts, [])), {40: [], 70: named({"TtlTooShort/warning": "rare"}), 93: named({"TtlTooShort/warning": "rare"})})
 
 
 def beside_exporters():
