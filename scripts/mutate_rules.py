@@ -3,13 +3,17 @@
 
 usage: mutate_rules.py [--sample N] [--seed S] [--rules FILE] [--only REGEX] [--cases REGEX] [--promtool PATH] [--processes N] [--least SHARE] [--results FILE] [--list]
 
-Changed are: each number and duration (twice, half; 0 and 1 into each other), each comparison (turned round), + - * /, and/or/unless, sum, min
-and max, each label value in a selector, `for` and `keep_firing_for` (twice, half or none), each alert's labels. Not changed are labels to group and
-join by, operators of matchers, and rules that no alert but only a description asks for.
+Changed are: each number and duration (twice, half; 0 and 1 into each other), each comparison (turned round, and without `bool`), + - * /,
+and/or/unless, sum, min, max and group, what is made of a range (max, min, sum, count and avg_over_time), each matcher of a selector (another value, and
+turned round), each list of labels to group or join by (without each of them; what is grouped also by `instance`), `for` and
+`keep_firing_for` (twice, half or none), each alert's labels.
 
-All mutants of a rule are tried at once. Each gets a copy of the rule and of what is downstream of it: records under names of their own, alerts
-with a label `mutant`. What is upstream is there once. The cases are those that concern the alerts downstream, likely killers first; who
-survives goes on to the next ones. Nothing else can change, so this finds what the whole tests would, in a fraction of the time.
+All mutants of a rule are tried at once. Each gets a copy of the rule and of what is downstream of it, with its number at the end of their names;
+alerts have it as the label `mutant`, too. What is upstream is there once. The cases are those that concern the alerts downstream, likely killers
+first; who survives goes on to the next ones. They are put together in worlds as in the test files. Nothing else can change, so this finds what
+the whole tests would, in a fraction of the time. A rule that cannot be evaluated any more is a kill: it could be before.
+
+What changes no alert may change what it says: survivors are tried on the texts at last, and so are mutants of rules that only texts ask for.
 
 With --results each verdict is noted in a file, together with the rules and the cases it rests on. A run with the same file tries again
 only what they changed for: a mutant whose killer is still there stays killed, a survivor meets only the cases that are new.
@@ -199,29 +203,29 @@ class Mutants:
         name = self.name_at(mutants[0][1])
         alerts = self.graph.downstream[name]
         cases = [case for case in self.cases if any(self.graph.concerns(case, alert) for alert in alerts)]
-        # Coarse ones cost little. Quiet cases kill less often than those in which the alert fires, and those of many namespaces much.
-        cases.sort(key=lambda case: (case.file != "beside", case.last / case.every > 120, not case.alerts & alerts, case.last / case.every))
+        # Coarse ones cost little. Quiet cases kill less often than those in which the alert fires.
+        cases.sort(key=lambda case: (case.last / case.every > 120, not case.alerts & alerts, case.last / case.every))
         survived = {}
         for mutant in mutants:
-            killed, seen = self.remembered(mutant)
-            if not killed:
-                survived.setdefault(frozenset(seen), []).append(mutant)
+            survived.setdefault(frozenset(self.remembered(mutant)[1]), []).append(mutant)
         return [name for seen, group in survived.items() for name in self.not_killed(group, [c for c in cases if self.digests[c] not in seen], seen, alerts)]
 
     def not_killed(self, mutants, cases, seen, alerts):
         # What many alerts rest on is costly to try with all of them: first with each one alone, and the short cases in which it fires.
         if len(alerts) > 3:
             for alert in sorted(alerts):
-                fires = [case for case in cases if alert in case.alerts]
+                fires = [case for case in cases if alert in case.alerts and case.file != "beside"]
                 for every in {case.every for case in fires[:6]}:
                     mutants = self.not_killed_by(mutants, [case for case in fires[:6] if case.every == every], {alert})
-        tried, size, rest = set(seen), 10, cases
-        while rest and mutants:
-            for every in sorted({case.every for case in rest[:size]}, reverse=True):
-                part = [case for case in rest[:size] if case.every == every]
+        # Those with many namespaces are one whole, and kill what is joined wrongly. Then more and more of the others.
+        others = [case for case in cases if case.file != "beside"]
+        chunks = [[case for case in cases if case.file == "beside"], others[:10], others[10:40], others[40:130], others[130:]]
+        tried = set(seen)
+        for chunk in chunks:
+            for every in sorted({case.every for case in chunk}, reverse=True):
+                part = [case for case in chunk if case.every == every]
                 mutants = self.not_killed_by(mutants, part, self.concerned(alerts, part))
-            tried |= {self.digests[case] for case in rest[:size]}
-            rest, size = rest[size:], size * 3
+            tried |= {self.digests[case] for case in chunk}
         # What changes no alert may still change what it says, or what another one does.
         telling = alerts | (self.graph.told[self.name_at(mutants[0][1])] if mutants else set())
         for case in self.told_digests if mutants else ():
@@ -335,7 +339,8 @@ def main():
             list(pool.map(mutants.control, mutants.graph.alerts))
         by_rule = collections.defaultdict(list)
         for mutant in chosen:
-            by_rule[mutant[1]].append(mutant)
+            if not mutants.remembered(mutant)[0]:
+                by_rule[mutant[1]].append(mutant)
         batches = [of_rule[i:i + AT_ONCE] for of_rule in by_rule.values() for i in range(0, len(of_rule), AT_ONCE)]
         for names in pool.map(mutants.survivors, batches):
             survivors += names

@@ -1955,6 +1955,10 @@ def twins():
     w.put("redis_lock_abandonments_total", counter(60, (10, 10.5, 1)), **JOBS)
     case("twins", "two configurations: the louder policy counts", w, {11: ["AbandonedEvent/warning lock_namespace=jobs", "Abandoned/critical lock_namespace=jobs"], 40: ["RenewalFailureRatioHigh/critical lock_namespace=jobs"]})
 
+    w = World(20).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", severity="ticket")
+    lost(w, (10, 20, 40))
+    case("twins", "two configurations: a page, and no ticket beside it", w, {14: [], 16: [NOT_OWNED]})
+
     # Tickets resolve as pages do.
     w = usual(60, severity="ticket")
     lost(w, (10, 25, 40))
