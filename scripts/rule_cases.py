@@ -1567,6 +1567,9 @@ def lifecycle_limits():
     w = advised(50, *events(10, 8, 4)).exporter("b:9190", logs=False).namespace(**two, config={"ttl_seconds": 30})
     w.put("redis_lock_recommended_ttl_seconds", gauge(50, (0, 20)), **TWIN)
     case("lifecycle", "a TTL is too short: one of two exporters says so", w, {42: [short]})
+    w = advised(45, *events(10, 8, 4)).exporter("b:9190", logs=False).namespace(**two, config={"ttl_seconds": 30})
+    w.put("redis_lock_recommended_ttl_seconds", gauge(45, (0, 50)), **TWIN)
+    case("lifecycle", "a TTL is too short: both exporters say so", w, {30: [], 42: [short]})
     w = advised(50, *events(10, 8, 4)).exporter("b:9190", logs=False).namespace(**two, config={"ttl_seconds": 90})
     case("lifecycle", "a TTL is too short in one of two configurations", w, {42: []})
 
@@ -1909,6 +1912,11 @@ def twins():
     for instance in ("a:9190", "b:9190"):
         w.put("redis_lock_expirations_total", counter(100, (10, 100, 3.5)), **{**SEEN, "instance": instance})
     case("twins", "15 % of the locks expire", w, {40: [], 100: []})
+    w = World(50).exporter().exporter("b:9190")
+    for instance in ("a:9190", "b:9190"):
+        w.namespace(instance=instance, logs=instance == "a:9190", traffic=0, config={"min_failures": 20})
+        w.put("redis_lock_expirations_total", counter(50, *[(5 + 2 * i, 5.5 + 2 * i, 1) for i in range(22)]), **{**SEEN, "instance": instance})
+    case("twins", "both see the same 15 locks expire in half an hour where min_failures is 20", w, {30: [], 48: []})
     w = pair(110)
     for instance, share in (("a:9190", 1), ("b:9190", 0)):
         w.put("redis_lock_takeovers_total", counter(110, *[(10 + 5 * i, 10.5 + 5 * i, share) for i in range(6)]), within_slo="false", **{**SEEN, "instance": instance})
@@ -2127,7 +2135,7 @@ def beside_rates():
     namespace(w, "spikes", *[(62 + 2.5 * i, 62.5 + 2.5 * i, 2.25) for i in range(12)])
     namespace(w, "bursts", *[(62 + 5 * i, 63 + 5 * i, 30) for i in range(6)])
     namespace(w, "small", *[(62 + 5 * i, 63 + 5 * i, 2) for i in range(6)])
-    namespace(w, "over", *[(62 + 5 * i, 63.5 + 5 * i, 5) for i in range(4)], (80, 95, 1 / 32))
+    namespace(w, "over", *[(62 + 5 * i, 63.5 + 5 * i, 9) for i in range(4)], (80, 95, 1 / 32))
     w.put("redis_lock_config_min_failures", gauge(95, (0, 20), (91, 1)), **JOBS | {"lock_namespace": "over"})
     # Where every success is seen.
     namespace(w, "seen", (62, 95, 30), redis="main", times=2, abandoned=[(62, 95, 3)])
@@ -2203,6 +2211,33 @@ def beside_state():
             5: [], 11: [leads, follows], 18: [leads, follows, *long, *mass, *named({"RenewalOverdue/warning": "ticket"})],
             25: [leads, follows, *long, *mass, *named({"RenewalOverdue/warning": "late ticket", "WithoutTtl/warning": "eternal"})],
         })
+
+
+    # The same of pages and tickets about leaders, and of a ticket about few that are late.
+    w = World(26).exporter().exporter("b:9190", logs=False).exporter(job="second", logs=False)
+    for labels in ({**OWN, "instance": "b:9190"}, {**OWN, "job": "second"}):
+        reached(w, gauge(26, (0, 1), (8, 0)), **labels)
+    for name, cut, more in (("leads", {"job": "second"}, {}), ("follows", {"instance": "b:9190"}, {"severity": "ticket"})):
+        w.namespace(name, style="loop", config={"ttl_seconds": 30}, **more).namespace(name, style="loop", logs=False, **cut, **more)
+        for labels, since in ((SEEN, 5), ({**SEEN, **cut}, 8)):
+            w.put("redis_lock_last_held_timestamp_seconds", clock(26, (0, None), (since, since)), lock="app:leader", **{**labels, "lock_namespace": name})
+    for name, here, there, more in (("late", 1, 20, {"severity": "ticket"}), ("mass", 12, 12, {})):
+        w.namespace(name, **more).namespace(name, job="second", logs=False, **more)
+        for labels, value in ((SEEN, here), ({**SEEN, "job": "second"}, there)):
+            w.put("redis_lock_held", gauge(26, (0, 20)), **{**labels, "lock_namespace": name})
+            w.put("redis_lock_renewal_overdue", gauge(26, (0, 0), (7.5, value)), **{**labels, "lock_namespace": name})
+    alerts = [f"LeaderAbsent/{severity} lock_namespace={name} redis=main lock=app:leader" for severity, name in (("critical", "leads"), ("warning", "follows"))]
+    case("beside", "namespaces of one cluster: leaders that exporters saw before they lost Redis", w, {
+        5: [], 11: alerts, 18: [*alerts, *named({"MassRenewalOverdue/critical": "mass"})], 25: [*alerts, *named({"MassRenewalOverdue/critical": "mass", "RenewalOverdue/warning": "mass"})],
+    })
+    w = World(26)
+    for labels in ({**OWN, "instance": "b:9190"}, {**OWN, "job": "second"}):
+        w.exporter(**labels, logs=False).namespace("calm", **labels)
+        reached(w, gauge(26, (0, 1)), **labels)
+    # One has never looked at the keyspace, and a target that is down never was an exporter.
+    w.exporter(logs=False).drop("scan_last_success_timestamp_seconds{instance=\"a:9190\",job=\"locks\"}")
+    w.put("up", gauge(26, (0, 0)), instance="d:9190", job="locks")
+    case("beside", "exporters of the same names in another cluster", w, {4: [], 25: ["ScanStale/warning instance=a:9190 job=locks"]})
 
 
 def beside_lifecycle():
@@ -2387,6 +2422,9 @@ def beside_exporters():
         w.put("redis_lock_exporter_log_open_files", gauge(395, (0, None), files), **OWN, source=source)
         w.put("redis_lock_exporter_log_lines_total", gauge(395, (0, None), (files[0], 0)), **OWN, source=source)
     case("beside", "sources of one exporter", w, {10: [], 200: ["LogSilent/warning source=none"], 390: ["LogSilent/warning source=none", "LogSilent/warning source=silent"]}, every=5)
+    w = usual(395)
+    w.put("redis_lock_exporter_log_open_files", gauge(395, (0, 0)), **OWN, source="silent")
+    case("beside", "a source of the same name in another cluster", w, {10: [], 200: ["LogSilent/warning source=silent"], 390: ["LogSilent/warning source=silent"]}, every=5)
     # In clusters, too, that is one alert and not one for each of them.
     w = World(25)
     for cluster in ("east", "west"):
