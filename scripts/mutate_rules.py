@@ -16,7 +16,7 @@ the whole tests would, in a fraction of the time. A rule that cannot be evaluate
 What changes no alert may change what it says: survivors are tried on the texts at last, and so are mutants of rules that only texts ask for.
 
 With --results each verdict is noted in a file, together with the rules and the cases it rests on. A run with the same file tries again
-only what they changed for: a mutant whose killer is still there stays killed, a survivor meets only the cases that are new.
+only what they changed for: a mutant whose killer is still there stays killed, a survivor meets only the files that have new cases.
 
 alerts/mutation/equivalent.json names the mutants that no test can kill because they behave the same, each with its reason. The
 score is killed / (all - equivalent). Exit code 1 if it is below --least (95 % unless told otherwise), if a mutant named equivalent is
@@ -208,7 +208,8 @@ class Mutants:
         survived = {}
         for mutant in mutants:
             survived.setdefault(frozenset(self.remembered(mutant)[1]), []).append(mutant)
-        return [name for seen, group in survived.items() for name in self.not_killed(group, [c for c in cases if self.digests[c] not in seen], seen, alerts)]
+        unseen = {seen: {case.file for case in cases if self.digests[case] not in seen} for seen in survived}
+        return [name for seen, group in survived.items() for name in self.not_killed(group, [case for case in cases if case.file in unseen[seen]], seen, alerts)]
 
     def not_killed(self, mutants, cases, seen, alerts):
         # What many alerts rest on is costly to try with all of them: first with each one alone, and the short cases in which it fires.
