@@ -2587,9 +2587,9 @@ def text():
     ):
         sees = {"instance": instance, "job": job, "cluster": cluster}
         w.exporter(**sees, logs=False).namespace("lost", **sees, redis=redis, logs=False)
-        w.put("redis_lock_expirations_total", counter(50, (0, 10, 20), (20, 50, expired)), lock_namespace="lost", redis=redis, **sees)
+        w.put("redis_lock_expirations_total", counter(50, (0, 10, 20), (10, 50, expired)), lock_namespace="lost", redis=redis, **sees)
         for after, times in (("release", 1), ("unknown", 2)):
-            w.put("redis_lock_owner_changes_total", counter(50, (0, 10, 20), (20, 50, times * moved)), lock_namespace="lost", redis=redis, after=after, **sees)
+            w.put("redis_lock_owner_changes_total", counter(50, (0, 10, 20), (10, 50, times * moved)), lock_namespace="lost", redis=redis, after=after, **sees)
         w.put("redis_lock_exporter_redis_failovers_total", counter(50, (5, 5.5, 1), (30, 30.5, failovers)), **sees)
         # Two of one Redis see the same one or two, and there is more in the second.
         fences, w = counter(50, (40, 40.5, 2 if redis == "second" else 1)), w.namespace("quiet", **sees, redis=redis, logs=False, severity="ticket")

@@ -312,8 +312,8 @@ TEXTS = {
         (
             "NotOwnedRatioHigh/critical cluster=east lock_namespace=lost", "Locks are lost while their holders still work.",
             "In namespace lost, 17.53% of releases and renewals of the last 10 minutes found the lock lost. Two workers may "
-            "have done the same work. Its cause was not seen in Redis, which had within 30 minutes: changes of owner 115, "
-            "expirations 306, failovers or restarts 2. First: open the page of this namespace (exporter_url) and look whether "
+            "have done the same work. Its cause was not seen in Redis, which had within 30 minutes: changes of owner 135, "
+            "expirations 360, failovers or restarts 2. First: open the page of this namespace (exporter_url) and look whether "
             "one program or all of them lose locks.",
             "/d/redis-lock-namespace?var-lock_namespace=lost", "http://b:9190/#/namespace/lost",
         ),
@@ -334,7 +334,7 @@ TEXTS = {
         (
             "DuplicateTerminalState/warning cluster=east lock_namespace=lost", "Work was finished twice.",
             "In namespace lost, 3 pieces of work got a second final state within 30 minutes: two workers did the same work. "
-            "Its cause was not seen in Redis, which had within 30 minutes: changes of owner 115, expirations 306, failovers or restarts 2. First: "
+            "Its cause was not seen in Redis, which had within 30 minutes: changes of owner 135, expirations 360, failovers or restarts 2. First: "
             "find the work in the incidents and undo or reconcile what was done twice.",
             "/d/redis-lock-namespace?var-lock_namespace=lost", "http://b:9190/#/namespace/lost",
         ),
