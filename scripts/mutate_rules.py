@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
 """Do the rule tests bind? Changes one thing of one rule at a time and looks whether a test fails.
 
-usage: mutate_rules.py [--sample N] [--seed S] [--rules FILE] [--only REGEX] [--promtool PATH] [--processes N] [--least SHARE] [--results FILE] [--list]
+usage: mutate_rules.py [--sample N] [--seed S] [--rules FILE] [--only REGEX] [--cases REGEX] [--promtool PATH] [--processes N] [--least SHARE] [--results FILE] [--list]
 
-Changed are: each number and duration (twice, half; 0 and 1 into each other), each comparison (turned round), + - * /, and/or/unless, sum, min
-and max, each label value in a selector, `for` and `keep_firing_for` (twice, half or none), each alert's labels. Not changed are labels to group and
-join by, operators of matchers, and rules that no alert but only a description asks for.
+Changed are: each number and duration (twice, half; 0 and 1 into each other), each comparison (turned round, and without `bool`), + - * /,
+and/or/unless, sum, min, max and group, what is made of a range (max, min, sum, count and avg_over_time), each matcher of a selector (another value, and
+turned round), each list of labels to group or join by (without each of them; what is grouped also by `instance`), `for` and
+`keep_firing_for` (twice, half or none), each alert's labels.
 
-All mutants of a rule are tried at once. Each gets a copy of the rule and of what is downstream of it: records under names of their own, alerts
-with a label `mutant`. What is upstream is there once. The cases are those that concern the alerts downstream, likely killers first; who
-survives goes on to the next ones. Nothing else can change, so this finds what the whole tests would, in a fraction of the time.
+All mutants of a rule are tried at once. Each gets a copy of the rule and of what is downstream of it, with its number at the end of their names;
+alerts have it as the label `mutant`, too. What is upstream is there once. The cases are those that concern the alerts downstream, likely killers
+first; who survives goes on to the next ones. They are put together in worlds as in the test files. Nothing else can change, so this finds what
+the whole tests would, in a fraction of the time. A rule that cannot be evaluated any more is a kill: it could be before.
+
+What changes no alert may change what it says: survivors are tried on the texts at last, and so are mutants of rules that only texts ask for.
 
 With --results each verdict is noted in a file, together with the rules and the cases it rests on. A run with the same file tries again
-only what they changed for: a mutant whose killer is still there stays killed, a survivor meets only the cases that are new.
+only what they changed for: a mutant whose killer is still there stays killed, a survivor meets only the files that have new cases.
 
 alerts/mutation/equivalent.json names the mutants that no test can kill because they behave the same, each with its reason. The
 score is killed / (all - equivalent). Exit code 1 if it is below --least (95 % unless told otherwise), if a mutant named equivalent is
@@ -42,17 +46,34 @@ EQUIVALENT = rulelib.ALERTS / "mutation" / "equivalent.json"
 AT_ONCE = 24  # mutants in one promtool
 FLIP = {">": "<=", "<": ">=", ">=": "<", "<=": ">", "==": "!=", "!=": "=="}
 SET = {"and": "unless", "unless": "and", "or": "and"}
-AGGREGATE = {"max": "min", "min": "max", "sum": "max"}
+AGGREGATE = {"max": "min", "min": "max", "sum": "max", "group": "sum"}
 ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*"}
+MATCH = {"=": "!=", "!=": "=", "=~": "!~", "!~": "=~"}
+OVER_TIME = {"max_over_time": "min_over_time", "min_over_time": "max_over_time", "sum_over_time": "count_over_time", "count_over_time": "sum_over_time", "avg_over_time": "max_over_time"}
 TOKEN = re.compile(
-    r"""(?P<skip>\b(?:on|by|without|group_left|ignoring)\s*\([^)]*\)|[\w:]*redis_lock\w*(?::\w+)*|cordum_\w+|job:\w+:\w+|\w+_over_time|histogram_quantile)
-      |(?P<label>"[^"]*")|(?P<duration>\b(?:\d+[smhd])+\b)|(?P<number>\b\d+(?:\.\d+)?\b)
-      |(?P<compare>>=|<=|==|(?<![=!])!=(?!~)|>|<)|(?P<arithmetic>(?<= )[-+*/](?=[ ]))|(?P<word>\b(?:and|or|unless|max|min|sum)\b)""", re.X)
+    r"""(?P<list>\b(?:on|by|without|group_left|ignoring)\s*\([^)]*\))|(?P<over_time>\b(?:max|min|sum|count|avg)_over_time\b)
+      |(?P<skip>[\w:]*redis_lock\w*(?::\w+)*|cordum_\w+|job:\w+:\w+|\w+_over_time|histogram_quantile)
+      |(?P<label>"[^"]*")|(?P<match>(?<=\w)(?:=~|!~|!=|=)(?="))|(?P<duration>\b(?:\d+[smhd])+\b)|(?P<number>\b\d+(?:\.\d+)?\b)
+      |(?P<compare>>=|<=|==|(?<![=!])!=(?!~)|>|<)|(?P<bool>\bbool )|(?P<arithmetic>(?<= )[-+*/](?=[ ]))|(?P<word>\b(?:and|or|unless|max|min|sum|group)\b)""", re.X)
 
 
 def scaled(text, factor):
     seconds = sum(int(n) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[u] for n, u in re.findall(r"(\d+)([smhd])", text))
     return f"{int(seconds * factor)}s"
+
+
+def lists(text, after):
+    """What a list of labels may be instead: each label left out. What is grouped by `instance` too is not added up, and what leaves it out is; where
+    something was grouped before it has none any more. `on ()` is for what has no labels: a label more finds nothing."""
+    word, labels = re.fullmatch(r"(\w+)\s*\(([^)]*)\)", text).groups()
+    labels = [label.strip() for label in labels.split(",") if label.strip()]
+    made = [labels[:i] + labels[i + 1:] for i in range(len(labels))]
+    grouped = re.match(r"\s*\(\s*(?:max|sum|min|group) by \(([^)]*)\)", after)
+    if word in ("by", "without") and "instance" not in labels and not (grouped and "instance" not in grouped[1]):
+        made.append(labels + ["instance"])
+    if word == "on" and not labels:
+        made.append(["cluster"])
+    return [f"{word} ({', '.join(of)})" for of in made] + ([""] if word == "group_left" else [])
 
 
 def mutations(rule):
@@ -63,10 +84,18 @@ def mutations(rule):
         text, kind = match.group(), match.lastgroup
         inside = any(a < match.start() < b for a, b in in_selector)
         new = []
-        if kind == "label" and inside:
+        if kind == "label" and (inside or text != '""'):
             new = ['"mutant"']
+        elif kind == "match":
+            new = [MATCH[text]]
         elif inside or kind == "skip":
             continue
+        elif kind == "list":
+            new = lists(text, expr[match.end():])
+        elif kind == "over_time":
+            new = [OVER_TIME[text]]
+        elif kind == "bool":
+            new = [""]
         elif kind == "duration":
             new = [scaled(text, 2), scaled(text, 0.5)]
         elif kind == "number":
@@ -81,7 +110,7 @@ def mutations(rule):
         seen[text] += 1
         for replacement in new:
             changed = dict(rule, expr=expr[:match.start()] + replacement + expr[match.end():])
-            yield f"{text} ({seen[text]}) -> {replacement}", changed
+            yield f"{text.strip()} ({seen[text]}) -> {replacement or 'nothing'}", changed
     for key in ("for", "keep_firing_for"):
         if key in rule:
             yield f"{key}: {rule[key]} -> twice", dict(rule, **{key: scaled(rule[key], 2)})
@@ -101,11 +130,13 @@ def full_name(rule):
 
 def renamed(rule, names, number):
     """The copy of a rule for a mutant: of `names` it uses the mutant's own, and so is it called itself."""
-    copy = dict(rule, expr=re.sub(r"[a-zA-Z_:][\w:]*", lambda match: f"{match[0]}__{number}" if match[0] in names else match[0], rule["expr"]))
+    own = lambda text: re.sub(r"[a-zA-Z_:][\w:]*", lambda match: f"{match[0]}__{number}" if match[0] in names else match[0], text)
+    copy = dict(rule, expr=own(rule["expr"]))
     if "record" in rule:
-        copy["record"] = f"{rule['record']}__{number}" if rule["record"] in names else rule["record"]
+        copy["record"] = own(rule["record"])
     else:
-        copy["labels"] = {**rule["labels"], "mutant": str(number)}
+        copy["alert"], copy["labels"] = f"{rule['alert']}__{number}", {**rule["labels"], "mutant": str(number)}
+        copy["annotations"] = {key: own(text) for key, text in rule["annotations"].items()}
     return copy
 
 
@@ -123,23 +154,24 @@ class Results:
                 entry = json.loads(line)
                 self.known[entry["mutant"]] = entry
 
-    def note(self, mutant, verdict, rules, alerts, cases):
+    def note(self, mutant, verdict, rules, alerts, cases, texts=False):
         if self.path:
             with self.lock, self.path.open("a") as file:
-                entry = {"mutant": mutant, "verdict": verdict, "rules": rules, "alerts": sorted(alerts), "cases": sorted(cases)}
+                entry = {"mutant": mutant, "verdict": verdict, "rules": rules, "alerts": sorted(alerts), "cases": sorted(cases), "texts": texts}
                 file.write(json.dumps(entry) + "\n")
 
 
 class Mutants:
-    def __init__(self, rule_file, promtool, results):
+    def __init__(self, rule_file, promtool, results, only_cases=""):
         self.groups, self.promtool, self.results = rulelib.load_groups(rulelib.ALERTS / rule_file), promtool, results
         self.version = subprocess.run([promtool, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
         self.graph = RuleGraph(self.groups)
-        self.cases = [case for case in CASES if case.rules == rule_file]
-        self.digests = {case: digest([case.world.series, case.firing, case.last, case.every]) for case in self.cases}
+        self.cases = [case for case in CASES if case.rules == rule_file and re.search(only_cases, f"{case.file}: {case.name}")]
+        self.digests = {case: digest([case.world.series, case.firing, case.last, case.every, *case.holds]) for case in self.cases}
+        self.told_digests = {case: digest([self.digests[case], case.text]) for case in self.cases if case.text}
         self.all = [
             (f"{full_name(rule)}: {what}", (g, r), changed)
-            for g, group in enumerate(self.groups) for r, rule in enumerate(group["rules"]) if self.graph.downstream[rulelib.name_of(rule)] for what, changed in mutations(rule)
+            for g, group in enumerate(self.groups) for r, rule in enumerate(group["rules"]) for what, changed in mutations(rule)
         ]
         assert len({mutant[0] for mutant in self.all}) == len(self.all), "two mutants of one name"
 
@@ -150,20 +182,20 @@ class Mutants:
         """Those that these cases are about."""
         return {alert for alert in alerts if any(self.graph.concerns(case, alert) for case in cases)}
 
-    def rules_digest(self, mutant, alerts):
-        """Of the mutant and of all rules that these alerts are made of."""
-        names = set().union(*(self.graph.upstream[alert] for alert in alerts if alert in self.graph.upstream))
-        rules = [{k: v for k, v in rule.items() if k not in ("annotations", "line")} for group in self.groups for rule in group["rules"] if rulelib.name_of(rule) in names]
-        changed = {k: v for k, v in mutant[2].items() if k not in ("annotations", "line")}
-        return digest([self.version, changed, rules])
+    def rules_digest(self, mutant, alerts, texts=False):
+        """Of the mutant and of all rules that these alerts, or their texts, are made of."""
+        names = set().union(*(self.graph.upstream[alert] for alert in alerts if alert in self.graph.upstream), self.told_by(alerts) if texts else ())
+        bare = lambda rule: {k: v for k, v in rule.items() if k != "line" and (texts or k != "annotations")}
+        rules = [bare(rule) for group in self.groups for rule in group["rules"] if rulelib.name_of(rule) in names]
+        return digest([self.version, bare(mutant[2]), rules])
 
     def remembered(self, mutant):
         """(killed, digests of the cases it is known to survive)"""
         entry = self.results.known.get(mutant[0])
-        if not entry or entry["rules"] != self.rules_digest(mutant, entry["alerts"]):
+        if not entry or entry["rules"] != self.rules_digest(mutant, entry["alerts"], entry.get("texts", False)):
             return False, set()
         if entry["verdict"] == "killed":
-            return set(entry["cases"]) <= set(self.digests.values()), set()
+            return set(entry["cases"]) <= {*self.digests.values(), *self.told_digests.values()}, set()
         return False, set(entry["cases"])
 
     def survivors(self, mutants):
@@ -175,55 +207,74 @@ class Mutants:
         cases.sort(key=lambda case: (case.last / case.every > 120, not case.alerts & alerts, case.last / case.every))
         survived = {}
         for mutant in mutants:
-            killed, seen = self.remembered(mutant)
-            if not killed:
-                survived.setdefault(frozenset(seen), []).append(mutant)
-        return [name for seen, group in survived.items() for name in self.not_killed(group, [c for c in cases if self.digests[c] not in seen], seen, alerts)]
+            survived.setdefault(frozenset(self.remembered(mutant)[1]), []).append(mutant)
+        unseen = {seen: {case.file for case in cases if self.digests[case] not in seen} for seen in survived}
+        return [name for seen, group in survived.items() for name in self.not_killed(group, [case for case in cases if case.file in unseen[seen]], seen, alerts)]
 
     def not_killed(self, mutants, cases, seen, alerts):
         # What many alerts rest on is costly to try with all of them: first with each one alone, and the short cases in which it fires.
         if len(alerts) > 3:
             for alert in sorted(alerts):
-                fires = [case for case in cases if alert in case.alerts]
+                fires = [case for case in cases if alert in case.alerts and case.file != "beside"]
                 for every in {case.every for case in fires[:6]}:
                     mutants = self.not_killed_by(mutants, [case for case in fires[:6] if case.every == every], {alert})
-        tried, size, rest = set(seen), 10, cases
-        while rest and mutants:
-            for every in sorted({case.every for case in rest[:size]}, reverse=True):
-                part = [case for case in rest[:size] if case.every == every]
+        # A few short ones kill most of what loses a label. Those with many namespaces are one whole, and kill what is joined wrongly.
+        others = [case for case in cases if case.file != "beside"]
+        chunks = [others[:6], [case for case in cases if case.file == "beside"], others[6:40], others[40:130], others[130:]]
+        tried = set(seen)
+        for chunk in chunks:
+            for every in sorted({case.every for case in chunk}, reverse=True):
+                part = [case for case in chunk if case.every == every]
                 mutants = self.not_killed_by(mutants, part, self.concerned(alerts, part))
-            tried |= {self.digests[case] for case in rest[:size]}
-            rest, size = rest[size:], size * 3
+            tried |= {self.digests[case] for case in chunk}
+        # What changes no alert may still change what it says, or what another one does.
+        telling = alerts | (self.graph.told[self.name_at(mutants[0][1])] if mutants else set())
+        for case in self.told_digests if mutants else ():
+            mutants = self.not_killed_by(mutants, [case], telling & {entry[1] for entry in case.text}, texts=True)
         for mutant in mutants:
             self.results.note(mutant[0], "survived", self.rules_digest(mutant, alerts), alerts, tried)
         return [mutant[0] for mutant in mutants]
 
-    def not_killed_by(self, mutants, cases, alerts):
-        killed = self.killed(mutants, cases, alerts) if mutants else {}
+    def not_killed_by(self, mutants, cases, alerts, texts=False):
+        killed = self.killed(mutants, cases, alerts, texts) if mutants and alerts else {}
         for number, killers in killed.items():
-            self.results.note(mutants[number][0], "killed", self.rules_digest(mutants[number], alerts), alerts, {self.digests[case] for case in killers})
+            digests = {(self.told_digests if texts else self.digests)[case] for case in killers}
+            self.results.note(mutants[number][0], "killed", self.rules_digest(mutants[number], alerts, texts), alerts, digests, texts)
         return [mutant for i, mutant in enumerate(mutants) if i not in killed]
 
-    def killed(self, mutants, cases, alerts):
-        """{number: cases} of those that one of these cases kills. One that makes promtool give up is looked for by halves, and counts."""
-        passed, output = self.test(mutants, cases, alerts)
-        if passed:
-            return {}
-        found = {}
-        for cluster, number in re.findall(r'expr: "ALERTS\{alertstate=\\"firing\\"(?:,cluster=~\\"(\d+)\.\*\\")?,mutant=\\"(\d+)', output):
-            found.setdefault(int(number), [cases[int(cluster)]] if cluster else cases)
-        if found and "err:" not in output:
-            return found
-        if len(mutants) == 1:
-            return {0: cases}
-        half = len(mutants) // 2
-        return self.killed(mutants[:half], cases, alerts) | {half + n: killers for n, killers in self.killed(mutants[half:], cases, alerts).items()}
+    def killed(self, mutants, cases, alerts, texts):
+        """{number: cases} of those that one of these cases kills. A rule that fails (two series where one is asked for, say) is a kill as
+        well: it passed when nothing was changed. promtool gives up on the world in which it happens, so the others are tried again without it."""
+        found, left = {}, list(range(len(mutants)))
+        while left:
+            passed, output = self.test([mutants[i] for i in left], cases, alerts, texts)
+            if passed:
+                break
+            failed = [left[int(number)] for number in re.findall(r"^ *rule: \S+__(\d+), time: \S+, err: ", output, re.M)]
+            differs = [(left[int(number)], [cases[int(cluster)]] if cluster else cases)
+                       for cluster, number in re.findall(r'expr: "ALERTS\{alertstate=\\"firing\\"(?:,cluster=~\\"(\d+)\.\*\\")?,mutant=\\"(\d+)', output)]
+            differs += [(left[int(number)], [cases[int(cluster)]]) for number, cluster in re.findall(r'expr: "(?!ALERTS)[^\n]*?__(\d+)\{cluster=~\\"(\d+)\.', output)]
+            differs += [(left[int(number)], cases) for number in re.findall(r"^ *alertname: \w+__(\d+), time: ", output, re.M)]
+            for number, killers in differs + [(number, cases) for number in failed]:
+                found.setdefault(number, killers)
+            if not failed:
+                if not differs:
+                    sys.exit(f"no mutant is to blame:\n{output}")
+                break
+            left = [i for i in left if i not in found]
+        return found
 
-    def test(self, mutants, cases, alerts):
+    def told_by(self, alerts):
+        """The records that the texts of these alerts ask for, with what they are made of."""
+        rules = [rule for group in self.groups for rule in group["rules"]]
+        asked = set().union(*(words(rule, texts=True) for rule in rules if rulelib.name_of(rule) in alerts))
+        return set().union(*(self.graph.upstream[rule["record"]] for rule in rules if "record" in rule and rule["record"] in asked))
+
+    def test(self, mutants, cases, alerts, texts=False):
         """(passed, output) of promtool that looks at these alerts; mutants are numbered as they come. Without a mutant nothing is changed: the control."""
         place = mutants[0][1]
         name = self.name_at(place)
-        upstream = set().union(*(self.graph.upstream[alert] for alert in alerts))
+        upstream = set().union(*(self.graph.upstream[alert] for alert in alerts)) | (self.told_by(alerts) if texts else set())
         own = {n for n in upstream if n not in self.graph.alerts and name in self.graph.upstream[n]}
         groups = []
         for g, group in enumerate(self.groups):
@@ -236,12 +287,12 @@ class Mutants:
                         rules.append(renamed(changed if (g, r) == place else rule, own, number))
             if rules:
                 groups.append(dict(group, rules=rules))
-        metrics = set().union(*(words(rule) for group in groups for rule in group["rules"]))
+        metrics = set().union(*(words(rule, texts) for group in groups for rule in group["rules"]))
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            (folder / "rules.yml").write_text(rulelib.rules_as_yaml(groups))
+            (folder / "rules.yml").write_text(rulelib.rules_as_yaml(groups, texts))
             order = [group["name"] for group in groups]
-            (folder / "test.yml").write_text(as_yaml(cases, "rules.yml", order, only=alerts, metrics=metrics, mutants=len(mutants)))
+            (folder / "test.yml").write_text(as_yaml(cases, "rules.yml", order, only=alerts, metrics=metrics, mutants=len(mutants), own=own, texts=texts))
             return rulelib.run_promtool(self.promtool, "test.yml", cwd=folder)
 
     def control(self, alert):
@@ -250,12 +301,14 @@ class Mutants:
         cases = [case for case in self.cases if self.graph.concerns(case, alert)]
         nothing = (f"{alert}: nothing", place, rule)
         seen = self.remembered(nothing)[1]
-        for every in {case.every for case in cases}:
-            part = [case for case in cases if case.every == every and self.digests[case] not in seen]
-            passed, output = self.test([nothing], part, {alert}) if part else (True, "")
+        told = [case for case in self.told_digests if any(entry[1] == alert for entry in case.text)]
+        parts = [([case for case in cases if case.every == every and self.digests[case] not in seen], False) for every in {case.every for case in cases}]
+        for part, texts in [*parts, ([case for case in told if self.told_digests[case] not in seen], True)]:
+            passed, output = self.test([nothing], part, {alert}, texts) if part else (True, "")
             if not passed:
                 sys.exit(f"{alert}: its cases fail although nothing is changed\n{output}")
-        self.results.note(nothing[0], "survived", self.rules_digest(nothing, [alert]), [alert], {self.digests[case] for case in cases})
+        digests = {self.digests[case] for case in cases} | {self.told_digests[case] for case in told}
+        self.results.note(nothing[0], "survived", self.rules_digest(nothing, [alert], texts=True), [alert], digests, texts=True)
 
 
 def main():
@@ -264,13 +317,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rules", default="redis_lock.rules.yml")
     parser.add_argument("--only", help="mutants in whose name this regular expression is found")
+    parser.add_argument("--cases", default="", help="with these cases only, by file and name: to try new ones")
     parser.add_argument("--promtool", default="promtool")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--least", type=float, default=0.95)
     parser.add_argument("--results", type=pathlib.Path, help="note verdicts in this file, and use those that still hold")
     parser.add_argument("--list", action="store_true", help="only list the mutants")
     options = parser.parse_args()
-    mutants = Mutants(options.rules, options.promtool, Results(options.results))
+    mutants = Mutants(options.rules, options.promtool, Results(options.results), options.cases)
     equivalent = json.loads(EQUIVALENT.read_text())[options.rules]
     chosen = [mutant for mutant in mutants.all if not options.only or re.search(options.only, mutant[0])]
     if options.sample:
@@ -286,7 +340,8 @@ def main():
             list(pool.map(mutants.control, mutants.graph.alerts))
         by_rule = collections.defaultdict(list)
         for mutant in chosen:
-            by_rule[mutant[1]].append(mutant)
+            if not mutants.remembered(mutant)[0]:
+                by_rule[mutant[1]].append(mutant)
         batches = [of_rule[i:i + AT_ONCE] for of_rule in by_rule.values() for i in range(0, len(of_rule), AT_ONCE)]
         for names in pool.map(mutants.survivors, batches):
             survivors += names

@@ -1567,6 +1567,9 @@ def lifecycle_limits():
     w = advised(50, *events(10, 8, 4)).exporter("b:9190", logs=False).namespace(**two, config={"ttl_seconds": 30})
     w.put("redis_lock_recommended_ttl_seconds", gauge(50, (0, 20)), **TWIN)
     case("lifecycle", "a TTL is too short: one of two exporters says so", w, {42: [short]})
+    w = advised(45, *events(10, 8, 4)).exporter("b:9190", logs=False).namespace(**two, config={"ttl_seconds": 30})
+    w.put("redis_lock_recommended_ttl_seconds", gauge(45, (0, 50)), **TWIN)
+    case("lifecycle", "a TTL is too short: both exporters say so", w, {30: [], 42: [short]})
     w = advised(50, *events(10, 8, 4)).exporter("b:9190", logs=False).namespace(**two, config={"ttl_seconds": 90})
     case("lifecycle", "a TTL is too short in one of two configurations", w, {42: []})
 
@@ -1625,6 +1628,16 @@ def redis():
     case("redis", "one of three primaries is down", primaries((0, 3), (10, 2), (30, 3)), {14: [], 15: [part], 30: [part], 34.5: [part], 36: []})
     case("redis", "the last of three primaries goes down later", primaries((0, 3), (10, 1), (30, 0)), {14: [], 15: [part], 31: [part], 35: [down, part], 41: [down]})
     case("redis", "all of three primaries are down, and one comes back", primaries((0, 3), (10, 0), (30, 1)), {14: [], 15: [down], 32: [down, part], 37: [part]})
+
+    # One that was down with the others counts for 3 minutes as a part that is not, and then for 5 more.
+    case("redis", "the last of three primaries goes down later: when", primaries((0, 3), (10, 1), (20, 0)), {21: [part], 24: [part], 26.5: [down, part]})
+    w = World(25).exporter().exporter("b:9190", logs=False).namespace().namespace(instance="b:9190", logs=False)
+    for instance, up in (("a:9190", 0), ("b:9190", 2)):
+        own = {**OWN, "instance": instance}
+        w.put("redis_lock_exporter_redis_nodes", gauge(25, (0, 3)), **own)
+        w.put("redis_lock_exporter_redis_nodes_up", gauge(25, (0, 3), (10, up)), **own)
+        w.put("redis_lock_exporter_redis_up", gauge(25, (0, 1), (10, 0)), **own)
+    case("redis", "one of two exporters reaches two of three primaries, the other one none", w, {14: [], 15: [part], 24: [part]})
 
     # Failovers beside each other: two exporters that count the same two are no flapping.
     flapping, observed = "FailoverFlapping/warning redis=main", "FailoverObserved/info redis=main"
@@ -1899,6 +1912,11 @@ def twins():
     for instance in ("a:9190", "b:9190"):
         w.put("redis_lock_expirations_total", counter(100, (10, 100, 3.5)), **{**SEEN, "instance": instance})
     case("twins", "15 % of the locks expire", w, {40: [], 100: []})
+    w = World(50).exporter().exporter("b:9190")
+    for instance in ("a:9190", "b:9190"):
+        w.namespace(instance=instance, logs=instance == "a:9190", traffic=0, config={"min_failures": 20})
+        w.put("redis_lock_expirations_total", counter(50, *[(5 + 2 * i, 5.5 + 2 * i, 1) for i in range(22)]), **{**SEEN, "instance": instance})
+    case("twins", "both see the same 15 locks expire in half an hour where min_failures is 20", w, {30: [], 48: []})
     w = pair(110)
     for instance, share in (("a:9190", 1), ("b:9190", 0)):
         w.put("redis_lock_takeovers_total", counter(110, *[(10 + 5 * i, 10.5 + 5 * i, share) for i in range(6)]), within_slo="false", **{**SEEN, "instance": instance})
@@ -1945,6 +1963,10 @@ def twins():
     w.put("redis_lock_abandonments_total", counter(60, (10, 10.5, 1)), **JOBS)
     case("twins", "two configurations: the louder policy counts", w, {11: ["AbandonedEvent/warning lock_namespace=jobs", "Abandoned/critical lock_namespace=jobs"], 40: ["RenewalFailureRatioHigh/critical lock_namespace=jobs"]})
 
+    w = World(20).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", severity="ticket")
+    lost(w, (10, 20, 40))
+    case("twins", "two configurations: a page, and no ticket beside it", w, {14: [], 16: [NOT_OWNED]})
+
     # Tickets resolve as pages do.
     w = usual(60, severity="ticket")
     lost(w, (10, 25, 40))
@@ -1969,6 +1991,456 @@ def twins():
     lost(w, (70, 90, 2))
     ticket = "NotOwnedRateHigh/warning lock_namespace=jobs"
     case("twins", "a ticket about the rate resolves", w, {90: [ticket], 108: [ticket], 115: []})
+
+
+# ------------------------------------------------------------------------------------------------------------------- beside
+def named(alerts):
+    """"Name/severity" for each namespace: {"NotOwnedRatioHigh/critical": "all few"}."""
+    return [f"{alert} lock_namespace={name}" for alert, names in alerts.items() for name in names.split()]
+
+
+def beside():
+    """Namespaces of one cluster beside each other: what fires, and for each condition one that lacks nothing else, which the others have. A join that
+    forgets the namespace lets it fire, or two namespaces be one too many."""
+    beside_ratios()
+    beside_burn()
+    beside_rates()
+    beside_state()
+    beside_lifecycle()
+    beside_trends()
+    beside_ttl()
+    beside_exporters()
+
+
+def beside_ratios():
+    def namespace(w, name, *segments, policy="continue", stops=None, unlocked=True, abandoned=(), twice=(), **more):
+        """`segments`: failures of each kind for 20 successes of it, which end at `stops`."""
+        w.namespace(name, policy=policy, **more)
+        here = {"lock_namespace": name}
+        lost(w, *[(begin, end, 2 * amount) for begin, end, amount in segments], **here)
+        failed_renewals(w, *segments, **here)
+        failed_acquisitions(w, *segments, **here)
+        for metric, of, labels in (("unlocked_work", segments if unlocked is True else unlocked or [], {}), ("abandonments", abandoned, {}), ("conflicting_writes", twice, {"kind": "duplicate_terminal_state"})):
+            w.put(f"redis_lock_{metric}_total", gauge(36, (0, None), (20, 1)) if of == "new" else counter(36, *of), **labels, **JOBS | here)
+        if stops:
+            for metric in ("acquisitions", "releases", "renewals"):
+                w.put(f"redis_lock_{metric}_total", counter(36, (0, stops, 20)), **SEEN | here)
+
+    def every_5_minutes(amount):
+        return [(10 + 5 * i, 11 + 5 * i, amount) for i in range(6)]
+
+    w = World(36).exporter().exporter("b:9190")
+    # Half of everything fails; 43 % of it, and not for long; too few; a third, where a fifth may; in each slice a little too much, not on the whole.
+    namespace(w, "all", (10, 36, 20), stops=10, abandoned=[(10, 36, 1)], twice=[(10, 36, 1)])
+    namespace(w, "part", (10, 15.5, 15), abandoned=[(10, 16, 50)], twice=[(10, 14, 50)])
+    namespace(w, "few", (10, 36, 20), stops=10, config={"min_failures": 1e5}, abandoned="new", twice="new")
+    namespace(w, "steady", (10, 36, 8.5), config={"not_owned_ratio": 0.2, "renewal_failure_ratio": 0.2})
+    namespace(w, "spikes", *[(10 + 2.5 * i, 10.5 + 2.5 * i, 4.5) for i in range(10)], unlocked=None, abandoned=[(0, 36, 0.14)])
+    # In bursts; not enough on the whole; until 20 and then strays, but only later are so few enough. One of each event, and nothing else.
+    namespace(w, "bursts", *every_5_minutes(16))
+    namespace(w, "small", *every_5_minutes(9), unlocked=None)
+    namespace(w, "over", (10, 20, 20), (25, 36, 0.125), unlocked=None)
+    w.put("redis_lock_config_min_failures", gauge(36, (0, 1e5), (33, 5)), **JOBS | {"lock_namespace": "over"})
+    namespace(w, "calm", abandoned=[(12, 12.5, 1)], twice=[(12, 12.5, 1)])
+    # Who is woken.
+    namespace(w, "ticket", (10, 36, 8.5), severity="ticket", abandoned=[(10, 36, 2.5)], twice=[(10, 36, 1)])
+    namespace(w, "stops", (10, 36, 8.5), policy="fence", strict=1, abandoned=[(15, 15.5, 1)])
+    namespace(w, "fenced", (10, 36, 30), policy="fence")
+    namespace(w, "strict", severity="ticket", strict=1, abandoned=[(10, 36, 2.5)])
+    # What is not seen, or not all of it.
+    namespace(w, "passes", (10, 36, 20), source="scan", unlocked=[(10, 36, 0.125)], config={"min_failures": 1}, abandoned=[(10, 36, 5)])
+    namespace(w, "logs", (10, 36, 20), redis=None, unlocked=[(10, 36, 0.5)])
+    # A second exporter sees the same in Redis, or has an older configuration. Another one sees what happened later.
+    for name in ("fenced", "bursts", "strict"):
+        w.namespace(name, instance="b:9190", logs=False, policy="fence" if name == "fenced" else "continue", severity="ticket" if name == "strict" else "page")
+    namespace(w, "halves", abandoned=[(10, 15, 2.5)], twice=[(10, 13.5, 1)])
+    w.put("redis_lock_abandonments_total", counter(36, (15, 20, 2.5)), **JOBS | {"lock_namespace": "halves", "instance": "b:9190"})
+    w.put("redis_lock_conflicting_writes_total", counter(36, (13.5, 18, 1)), kind="duplicate_terminal_state", **JOBS | {"lock_namespace": "halves", "instance": "b:9190"})
+    for name in ("stops", "ticket"):
+        w.put("redis_lock_fence_regressions_total", counter(36, (30, 30.5, 1)), **SEEN | {"lock_namespace": name})
+    n, r, a, u = "NotOwnedRatioHigh", "RenewalFailureRatioHigh", "AcquireFailing", "UnlockedWork"
+    event, twice, pages = "AbandonedEvent/warning", "DuplicateTerminalState/warning", "DuplicateTerminalState/critical"
+    ratios = {
+        f"{n}/critical": "all fenced steady stops", f"{n}/warning": "ticket", f"{r}/critical": "all fenced steady", f"{r}/warning": "ticket stops", f"{a}/critical": "all fenced",
+        f"{a}/warning": "steady ticket stops", f"{u}/critical": "all fenced steady stops passes logs", f"{u}/warning": "ticket",
+    }
+    abandoned = {"Abandoned/critical": "all stops strict halves", "Abandoned/warning": "ticket"}
+    case("beside", "namespaces of one cluster: failures", w, {
+        9: named({event: "spikes"}),
+        15.5: named({f"{n}/critical": "all fenced", f"{r}/critical": "all fenced", event: "all part spikes calm ticket stops strict passes halves", "Abandoned/critical": "stops strict", twice: "all part calm ticket halves"}),
+        18.5: named({**ratios, event: "all part spikes calm ticket stops strict passes halves", "Abandoned/critical": "stops strict", pages: "all halves", twice: "part calm ticket"}),
+        25: named({**ratios, event: "all part spikes calm ticket stops strict passes few halves", **abandoned, pages: "all halves", twice: "part calm ticket"}),
+        34: named({
+            **ratios, f"{n}/critical": "all fenced steady stops bursts", f"{r}/critical": "all fenced steady bursts", event: "all spikes ticket strict passes few halves", **abandoned, pages: "all halves", twice: "part calm ticket few",
+            "FenceRegression/critical": "stops", "FenceRegression/warning": "ticket",
+        }),
+    }, holds=[
+        # Where not every success is seen there is no ratio: of 16 namespaces not for "passes" and "logs".
+        f"count(lock_namespace:redis_lock_{ratio}{{CLUSTER}}) == bool 14"
+        for of, minutes in (("not_owned_per_operation", (2, 5, 10, 30)), ("renewal_failures_per_renewal", (2, 5, 10, 30)), ("acquire_failures_per_attempt", (2, 10))) for ratio in (f"{of}:ratio{m}m" for m in minutes)
+    ] + [f"max(lock_namespace:redis_lock_unlocked_work_per_start:ratio{m}m{{CLUSTER,lock_namespace=\"logs\"}}) == bool 1" for m in (2, 10)])
+
+    # The same names elsewhere: everything fails.
+    w, tickets = World(36).exporter(), "all fenced stops"
+    pages_too = "part few steady spikes bursts small over calm ticket strict passes logs"
+    for name in f"{tickets} {pages_too}".split():
+        namespace(w, name, (10, 36, 20), stops=10, abandoned=[(10, 36, 1)], twice=[(10, 36, 1)], severity="ticket" if name in tickets.split() else "page", strict=int(name == "calm"),
+                  config={"not_owned_ratio": 0.05, "renewal_failure_ratio": 0.05, "min_failures": 5})
+    every = f"{tickets} {pages_too}"
+    fails = {f"{n}/critical": pages_too, f"{n}/warning": tickets, f"{r}/critical": pages_too, f"{r}/warning": tickets, event: every, "Abandoned/critical": "calm", twice: every}
+    case("beside", "namespaces of another cluster: failures", w, {
+        9: [], 15.5: named(fails),
+        **{minute: named({
+            **fails, **{f"{name}/{severity}": names for name in (a, u, *(["Abandoned"] if minute > 20 else []), "DuplicateTerminalState") for severity, names in (("critical", pages_too), ("warning", tickets))},
+        }) for minute in (18.5, 25, 34)},
+    })
+
+
+def beside_burn():
+    w = World(225).exporter().exporter("b:9190", logs=False).namespace("burns", instance="b:9190", logs=False)
+    for name, segments, config in (
+        ("burns", [(10, 225, 1.25)], {}), ("few", [(10, 225, 1.25)], {"min_failures": 1e5}), ("spikes", [(5, 225, 0.8), *[(10 + 30 * i, 10.5 + 30 * i, 40) for i in range(8)]], {}), ("over", [(10, 165, 4.5)], {}), ("passes", [(10, 225, 1.25)], {}),
+    ):
+        w.namespace(name, config=config, source="scan" if name == "passes" else "watch")
+        lost(w, *segments, lock_namespace=name)
+    # It was enough before, but only now it counts.
+    w.put("redis_lock_config_min_failures", gauge(225, (0, 1e5), (197.5, 5)), **JOBS | {"lock_namespace": "over"})
+    case("beside", "namespaces of one cluster: slow burn", w, {170: [], 187.5: named({"FailureBudgetBurn/warning": "burns"}), 222.5: named({"FailureBudgetBurn/warning": "burns"})}, every=2.5,
+         holds=["count(lock_namespace:redis_lock_not_owned_per_operation:ratio6h{CLUSTER}) == bool 4"])
+    w = World(225).exporter()
+    for name in ("few", "spikes", "over", "passes"):
+        w.namespace(name)
+        lost(w, (10, 225, 1.25), lock_namespace=name)
+    case("beside", "namespaces of another cluster: slow burn", w, {170: [], 187.5: named({"FailureBudgetBurn/warning": "few spikes over passes"}), 222.5: named({"FailureBudgetBurn/warning": "few spikes over passes"})}, every=2.5)
+
+
+def beside_rates():
+    def namespace(w, name, *segments, since=0, redis=None, policy="continue", abandoned=(), times=1, **more):
+        w.namespace(name, redis=redis, policy=policy, logs=not since, **more)
+        for metric, labels, of in (
+            ("not_owned", {"operation": "release"}, [(begin, end, times * amount) for begin, end, amount in segments]), ("renewal_failures", {"reason": "redis_unavailable"}, segments),
+            ("acquire_failures", {"reason": "redis_unavailable"}, segments), ("abandonments", {}, abandoned),
+        ):
+            w.put(f"redis_lock_{metric}_total", [None if k / 2 < since else v for k, v in enumerate(counter(95, *of))], **labels, **JOBS | {"lock_namespace": name})
+
+    w = World(95).exporter()
+    # After a quiet hour; always; without half an hour of a past; at once; in most slices, but not on the whole; in bursts, and in smaller ones.
+    namespace(w, "begins", (62, 95, 2), abandoned=[(62, 95, 1)])
+    namespace(w, "again", (62, 95, 2), abandoned=[(62, 95, 1)])
+    namespace(w, "ticket", (62, 95, 2), severity="ticket", abandoned=[(62, 95, 1)])
+    namespace(w, "stops", (62, 95, 2), policy="fence")
+    namespace(w, "always", (0, 95, 2), abandoned=[(0, 95, 1)])
+    namespace(w, "young", (62, 95, 2), since=40, abandoned=[(62, 95, 1)])
+    namespace(w, "once", (62, 63, 10))
+    namespace(w, "spikes", *[(62 + 2.5 * i, 62.5 + 2.5 * i, 2.25) for i in range(12)])
+    namespace(w, "bursts", *[(62 + 5 * i, 63 + 5 * i, 30) for i in range(6)])
+    namespace(w, "small", *[(62 + 5 * i, 63 + 5 * i, 2) for i in range(6)])
+    namespace(w, "over", *[(62 + 5 * i, 63.5 + 5 * i, 9) for i in range(4)], (80, 95, 1 / 32))
+    w.put("redis_lock_config_min_failures", gauge(95, (0, 20), (91, 1)), **JOBS | {"lock_namespace": "over"})
+    # Where every success is seen.
+    namespace(w, "seen", (62, 95, 30), redis="main", times=2, abandoned=[(62, 95, 3)])
+    n, r, a, event = "NotOwnedRateHigh", "RenewalFailureRatioHigh", "AcquireFailing", "AbandonedEvent/warning"
+    frequent = {
+        f"{n}/critical": "begins again stops", f"{n}/warning": "ticket", f"{r}/critical": "begins again seen", f"{r}/warning": "ticket stops", f"{a}/critical": "begins again stops seen", f"{a}/warning": "ticket", "NotOwnedRatioHigh/critical": "seen",
+        event: "begins again ticket always young seen",
+    }
+    abandoned = {"Abandoned/critical": "begins again seen", "Abandoned/warning": "ticket"}
+    bursts = {f"{n}/critical": "begins again stops bursts", f"{r}/critical": "begins again bursts seen"}
+    case("beside", "namespaces of one cluster: rates", w, {
+        60: named({event: "always"}), 71.5: named({**frequent, **abandoned}), 75: named({**frequent, **abandoned}), 86: named({**frequent, **abandoned, **bursts}), 92.5: named({**frequent, **abandoned, **bursts}),
+    })
+
+    # The same names elsewhere: seen whole, always so, or after a quiet hour.
+    w, begun = World(95).exporter(), "young spikes once bursts over small always"
+    for name in ("again", "ticket"):
+        namespace(w, name, (62, 95, 30), redis="main", times=2, abandoned=[(62, 95, 3)])
+    namespace(w, "begins", (0, 95, 2))
+    namespace(w, "stops", (62, 95, 2), severity="ticket")
+    for name in begun.split():
+        namespace(w, name, (62, 95, 2), abandoned=[(62, 95, 1)])
+    fails = {
+        f"{n}/critical": begun, f"{n}/warning": "stops", f"{r}/critical": f"{begun} again ticket", f"{r}/warning": "stops", f"{a}/critical": f"{begun} again ticket", f"{a}/warning": "stops", "NotOwnedRatioHigh/critical": "again ticket",
+        event: f"{begun} again ticket", "Abandoned/critical": f"{begun} again ticket",
+    }
+    case("beside", "namespaces of another cluster: rates", w, {60: [], **{minute: named(fails) for minute in (71.5, 75, 86, 92.5)}})
+
+
+def beside_state():
+    """What an exporter showed last when it lost Redis is not news: not where another one of its job is connected, nor one of another job at the same
+    address. The two are clusters in which the same names mean something else."""
+    for where, cut, swap in (("of one job", {"instance": "b:9190"}, False), ("at one address", {"job": "second"}, True)):
+        w = World(26).exporter().exporter(**{**OWN, **cut}, logs=False)
+        reached(w, gauge(26, (0, 1), (8, 0)), **{**OWN, **cut})
+        page, ticket = {"severity": "ticket" if swap else "page"}, {"severity": "page" if swap else "ticket"}
+        for name, here, there, more in (
+            # What the connected one shows, what the other one showed.
+            ("late", {"held": (0, 10), "renewal_overdue": (5, 6)}, {"held": (0, 100), "renewal_overdue": (0, 0)}, page),
+            ("ticket", {"held": (0, 10), "renewal_overdue": (5, 6)}, {}, ticket),
+            ("seldom", {"held": (0, 20), "renewal_overdue": (5, 12 if swap else 1)}, {"renewal_overdue": (5, 12 if swap else 20)}, {}),
+            ("eternal", {"without_ttl": (5, 1)}, {}, {}),
+            ("fleeting", {"without_ttl": (0, 0)}, {"without_ttl": (7.5, 3)}, {}),
+        ):
+            w.namespace(name, **more).namespace(name, logs=False, **cut, **more)
+            for labels, shown in ((SEEN, here), ({**SEEN, **cut}, there)):
+                for metric, (since, value) in shown.items():
+                    w.put(f"redis_lock_{metric}", gauge(26, (0, 0), (since, value)), **{**labels, "lock_namespace": name})
+        # Thresholds are the same, configured or by default.
+        absent, held = [{"leader_absent_seconds": 180}, {"ttl_seconds": 30}], [{"max_hold_seconds": 300}, {"ttl_seconds": 15}]
+        for name, oldest, since, there, more in (
+            ("leads", None, 5, 8, {"style": "loop", "config": absent[swap], **page}), ("follows", None, 5, None, {"style": "loop", "config": absent[not swap], **ticket}),
+            ("free", None, 25 if swap else 5, None, {"style": "loop" if swap else "item", "config": {"ttl_seconds": 30}}),
+            ("holds", 5, None, None, {"config": held[swap]}), ("keeps", 5, None, None, {"config": held[not swap]}),
+            ("loops", 25 if swap else 5, None, None, {"style": "item" if swap else "loop", "config": {"ttl_seconds": 15}}), ("took", 25, None, 1, {"config": {"max_hold_seconds": 300}}),
+        ):
+            w.namespace(name, **more).namespace(name, logs=False, **cut, **more)
+            here = {"lock_namespace": name}
+            if since:
+                w.put("redis_lock_last_held_timestamp_seconds", clock(26, (0, None), (since, since)), lock="app:leader", **{**SEEN, **here})
+                w.put("redis_lock_last_held_timestamp_seconds", clock(26, (0, None)), lock="app:other", **{**SEEN, **here})
+                if there:
+                    w.put("redis_lock_last_held_timestamp_seconds", clock(26, (0, None), (there, there)), lock="app:leader", **{**SEEN, **cut, **here})
+            if oldest:
+                w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(26, (0, None), (oldest, oldest)), **{**SEEN, **here})
+                if there:
+                    w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(26, (0, None), (there, there)), **{**SEEN, **cut, **here})
+        loud, soft = ("warning", "critical") if swap else ("critical", "warning")
+        leads, follows = (f"LeaderAbsent/{severity} lock_namespace={name} redis=main lock=app:leader" for severity, name in ((loud, "leads"), (soft, "follows")))
+        long = [f"HeldTooLong/warning lock_namespace={name} redis=main" for name in ("holds", "keeps")]
+        mass = [*named({f"MassRenewalOverdue/{loud}": "late", f"MassRenewalOverdue/{soft}": "ticket"}), *named({"MassRenewalOverdue/critical": "seldom", "RenewalOverdue/warning": "seldom"} if swap else {})]
+        case("beside", f"namespaces of one cluster: states that two exporters {where} show", w, {
+            5: [], 11: [leads, follows], 18: [leads, follows, *long, *mass, *named({"RenewalOverdue/warning": "ticket"})],
+            25: [leads, follows, *long, *mass, *named({"RenewalOverdue/warning": "late ticket", "WithoutTtl/warning": "eternal"})],
+        })
+
+
+    # The same of pages and tickets about leaders, and of a ticket about few that are late.
+    w = World(26).exporter().exporter("b:9190", logs=False).exporter(job="second", logs=False)
+    for labels in ({**OWN, "instance": "b:9190"}, {**OWN, "job": "second"}):
+        reached(w, gauge(26, (0, 1), (8, 0)), **labels)
+    for name, cut, more in (("leads", {"job": "second"}, {}), ("follows", {"instance": "b:9190"}, {"severity": "ticket"})):
+        w.namespace(name, style="loop", config={"ttl_seconds": 30}, **more).namespace(name, style="loop", logs=False, **cut, **more)
+        for labels, since in ((SEEN, 5), ({**SEEN, **cut}, 8)):
+            w.put("redis_lock_last_held_timestamp_seconds", clock(26, (0, None), (since, since)), lock="app:leader", **{**labels, "lock_namespace": name})
+    for name, here, there, more in (("late", 1, 20, {"severity": "ticket"}), ("mass", 12, 12, {})):
+        w.namespace(name, **more).namespace(name, job="second", logs=False, **more)
+        for labels, value in ((SEEN, here), ({**SEEN, "job": "second"}, there)):
+            w.put("redis_lock_held", gauge(26, (0, 20)), **{**labels, "lock_namespace": name})
+            w.put("redis_lock_renewal_overdue", gauge(26, (0, 0), (7.5, value)), **{**labels, "lock_namespace": name})
+    alerts = [f"LeaderAbsent/{severity} lock_namespace={name} redis=main lock=app:leader" for severity, name in (("critical", "leads"), ("warning", "follows"))]
+    case("beside", "namespaces of one cluster: leaders that exporters saw before they lost Redis", w, {
+        5: [], 11: alerts, 18: [*alerts, *named({"MassRenewalOverdue/critical": "mass"})], 25: [*alerts, *named({"MassRenewalOverdue/critical": "mass", "RenewalOverdue/warning": "mass"})],
+    })
+    w = World(26)
+    for labels in ({**OWN, "instance": "b:9190"}, {**OWN, "job": "second"}):
+        w.exporter(**labels, logs=False).namespace("calm", **labels)
+        reached(w, gauge(26, (0, 1)), **labels)
+    # One has never looked at the keyspace, and a target that is down never was an exporter.
+    w.exporter(logs=False).drop("scan_last_success_timestamp_seconds{instance=\"a:9190\",job=\"locks\"}")
+    w.put("up", gauge(26, (0, 0)), instance="d:9190", job="locks")
+    case("beside", "exporters of the same names in another cluster", w, {4: [], 25: ["ScanStale/warning instance=a:9190 job=locks"]})
+
+
+def beside_lifecycle():
+    w = World(60).exporter().exporter("b:9190", logs=False).exporter("c:9190", logs=False)
+
+    def events(*minutes, amount=1):
+        return [(minute, minute + 0.5, amount) for minute in minutes]
+
+    often, at_once, two = events(*range(5, 60, 4)), [(5, 7, 100)], [(5, 25, 0.05)]
+    for name, changes, ended, slow, fast, more in (
+        # Changes of owner every 30 s, which expire; slow takeovers and early releases; others.
+        ("churns", [(5, 60, 4)], [(5, 60, 20)], often, [], {}), ("loops", [(5, 60, 10)], [(5, 60, 20)], [], [], {"style": "loop"}), ("passes", [(5, 60, 10)], [(5, 60, 20)], [], [], {"source": "scan"}),
+        ("moved", [(5, 7, 400)], [(5, 7, 400)], at_once, [], {}), ("few", [(5, 60, 4)], [(5, 60, 20)], two, [], {"config": {"min_failures": 1e5}}), ("fast", [], [], often, [(0, 60, 2)], {}),
+    ):
+        here = {**SEEN, "lock_namespace": name}
+        w.namespace(name, **more)
+        w.put("redis_lock_owner_changes_total", counter(60, *changes), after="expiry", **here)
+        w.put("redis_lock_expirations_total", counter(60, *ended), **here)
+        w.put("redis_lock_early_releases_total", counter(60, *([] if name == "fast" else slow)), **here)
+        for within, of in (("false", slow), ("true", fast)):
+            w.put("redis_lock_takeovers_total", counter(60, *of), within_slo=within, **here)
+    # Two Redis, of which each has half of it.
+    for labels, minutes in ((SEEN, (5, 9)), ({**SEEN, "instance": "c:9190", "redis": "second"}, (13, 17))):
+        w.namespace("halves", instance=labels["instance"], redis=labels["redis"], logs=labels is SEEN)
+        for metric, within in (("early_releases", {}), ("takeovers", {"within_slo": "false"})):
+            w.put(f"redis_lock_{metric}_total", counter(60, *events(*minutes)), **{**labels, "lock_namespace": "halves"}, **within)
+    # A TTL that is too short: causes are known; or locks are found lost while they expire, of which an exporter on the same Redis sees nothing.
+    apart, later = events(5, 13, 21, 29, 37, 45), events(2.5, 10.5, 18.5, 26.5, 34.5, 42.5)
+    for name, causes, gone, ended, more in (
+        ("short", often, [], [], {}), ("advised", often, [], [], {}), ("burst", at_once, [], [], {}), ("enough", often, [], [], {"config": {"ttl_seconds": 30, "min_failures": 1e5}}),
+        ("unseen", [], often, often, {}), ("other", [], apart, later, {}), ("released", [], often, often[:4], {}), ("held", [], often[:4], often, {}), ("looped", [], often, often, {"style": "loop"}), ("deleted", [], often, often, {}),
+    ):
+        here = {**JOBS, "lock_namespace": name}
+        w.namespace(name, **{"config": {"ttl_seconds": 30}, **more}).namespace(name, instance="b:9190", logs=False, **{"config": {"ttl_seconds": 30}, **more})
+        w.put("redis_lock_recommended_ttl_seconds", gauge(60, (0, 30 if name == "advised" else 60)), redis="main", **here)
+        w.put("redis_lock_not_owned_causes_total", counter(60, *causes), cause="expired_never_renewed", **here)
+        w.put("redis_lock_not_owned_causes_total", counter(60, *(events(30) if name == "deleted" else ())), cause="deleted_early", **here)
+        lost(w, *gone, lock_namespace=name)
+        w.put("redis_lock_expirations_total", counter(60, *ended), redis="main", **here)
+    w.put("redis_lock_expirations_total", counter(60, *often[:4]), **{**SEEN, "instance": "b:9190", "lock_namespace": "released"})
+    w.namespace("known", config={"ttl_seconds": 30})
+    w.put("redis_lock_recommended_ttl_seconds", gauge(60, (0, 60)), **{**SEEN, "lock_namespace": "known"})
+    for instance, minutes in (("a:9190", (5, 9)), ("b:9190", (13, 17))):
+        w.put("redis_lock_not_owned_causes_total", counter(60, *events(*minutes, amount=2)), cause="expired_never_renewed", **{**JOBS, "instance": instance, "lock_namespace": "known"})
+    lived = {"OwnerChurnHigh/warning": "churns", "ExpiryRatioHigh/warning": "churns", "TakeoverSlow/warning": "churns halves", "ReleasedEarly/warning": "churns halves"}
+    case("beside", "namespaces of one cluster: how locks live", w, {4: [], 22: named(lived), 48: named({**lived, "TtlTooShort/warning": "short unseen known"}), 59: named({**lived, "TtlTooShort/warning": "short unseen known"})})
+
+    # Two exporters see the same in one Redis: it is not added up. It is another cluster, in which the same names mean something else.
+    w = World(61).exporter().exporter("b:9190", logs=False)
+    every = {"changes": [(5, 61, 4)], "ended": [(5, 61, 8)], "slow": often, "fast": [(0, 61, 0.8)], "early": often}
+    for name, more in (
+        ("churns", {"changes": [(5, 61, 1.6)]}), ("seldom", {"changes": [(5, 61, 0.14)], "ended": [(minute, minute + 0.5, 1) for minute in range(5, 61, 8)], "traffic": 0.5}),
+        ("bursts", {"ended": [(5 + 4 * i, 7 + 4 * i, 9.5) for i in range(14)]}), ("loops", {"ended": [(5, 11, 20), (11, 61, 4)]}), ("passes", {"slow": often, "fast": [(0, 61, 1.5)]}), ("moved", every), ("few", every),
+    ):
+        for instance in ("a:9190", "b:9190"):
+            here = {**SEEN, "instance": instance, "lock_namespace": name}
+            w.namespace(name, instance=instance, logs=instance == "a:9190", traffic=more.get("traffic", 20))
+            for metric, of, labels in (("owner_changes", "changes", {"after": "expiry"}), ("expirations", "ended", {}), ("takeovers", "slow", {"within_slo": "false"}), ("takeovers", "fast", {"within_slo": "true"}), ("early_releases", "early", {})):
+                w.put(f"redis_lock_{metric}_total", counter(61, *more.get(of, ())), **labels, **here)
+    # Of these the TTL is too short.
+    for name in ("burst", "advised", "unseen", "looped", "released", "other"):
+        here, known = {**JOBS, "lock_namespace": name}, name not in ("released", "other")
+        w.namespace(name, config={"ttl_seconds": 30})
+        w.put("redis_lock_recommended_ttl_seconds", gauge(61, (0, 60)), redis="main", **here)
+        w.put("redis_lock_not_owned_causes_total", counter(61, *(often if known else ())), cause="expired_never_renewed", **here)
+        lost(w, *(() if known else often), lock_namespace=name)
+        w.put("redis_lock_expirations_total", counter(61, *(() if known else often)), redis="main", **here)
+    lived = {f"{name}/warning": "moved few" for name in ("OwnerChurnHigh", "ExpiryRatioHigh", "TakeoverSlow", "ReleasedEarly")}
+    case("beside", "two exporters see the same: how locks live", w, {
+        4: [], 22: named(lived), 48: named({**lived, "TtlTooShort/warning": "burst advised unseen looped released other"}), 60: named({**lived, "TtlTooShort/warning": "burst advised unseen looped released other"}),
+    })
+
+
+def beside_trends():
+    def margins(w, name, amount, before, after, instance="a:9190"):
+        for bound in ("0.3", "0.4", "0.6", "0.7", "+Inf"):
+            of = [(begin, end, amount) for begin, end, le in ((0, 75, before), (75, 125, after)) if float(bound) >= le]
+            w.put("redis_lock_renewal_margin_ratio_bucket", counter(125, *of), le=bound, **{**SEEN, "instance": instance, "lock_namespace": name})
+
+    w = World(125).exporter().exporter("b:9190", logs=False)
+    for name, before, after, busy, more in (
+        ("late", 0.7, 0.4, 40, {}), ("always", 0.4, 0.4, 16, {}), ("seldom", 0.7, 0.4, 0.42, {"traffic": 0, "renewals": 0.25}), ("passes", 0.7, 0.7, 40, {"source": "scan"}), ("allowed", 0.7, 0.7, 40, {"config": {"busy_ratio": 0.8}}),
+        ("mixed", 0.7, 0.7, 0, {}),
+    ):
+        w.namespace(name, **more)
+        margins(w, name, more.get("renewals", 20), before, after)
+        failed_acquisitions(w, (5, 125, busy), reason="busy", lock_namespace=name)
+    # Another exporter sees the same few, or only the late ones, which are a tenth of what the first one sees and less of the sum.
+    w.namespace("seldom", instance="b:9190", logs=False, traffic=0, renewals=0.25).namespace("mixed", instance="b:9190", logs=False)
+    margins(w, "seldom", 0.25, 0.7, 0.4, instance="b:9190")
+    margins(w, "mixed", 2.125, 0.7, 0.4, instance="b:9190")
+    busy = {"ContentionHigh/warning": "late"}
+    case("beside", "namespaces of one cluster: trends", w, {35: [], 75: named(busy), 105: named({**busy, "RenewalMarginShrinking/warning": "late"}), 125: named({**busy, "RenewalMarginShrinking/warning": "late mixed"})}, every=5)
+    w = World(125).exporter()
+    for name in ("late", "always", "seldom", "passes"):
+        w.namespace(name, config={"busy_ratio": 0.5})
+        margins(w, name, 20, 0.7, 0.4)
+        failed_acquisitions(w, (5, 125, 40), reason="busy", lock_namespace=name)
+    late = "late always seldom passes"
+    case("beside", "namespaces of another cluster: trends", w, {35: [], 75: named({"ContentionHigh/warning": late}), 125: named({"ContentionHigh/warning": late, "RenewalMarginShrinking/warning": late})}, every=5)
+
+
+def beside_ttl():
+    """Locks that are found lost while locks expire: each sum and each hour, from both sides. Every 2.5 minutes, so that an hour has 24 slices."""
+    def losing(minutes, **namespaces):
+        """(lost, expired, known causes) of each."""
+        w = World(minutes).exporter().exporter("b:9190")
+        for name, (gone, ended, known) in namespaces.items():
+            here = {**JOBS, "lock_namespace": name}
+            w.namespace(name, config={"ttl_seconds": 30})
+            w.put("redis_lock_recommended_ttl_seconds", gauge(minutes, (0, 60)), redis="main", **here)
+            lost(w, *gone, lock_namespace=name)
+            w.put("redis_lock_expirations_total", counter(minutes, *ended), redis="main", **here)
+            w.put("redis_lock_not_owned_causes_total", counter(minutes, *known), cause="deleted_early", **here)
+        return w
+
+    # 3.4 an hour are too few, 5.6 are enough. Four more were an hour before.
+    few, enough, all_time, later = (65, 115, 3 / 64), (0, 115, 3 / 64), (0, 115, 0.5), (65, 115, 0.5)
+    w = losing(
+        115, lost_before=([(5, 5.5, 4), few], [later], []), expired_before=([later], [(5, 5.5, 4), few], []), few_lost=([enough], [all_time], []), few_expired=([all_time], [enough], []),
+        known_before=([later], [later], [(5, 5.5, 1)]), known=([(50, 115, 0.5)], [(50, 115, 0.5)], [(47, 47.5, 1)]), nodes=([(0, 115, 1 / 32)], [all_time], []), redis=([all_time], [(0, 115, 1 / 32)], []),
+    )
+    # Two nodes and two Redis are added up.
+    lost(w, (0, 115, 1 / 32), lock_namespace="nodes", instance="b:9190")
+    w.namespace("redis", instance="b:9190", logs=False, redis="second")
+    w.put("redis_lock_expirations_total", counter(115, (0, 115, 1 / 32)), **{**SEEN, "lock_namespace": "redis", "instance": "b:9190", "redis": "second"})
+    short = "few_lost few_expired nodes redis"
+    case("beside", "locks are lost while locks expire: an hour of it", w, {40: [], 80: named({"TtlTooShort/warning": short}), 100: named({"TtlTooShort/warning": short}), 115: named({"TtlTooShort/warning": f"{short} known_before"})}, every=2.5)
+    # Four of them in an hour are 12 slices or more; many at once are fewer, and twice in two hours is no matter.
+    rare, bursts = [(minute, minute + 0.5, 2) for minute in (5, 20, 35, 50)], [(5, 7, 3), (75, 77, 3)]
+    case("beside", "locks are lost while locks expire: how often", losing(95, rare=(rare, rare, []), bursts=(bursts, bursts, [])), {40: [], 70: named({"TtlTooShort/warning": "rare"}), 93: named({"TtlTooShort/warning": "rare"})})
+
+
+def beside_exporters():
+    """The same of exporters: of one job at different addresses, of different jobs at one address, and of sources and Redis."""
+    for where, second, third, fourth in (("of one job", {"instance": "b:9190"}, {"instance": "c:9190"}, {"instance": "x:9100"}), ("at one address", {"job": "second"}, {"job": "third"}, {"job": "node"})):
+        second, third = {**OWN, **second}, {**OWN, **third}
+        w = World(26).exporter().exporter(**second).exporter(**third).namespace()
+        for number, labels in enumerate((OWN, second, third)):
+            # Connected and not; told of changes until 5, or never; passes until 2, or never; a state directory, or none.
+            reached(w, gauge(26, (0, int(number != 1))), **labels)
+            w.put("redis_lock_exporter_tracking_up", gauge(26, (0, 0) if number == 2 else (0, 1), (5, 0)), **labels)
+            w.put("redis_lock_exporter_scan_interval_seconds", gauge(26, (0, 15)), **labels)
+            w.put("redis_lock_exporter_scan_last_success_timestamp_seconds", gauge(26, (0, None)) if number == 2 else clock(26, (0, None), (2, 2)), **labels)
+            w.put("redis_lock_exporter_state_enabled", gauge(26, (0, int(number == 0))), **labels)
+            w.put("redis_lock_exporter_state_durable", gauge(26, (0, 0)), **labels)
+        alerts = [f"{name}/warning instance={labels['instance']} job={labels['job']}" for name, labels in (("ScanStale", OWN), ("ScanStale", third), ("TrackingLost", OWN), ("StateNotSaved", OWN))]
+        # Bytes that are not read and errors, with and without something that is read, in one source and in each.
+        for labels, source, lag, errors, read in (
+            (OWN, "lags", 500, 0, 0), (OWN, "fails", 0, 1, 0), (OWN, "late", 500, 0, 3000), (OWN, "idle", 0, 0, 0), (second, "lags", 0, 1, 0), (second, "idle", 500, 0, 3000),
+        ):
+            of = {"source": source, **labels}
+            w.put("redis_lock_exporter_log_open_files", gauge(26, (0, 1)), **of)
+            w.put("redis_lock_exporter_log_lag_bytes", gauge(26, (0, lag)), **of)
+            w.put("redis_lock_exporter_log_read_errors_total", counter(26, (0, 26, errors)), **of)
+            w.put("redis_lock_exporter_log_bytes_total", counter(26, (0, 26, read)), **of)
+        alerts += [f"LogTailStalled/warning instance={labels['instance']} job={labels['job']} source={source}" for labels, source in ((OWN, "lags"), (OWN, "fails"), (second, "lags"))]
+        # An exporter is down, and so is a target that never was one.
+        w.exporter(**{**OWN, "instance": "d:9190"}, redis=False, logs=False)
+        w.gone(3, text="d:9190")
+        for labels in ({**OWN, "instance": "d:9190"}, {**OWN, "instance": "d:9190", **fourth}):
+            w.put("up", gauge(26, (0, 0)) if labels["instance"] != "d:9190" or labels["job"] != "locks" else gauge(26, (0, 1), (3, 0)), **labels)
+        alerts.append("ExporterAbsent/warning missing=target instance=d:9190 job=locks")
+        # A Redis and a job that nobody watches any more, beside those that somebody does.
+        w.exporter("e:9190", job="gone").namespace(instance="e:9190", job="gone", redis="gone", logs=False)
+        w.gone(3, text="e:9190")
+        alerts += ["ExporterAbsent/critical missing=redis redis=gone", "ExporterAbsent/critical missing=logs job=gone"]
+        case("beside", f"exporters {where}", w, {2: [], 25: alerts})
+
+        # One Redis is down, of another a part; and one fails over.
+        w = World(24).exporter().exporter(**second).exporter(**third).namespace().namespace(redis="second", logs=False, **second).namespace(redis="third", logs=False, **third)
+        for labels, nodes, up in ((OWN, 1, 0), (second, 3, 2)):
+            w.put("redis_lock_exporter_redis_nodes", gauge(24, (0, nodes)), **labels)
+            w.put("redis_lock_exporter_redis_nodes_up", gauge(24, (0, nodes), (5, up)), **labels)
+            w.put("redis_lock_exporter_redis_up", gauge(24, (0, 1), (5, 0)), **labels)
+        w.put("redis_lock_exporter_redis_failovers_total", counter(24, (5, 5.5, 1), (8, 8.5, 1), (11, 11.5, 1)), **third)
+        down = ["RedisDown/critical scope=all redis=main", "RedisDown/critical scope=part redis=second"]
+        case("beside", f"Redis that exporters {where} see", w, {4: [], 7: ["FailoverObserved/info redis=third"], 22: [*down, "FailoverObserved/info redis=third", "FailoverFlapping/warning redis=third"]})
+
+    w = usual(395)
+    for source, files in (("none", (0, 0)), ("silent", (0, 1)), ("new", (100, 1))):
+        w.put("redis_lock_exporter_log_open_files", gauge(395, (0, None), files), **OWN, source=source)
+        w.put("redis_lock_exporter_log_lines_total", gauge(395, (0, None), (files[0], 0)), **OWN, source=source)
+    case("beside", "sources of one exporter", w, {10: [], 200: ["LogSilent/warning source=none"], 390: ["LogSilent/warning source=none", "LogSilent/warning source=silent"]}, every=5)
+    w = usual(395)
+    w.put("redis_lock_exporter_log_open_files", gauge(395, (0, 0)), **OWN, source="silent")
+    case("beside", "a source of the same name in another cluster", w, {10: [], 200: ["LogSilent/warning source=silent"], 390: ["LogSilent/warning source=silent"]}, every=5)
+    # In clusters, too, that is one alert and not one for each of them.
+    w = World(25)
+    for cluster in ("east", "west"):
+        w.exporter(cluster=cluster).namespace(cluster=cluster)
+    w.gone(3)
+    for cluster in ("east", "west"):
+        w.put("up", gauge(25, (0, 1), (3, 0)), cluster=cluster, **OWN)
+    case("beside", "no exporter in any cluster", w, {2: [], 24: ["ExporterAbsent/critical missing=all"]})
+    # A cluster that Prometheus sees for the first time, with old counts; another one it knows.
+    w = World(50).exporter(cluster="east").namespace(cluster="east").exporter(cluster="west").namespace(cluster="west")
+    for metric, labels in (("abandonments", {}), ("conflicting_writes", {"kind": "duplicate_terminal_state"})):
+        w.put(f"redis_lock_{metric}_total", gauge(50, (0, 7)), **labels, **JOBS, cluster="west")
+    for key, values in w.series.items():
+        if 'cluster="west"' in key:
+            w.series[key] = [None if k < 70 else v for k, v in enumerate(values)]
+    case("beside", "a cluster with old counts is seen for the first time", w, {34: [], 36: [], 49: []})
 
 
 # --------------------------------------------------------------------------------------------------------------- arithmetic
@@ -2106,6 +2578,33 @@ def text():
     w.put("redis_lock_exporter_redis_failovers_total", counter(40, (10, 10.5, 1)), **{**one, "instance": "b:9190"})
     say("what alerts say where logs and Redis are seen by different exporters", w, 30)
 
+    # Several see Redis: of two exporters the larger number counts, those of two Redis are added up, and what is older than half an hour is over. Others are
+    # of another cluster, or have the same name in another job.
+    w = World(50).exporter(cluster="east", redis=False).namespace("lost", cluster="east", redis=None)
+    put(w, "lost", "not_owned_total", counter(50, (10, 50, 17)), operation="release")
+    for instance, job, cluster, redis, expired, moved, failovers in (
+        ("b:9190", "locks", "east", "main", 4, 0.25, 1), ("c:9190", "locks", "east", "main", 1, 0.125, 0), ("b:9190", "other", "east", "second", 2, 0.5, 1), ("b:9190", "locks", "west", "main", 3, 1, 1),
+    ):
+        sees = {"instance": instance, "job": job, "cluster": cluster}
+        w.exporter(**sees, logs=False).namespace("lost", **sees, redis=redis, logs=False)
+        w.put("redis_lock_expirations_total", counter(50, (0, 10, 20), (10, 50, expired)), lock_namespace="lost", redis=redis, **sees)
+        for after, times in (("release", 1), ("unknown", 2)):
+            w.put("redis_lock_owner_changes_total", counter(50, (0, 10, 20), (10, 50, times * moved)), lock_namespace="lost", redis=redis, after=after, **sees)
+        w.put("redis_lock_exporter_redis_failovers_total", counter(50, (5, 5.5, 1), (30, 30.5, failovers)), **sees)
+        # Two of one Redis see the same one or two, and there is more in the second.
+        fences, w = counter(50, (40, 40.5, 2 if redis == "second" else 1)), w.namespace("quiet", **sees, redis=redis, logs=False, severity="ticket")
+        for name, metric, values in (("lost", "fence_regressions_total", fences), ("quiet", "fence_regressions_total", fences), ("lost", "without_ttl", gauge(50, (0, 0), (25, 2 if redis == "second" else 1)))):
+            w.put(f"redis_lock_{metric}", values if cluster == "east" else counter(50), lock_namespace=name, redis=redis, **sees)
+    # Logs of two nodes are added up, also where their series come into being.
+    for instance, node in (("a:9190", 1), ("d:9190", 2)):
+        own = {"lock_namespace": "lost", "instance": instance, "job": "locks", "cluster": "east"}
+        for metric in ("renewal_failures", "release_failures", "acquire_failures"):
+            w.namespace(metric, cluster="east", redis=None)
+            w.put(f"redis_lock_{metric}_total", counter(50, (15, 50, node)), reason="denied", **{**own, "lock_namespace": metric})
+        for metric, labels in (("abandonments", {}), ("conflicting_writes", {"kind": "duplicate_terminal_state"})):
+            w.put(f"redis_lock_{metric}_total", gauge(50, (0, None), (40, node)), **labels, **own)
+    say("what is said of Redis that several exporters see", w, 46)
+
     # A Cluster of which a part is away.
     w = World(40).exporter(cluster="east").namespace(cluster="east")
     w.put("redis_lock_exporter_redis_nodes", gauge(40, (0, 3)), **one)
@@ -2234,8 +2733,16 @@ def cordum_limits():
     add("waits: two replicas have 30 in half an hour each", 2.5, [part for instance in ("s:9090", "r:9090") for part in waits(200, (0, 150, 0.05), (150, 200, 0.25), per_sample=0.5, instance=instance)], {150: [], 195: fires})
     add("replays: 6 in half an hour of each of two topics", 2.5, replays(230, (150, 230, 5.625)) + replays(230, (150, 230, 5.625), topic="u"), {150: [], 225: ["CordumReplaysGrowing/warning job=cordum"]})
     add("stale jobs: 4 of each of two states", 2.5, stale(230, (150, 230, 4)) + stale(230, (150, 230, 4), state="queued"), {150: [], 225: ["CordumStaleJobsGrowing/warning job=cordum"]})
+    add("stale jobs: two replicas count the same 4", 2.5, stale(230, (150, 230, 4)) + stale(230, (150, 230, 4), instance="r:9090"), {150: [], 225: []})
+    # Jobs beside each other: what grows, what always was so, and what waits too seldom.
+    def of_job(job, parts):
+        return [(metric, {**labels, "job": job}, values) for metric, labels, values in parts]
+
+    add("jobs beside each other", 2.5, [part for job, before, after, per_sample in (("grows", 0, 1, 10), ("always", 1, 1, 10), ("seldom", 0, 1, 0.5)) for part in of_job(job, [
+        *waits(230, (0, 150, (0.05, 0.25)[before]), (150, 230, (0.05, 0.25)[after]), per_sample=per_sample), *stale(230, (0, 150, 8 * before), (150, 230, 8 * after)), *replays(230, (0, 150, 30 * before), (150, 230, 30 * after)),
+    ])], {150: [], 225: [f"Cordum{word}Growing/warning job={job}" for word, jobs in (("Wait", "grows"), ("StaleJobs", "grows seldom"), ("Replays", "grows seldom")) for job in jobs.split()]})
     add("stale jobs: one of two replicas counts them", 2.5, stale(230, (150, 230, 8)) + stale(230, (0, 230, 0), instance="r:9090"), {150: [], 225: ["CordumStaleJobsGrowing/warning job=cordum"]})
 
 
-for make in (not_owned, not_owned_tiers, burn, long_burn, rates, rates_beside, renewal, renewal_tiers, unlocked, acquire, events, abandoned_share, state, lifecycle, lifecycle_limits, redis, exporter, exporter_limits, twins, arithmetic, text, cordum, cordum_limits):
+for make in (not_owned, not_owned_tiers, burn, long_burn, rates, rates_beside, renewal, renewal_tiers, unlocked, acquire, events, abandoned_share, state, lifecycle, lifecycle_limits, redis, exporter, exporter_limits, twins, beside, arithmetic, text, cordum, cordum_limits):
     make()

@@ -6,8 +6,9 @@ import re
 import rulelib
 
 
-def words(rule):
-    return set(re.findall(r"[a-zA-Z_:][\w:]*", rule["expr"]))
+def words(rule, texts=False):
+    """Of its expression, and of its annotations if asked for: these have queries, too."""
+    return set(re.findall(r"[a-zA-Z_:][\w:]*", " ".join([rule["expr"], *(rule.get("annotations", {}).values() if texts else ())])))
 
 
 class RuleGraph:
@@ -21,6 +22,9 @@ class RuleGraph:
         # By name, each with itself.
         self.upstream = {name: closure(name, lambda n: uses[n] & recorded) for name in uses}
         self.downstream = {name: {alert for alert in self.alerts if name in self.upstream[alert]} for name in uses}
+        # Of each record, the alerts that tell of it and do not depend on it.
+        told = {alert: set().union(*(self.upstream[n] for rule in rules if rulelib.name_of(rule) == alert for n in words(rule, texts=True) & recorded)) for alert in self.alerts}
+        self.told = {name: {alert for alert in self.alerts if name in told[alert] - self.upstream[alert]} for name in uses}
         self.metrics = {name: set().union(*(uses[n] for n in self.upstream[name])) for name in uses}
 
     def concerns(self, case, alert):

@@ -308,6 +308,53 @@ TEXTS = {
             "/d/redis-lock-namespace?var-lock_namespace=short", "http://b:9190/#/namespace/short",
         ),
     ],
+    "what is said of Redis that several exporters see": [
+        (
+            "NotOwnedRatioHigh/critical cluster=east lock_namespace=lost", "Locks are lost while their holders still work.",
+            "In namespace lost, 17.53% of releases and renewals of the last 10 minutes found the lock lost. Two workers may "
+            "have done the same work. Its cause was not seen in Redis, which had within 30 minutes: changes of owner 135, "
+            "expirations 360, failovers or restarts 2. First: open the page of this namespace (exporter_url) and look whether "
+            "one program or all of them lose locks.",
+            "/d/redis-lock-namespace?var-lock_namespace=lost", "http://b:9190/#/namespace/lost",
+        ),
+        (
+            "AbandonedEvent/warning cluster=east lock_namespace=lost", "A holder gave up its lock.",
+            "In namespace lost, 3 holders gave up their lock within 15 minutes after failed renewals. After a failover of Redis "
+            "that is to be expected once. First: see that the work which was stopped was done by somebody else.",
+            "/d/redis-lock-namespace?var-lock_namespace=lost", "http://b:9190/#/namespace/lost",
+        ),
+        *(
+            (
+                f"AccessDenied/warning cluster=east lock_namespace={name}", "Redis refuses access.",
+                f"Programs of namespace {name} are refused by Redis, 60 times in 10 minutes. First: compare the ACL of the user with what "
+                "is needed; `/-/ready` lists what the exporter lacks.",
+                "/d/redis-lock-exporter", "",
+            ) for name in ("renewal_failures", "release_failures", "acquire_failures")
+        ),
+        (
+            "DuplicateTerminalState/warning cluster=east lock_namespace=lost", "Work was finished twice.",
+            "In namespace lost, 3 pieces of work got a second final state within 30 minutes: two workers did the same work. "
+            "Its cause was not seen in Redis, which had within 30 minutes: changes of owner 135, expirations 360, failovers or restarts 2. First: "
+            "find the work in the incidents and undo or reconcile what was done twice.",
+            "/d/redis-lock-namespace?var-lock_namespace=lost", "http://b:9190/#/namespace/lost",
+        ),
+        *(
+            (
+                f"FenceRegression/{severity} cluster=east lock_namespace={name}", "A fence counter went backwards.",
+                f"In namespace {name}, fence counters went backwards 3 times in 15 minutes. A delayed holder may pass for the current "
+                "one, and current ones may be refused. Usually Redis lost writes (failover, restore, eviction) or somebody deleted the "
+                "counter. First: find the highest fence that the protected storage has seen, and set the counter above it before more "
+                "work is done.",
+                f"/d/redis-lock-namespace?var-lock_namespace={name}", f"http://b:9190/#/namespace/{name}",
+            ) for severity, name in (("critical", "lost"), ("warning", "quiet"))
+        ),
+        (
+            "WithoutTtl/warning cluster=east lock_namespace=lost", "Locks have no TTL.",
+            "In namespace lost, at least 3 locks have had no TTL for 10 minutes. If their holder died, nobody will ever get "
+            "them. First: find out whether the holder lives before anything is released.",
+            "/d/redis-lock-namespace?var-lock_namespace=lost", "http://b:9190/#/namespace/lost",
+        ),
+    ],
     "what is said of a part of Redis": [
         (
             "RedisDown/critical cluster=east redis=main scope=part", "A part of the Redis that holds the locks cannot be reached.",

@@ -3,6 +3,7 @@
 Times are minutes. A case is a world, and the exact set of alerts that fire at some moments."""
 
 import json
+import re
 
 import rulelib
 
@@ -135,7 +136,7 @@ class World:
 
 class Case:
     """`firing`: {minute: alerts}, each alert as "Name/severity key=value ...", without the prefix RedisLock. `holds`: expressions that are 1
-    at the end, with CLUSTER for a matcher of the case's cluster.
+    at the end, each about one record, with CLUSTER for a matcher of the case's cluster.
 
     `every`: minutes between two evaluations of the rules. 30 s as in production, or what would take hours is looked at less often:
     only where no slices are counted."""
@@ -168,7 +169,7 @@ def duration(minutes):
 
 
 def merged(cases):
-    """Cases in worlds that can be had together: [(name, [(case, cluster)])].
+    """Cases of a file in worlds that can be had together: [(name, [(case, cluster)])].
 
     Rules keep clusters apart, so each case becomes a cluster of its own and dozens of them cost little more than one (and a rule
     that mixes up clusters fails). Without any exporter a world stays alone, since that is absence for all clusters, and so do
@@ -182,8 +183,8 @@ def merged(cases):
             name = f"up to {limit:.0f} minutes" if limit < 1e9 else "long ones"
             if case.world.step != STEP:
                 name += f", scraped every {duration(case.world.step)}"
-            worlds.setdefault(name, []).append((case, f"{number:03}"))
-    return list(worlds.items())
+            worlds.setdefault((case.file, name), []).append((case, f"{number:03}"))
+    return [(name if isinstance(name, str) else name[1], members) for name, members in worlds.items()]
 
 
 def with_cluster(text, cluster):
@@ -195,9 +196,9 @@ def with_cluster(text, cluster):
     return text.replace("{", f'{{cluster="{cluster}",', 1)
 
 
-def as_yaml(cases, rule_file, groups, only=None, metrics=None, mutants=None):
+def as_yaml(cases, rule_file, groups, only=None, metrics=None, mutants=None, own=(), texts=True):
     """`only`: expect just the alerts of these names, `metrics`: give just these, for rule files that were cut down. `mutants`: expect
-    each alert that many times, with the label `mutant`. All cases have the same `every`."""
+    each alert that many times, with a number at the end of its name and as the label `mutant`, and what holds of their `own` records. `texts`: compare annotations. All cases have the same `every`."""
     every = {case.every for case in cases}
     lines = [f"rule_files: [{rule_file}]", f"evaluation_interval: {duration(every.pop())}", f"group_eval_order: [{', '.join(groups)}]", "tests:"]
     assert not every
@@ -214,28 +215,38 @@ def as_yaml(cases, rule_file, groups, only=None, metrics=None, mutants=None):
         for case, cluster in members:
             lines.append(f"      # cluster {cluster}: {case.name}" if cluster else f"      # {case.name}")
             inner = 'alertstate="firing"' + (f',cluster=~"{cluster}.*"' if cluster else "")
-            for extra in [{}] if mutants is None else [{"mutant": number} for number in range(mutants)]:
-                mutant = "".join(f',mutant="{number}"' for number in extra.values())
+            for number in [None] if mutants is None else range(mutants):
+                mutant = "" if number is None else f',mutant="{number}"'
                 for minute, alerts in sorted(case.firing.items()):
                     lines.append(f"      - expr: 'ALERTS{{{inner}{mutant}}}'\n        eval_time: {duration(minute)}")
-                    wanted = [{**a, **extra} for a in alerts if only is None or a["alertname"] in only]
+                    wanted = [numbered(a, number) for a in alerts if only is None or a["alertname"] in only]
                     lines.append("        exp_samples:" if wanted else "        exp_samples: []")
                     for alert in wanted:
                         lines.append(f"          - {{labels: '{with_cluster(rulelib.selector('ALERTS', alert), cluster)}', value: 1}}")
-            for expression in case.holds if only is None else ():
+            for expression in case.holds:
                 asked = expression.replace("CLUSTER", f'cluster=~"{cluster}.*"')
-                lines.append(f"      - expr: '{asked}'\n        eval_time: {duration(case.last)}")
-                lines.append("        exp_samples: [{value: 1}]")
-        text = [entry for case, _ in members for entry in case.text] if only is None else []
+                record = re.search(r"\w+:[\w:]+", asked)[0]
+                for number in [None] if mutants is None else range(mutants) if record in own else ():
+                    text = asked if number is None else asked.replace(record, f"{record}__{number}")
+                    lines.append(f"      - expr: '{text}'\n        eval_time: {duration(case.last)}")
+                    lines.append("        exp_samples: [{value: 1}]")
+        text = [entry for case, _ in members for entry in case.text if only is None or entry[1] in only] if texts else []
         if text:
             lines.append("    alert_rule_test:")
+        for number in [None] if mutants is None else range(mutants):
             for minute, alertname in dict.fromkeys(entry[:2] for entry in text):
-                lines += [f"      - alertname: {alertname}", f"        eval_time: {duration(minute)}", "        exp_alerts:"]
+                head = numbered({"alertname": alertname}, number)
+                lines += [f"      - alertname: {head.pop('alertname')}", f"        eval_time: {duration(minute)}", "        exp_alerts:"]
                 for labels, annotations in (entry[2:] for entry in text if entry[:2] == (minute, alertname)):
-                    lines.append(f"          - exp_labels: {json_text(labels)}")
+                    lines.append(f"          - exp_labels: {json_text({**labels, **head})}")
                     lines.append("            exp_annotations:")
                     lines += [f"              {k}: {json_text(v)}" for k, v in annotations.items()]
     return "\n".join(lines) + "\n"
+
+
+def numbered(alert, number):
+    """As the copy of an alert for a mutant is called."""
+    return alert if number is None else {**alert, "alertname": f"{alert['alertname']}__{number}", "mutant": str(number)}
 
 
 def json_text(value):

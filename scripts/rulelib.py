@@ -64,9 +64,9 @@ def load_groups(path):
     return groups
 
 
-def rules_as_yaml(groups):
-    """As JSON, which is YAML: for mutants and trimmed sets, that only promtool reads."""
-    keys = ("alert", "record", "expr", "for", "keep_firing_for", "labels")
+def rules_as_yaml(groups, texts=False):
+    """As JSON, which is YAML: for mutants and trimmed sets, that only promtool reads. Annotations cost time: with `texts` only."""
+    keys = ("alert", "record", "expr", "for", "keep_firing_for", "labels", *(["annotations"] if texts else []))
     return json.dumps({"groups": [
         {"name": g["name"], "interval": g["interval"], "rules": [{k: r[k] for k in keys if k in r} for r in g["rules"]]} for g in groups
     ]})
