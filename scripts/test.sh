@@ -18,6 +18,7 @@ step() {
 scripts/install.sh test
 bash scripts/lint.sh
 step "alert rules" scripts/test_rules.sh
+# A few of a draw that is quick to try: what many rules rest on takes minutes. All of them: `make alert-mutation`.
 step "alert rules, a few mutants" python3 scripts/mutate_rules.py --sample 24 --seed 4 --least 0.95
 step "dashboards fit Grafana's types" python3 scripts/check_dashboards.py
 if cargo nextest --version >/dev/null 2>&1; then
