@@ -18,7 +18,7 @@ alert-test: ## Tests of the alert rules with every Prometheus generation that ca
 	@scripts/install_promtools.sh
 	@scripts/test_rules.sh --full
 
-alert-mutation: ## Do the rule tests bind? All mutants of the rules, many minutes on two cores (docs/alert-quality.md)
+alert-mutation: ## Do the rule tests bind? All mutants of the rules, more than an hour on two cores (docs/alert-quality.md)
 	@python3 scripts/mutate_rules.py
 	@python3 scripts/mutate_rules.py --rules cordum.rules.yml
 
