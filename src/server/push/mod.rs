@@ -10,7 +10,7 @@
 //! | 503 | it could not be saved yet, or the exporter restarts | send it again |
 //!
 //! The bodies of all requests under way share a budget, and a body has to come within a time. What a body holds is counted
-//! while it is read, and one is unpacked at a time, only when there is a place in the queue for it: so memory is bounded,
+//! while it is read, and the source unpacks one at a time, when it has done with the one before: so memory is bounded,
 //! whatever is sent. No request makes the exporter read a file, connect to anything or keep a label beyond the line it came
 //! with.
 
@@ -19,6 +19,7 @@ mod labels;
 mod protobuf;
 
 use std::io::Read;
+use std::panic::catch_unwind;
 use std::time::Duration;
 
 use flate2::read::MultiGzDecoder;
@@ -27,7 +28,6 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use hyper::{Request, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Context;
@@ -137,7 +137,6 @@ async fn take(context: &Context, intake: &Intake, request: Request<Incoming>) ->
         return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, "the body took too long to come"));
     };
     let body = body?;
-    // A place in the queue comes first: what is unpacked takes more memory than the body.
     let place = match timeout(ROOM_PATIENCE, intake.requests.clone().reserve_owned()).await {
         Ok(Ok(place)) => place,
         Ok(Err(_)) => return Err(restarting()),
@@ -145,22 +144,34 @@ async fn take(context: &Context, intake: &Intake, request: Request<Incoming>) ->
     };
     let (saved, is_saved) = oneshot::channel();
     let deadline = Instant::now() + context.limits.push;
-    // Room and place are held by the work itself: a client that goes away does not end it.
-    let decoded = spawn_blocking(move || {
-        let streams = form.decode(body, max_bytes)?;
+    let (refuse_it, refused) = oneshot::channel();
+    // The room is held by the work itself: a client that goes away does not end it.
+    let unpack = move || {
+        // One that is the undoing of the parser is not to be the undoing of the others.
+        let unpacked = catch_unwind(|| form.decode(body, max_bytes));
         drop(room);
-        place.send(PushRequest { streams, saved });
-        Ok(())
-    });
-    decoded.await.map_err(|_| refuse(StatusCode::BAD_REQUEST, "the body cannot be read"))??;
-    match timeout_at(deadline, is_saved).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(restarting()),
-        Err(_) => Err(refuse(
+        let refusal = match unpacked {
+            Ok(Ok(streams)) => return Some(streams),
+            Ok(Err(refusal)) => refusal,
+            Err(_) => refuse(StatusCode::BAD_REQUEST, "the body cannot be read"),
+        };
+        // Its client may be gone.
+        let _ = refuse_it.send(refusal);
+        None
+    };
+    place.send(PushRequest { unpack: Box::new(unpack), saved });
+    let outcome = async {
+        match refused.await {
+            Ok(refusal) => Err(refusal),
+            Err(_) => is_saved.await.map_err(|_| restarting()),
+        }
+    };
+    timeout_at(deadline, outcome).await.unwrap_or_else(|_| {
+        Err(refuse(
             StatusCode::SERVICE_UNAVAILABLE,
             "the state could not be saved yet; send it again, nothing is counted twice",
-        )),
-    }
+        ))
+    })
 }
 
 /// A share of the budget for bodies, which is given back when the body is unpacked.

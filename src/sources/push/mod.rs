@@ -12,8 +12,9 @@ use std::hash::Hasher;
 use std::sync::{Arc, Mutex};
 
 use siphasher::sip::SipHasher13;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::task::block_in_place;
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Push;
@@ -23,7 +24,7 @@ use crate::sources::entries::{Entry, Fields, Report, Streams};
 
 pub use known::Known;
 
-/// Requests that are being unpacked or wait to be looked at. They take more memory than their bodies.
+/// Requests that wait to be looked at, as they came.
 pub const QUEUE: usize = 1;
 /// Requests whose events the pipeline may still have to take.
 const HANDED_OVER: usize = 1;
@@ -31,9 +32,9 @@ const HANDED_OVER: usize = 1;
 const BODIES_KIB: usize = 64 * 1024;
 
 /// One request.
-#[derive(Debug)]
 pub struct PushRequest {
-    pub streams: Vec<PushedStream>,
+    /// Nothing if it cannot be unpacked: then its client knows.
+    pub unpack: Box<dyn FnOnce() -> Option<Vec<PushedStream>> + Send>,
     /// Told when all of it is safe. Dropped when it will not be.
     pub saved: oneshot::Sender<()>,
 }
@@ -105,15 +106,25 @@ pub struct Setup {
 }
 
 /// Runs until `stop`. Requests that wait then are dropped, and their clients told to come again.
+///
+/// In a thread of its own, for two reasons. A large request takes long enough for others to notice: those who scrape, and the
+/// watchdog. And what it becomes in memory is many times its size in small pieces, which allocators keep for the thread
+/// that asked for them: with one thread the next request gets what the one before gave back.
 pub async fn run(setup: Setup, stop: CancellationToken) {
     let Setup { source, streams, known, mut requests, out } = setup;
     let places = Arc::new(Semaphore::new(HANDED_OVER));
     let mut taker = Taker { source, streams, known, places, out };
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            Some(request) = requests.recv() => taker.take(request).await,
+    let runtime = Handle::current();
+    let taking = async move {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                Some(request) = requests.recv() => taker.take(request).await,
+            }
         }
+    };
+    if let Err(failure) = spawn_blocking(move || runtime.block_on(taking)).await {
+        std::panic::resume_unwind(failure.into_panic());
     }
 }
 
@@ -128,11 +139,11 @@ struct Taker {
 impl Taker {
     /// Waits while the pipeline is behind, and so does the client.
     async fn take(&mut self, request: PushRequest) {
-        let PushRequest { streams, saved } = request;
+        let PushRequest { unpack, saved } = request;
         // Never closed.
         let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
-        // A large request takes long enough for others to notice: those who scrape, and the watchdog.
-        let report = block_in_place(|| self.search(streams));
+        let Some(streams) = unpack() else { return };
+        let report = self.search(streams);
         self.hand_over(report, saved, place).await;
     }
 
