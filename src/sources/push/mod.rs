@@ -9,6 +9,7 @@ mod known;
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex};
 
 use siphasher::sip::SipHasher13;
@@ -123,8 +124,9 @@ pub async fn run(setup: Setup, stop: CancellationToken) {
             }
         }
     };
-    if let Err(failure) = spawn_blocking(move || runtime.block_on(taking)).await {
-        std::panic::resume_unwind(failure.into_panic());
+    let ended = spawn_blocking(move || runtime.block_on(taking)).await;
+    if let Some(panic) = ended.err().and_then(|failure| failure.try_into_panic().ok()) {
+        resume_unwind(panic);
     }
 }
 
