@@ -130,7 +130,7 @@ test("hundreds of locks are sorted and paged by the exporter", async () => {
   await Promise.all(Array.from({ length: MANY }, (_, number) => world.redis.command("SET", key(number), "x", "EX", 600 + number)));
   // The third one changes its owner twice.
   for (const token of ["y", "z"]) {
-    const before = (await world.lock(key(3))).now?.owner;
+    const before = await until("an owner", async () => (await world.lock(key(3))).now?.owner);
     await world.redis.command("SET", key(3), token, "EX", 900);
     await until("another owner", async () => { const { now } = await world.lock(key(3)); return now && now.owner !== before; });
   }
