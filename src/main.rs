@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         }
     };
     // Fails only where a provider is installed already, which is then as good.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let _ = rustls::crypto::ring::default_provider().install_default();
     match command {
         Command::Run(args) => {
             start_logging(args.log_level, args.log_format);

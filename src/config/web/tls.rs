@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -226,7 +226,7 @@ impl Material {
 
 /// The suites and curves that are named, or rustls' own choice.
 fn crypto(fields: &Fields<'_>, findings: &mut Findings) -> CryptoProvider {
-    let mut provider = aws_lc_rs::default_provider();
+    let mut provider = ring::default_provider();
     let listed = |name| fields.has(name) && !fields.items(name, &mut Findings::default()).is_empty();
     if listed("cipher_suites") {
         let chosen = known(fields, "cipher_suites", &CIPHER_SUITES, findings);

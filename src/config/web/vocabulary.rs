@@ -1,7 +1,7 @@
 //! Names that Go gives to versions, cipher suites and curves, which the format took over, and what they are in rustls.
 
 use rustls::crypto::SupportedKxGroup;
-use rustls::crypto::aws_lc_rs::{cipher_suite as suite, kx_group};
+use rustls::crypto::ring::{cipher_suite as suite, kx_group};
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion, version};
 
 /// Oldest first. `None`: known, but nothing that can be served.

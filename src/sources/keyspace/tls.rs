@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme};
@@ -49,7 +49,7 @@ pub(crate) async fn client_config(tls: &Tls) -> Result<Arc<ClientConfig>, TlsErr
 pub(crate) async fn trusting_config(tls: &Tls) -> Result<Arc<ClientConfig>, TlsError> {
     let tls = tls.clone();
     let read = move || {
-        let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
+        let algorithms = ring::default_provider().signature_verification_algorithms;
         let verifier = Arc::new(AnyCertificate(algorithms));
         let builder = ClientConfig::builder().dangerous().with_custom_certificate_verifier(verifier);
         with_client(builder, &tls)
