@@ -28,17 +28,12 @@ work=$(mktemp -d "$PWD/$data/keyspace.XXXXXX")
 processes=()
 trap 'kill "${processes[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
 
-redis_port=$(free_port 16379)
-redis-server --port "$redis_port" --bind 127.0.0.1 --save '' --appendonly no --dir "$work" --daemonize no >"$work/redis.log" &
-redis_pid=$!
+start_on_free_port "$work/redis.log" redis-server --port '{port}' --bind 127.0.0.1 --save '' --appendonly no --dir "$work" --daemonize no
+redis_port=$port redis_pid=$pid
 processes+=("$redis_pid")
 redis() {
   redis-cli -p "$redis_port" "$@"
 }
-for ((attempt = 0; attempt < 100; attempt++)); do
-  [[ $(redis ping 2>/dev/null) == PONG ]] && break
-  sleep 0.05
-done
 [[ $(redis ping 2>/dev/null) == PONG ]] || die "redis-server did not start: $(tail -n 3 "$work/redis.log")"
 
 # redis_cpu: seconds of CPU that Redis has used so far.
@@ -54,10 +49,9 @@ commands_usec() {
 
 # start_exporter YAML: starts one on a free port and sets `exporter_port` and `exporter_pid`.
 start_exporter() {
-  exporter_port=$(free_port 19877)
   printf 'redis:\n  url: redis://127.0.0.1:%s/0\npresets: [cordum]\n%s\n' "$redis_port" "$1" >"$work/config.yaml"
-  "$exporter" --config.file "$work/config.yaml" --web.listen-address "127.0.0.1:$exporter_port" >"$work/exporter.log" 2>&1 &
-  exporter_pid=$!
+  start_on_free_port "$work/exporter.log" "$exporter" --config.file "$work/config.yaml" --web.listen-address '127.0.0.1:{port}'
+  exporter_port=$port exporter_pid=$pid
   processes+=("$exporter_pid")
   wait_ready "$exporter_port" "$exporter_pid" 30 || die "the exporter did not start: $(tail -n 3 "$work/exporter.log")"
 }
@@ -100,14 +94,10 @@ say "filling Redis: $keys keys and $locks locks"
 row "keys, of which locks" "$((keys + locks)), $locks" "" ""
 
 say "prometheus-redis-exporter --check-keys"
-peer_port=$(free_port 19121)
-prometheus-redis-exporter -redis.addr "redis://127.0.0.1:$redis_port" -check-keys 'cordum:scheduler:job:*' \
-  -web.listen-address "127.0.0.1:$peer_port" >"$work/peer.log" 2>&1 &
-processes+=("$!")
-for ((attempt = 0; attempt < 100; attempt++)); do
-  (exec 3<>"/dev/tcp/127.0.0.1/$peer_port") 2>/dev/null && break
-  sleep 0.05
-done
+start_on_free_port "$work/peer.log" prometheus-redis-exporter -redis.addr "redis://127.0.0.1:$redis_port" \
+  -check-keys 'cordum:scheduler:job:*' -web.listen-address '127.0.0.1:{port}'
+peer_port=$port
+processes+=("$pid")
 read -r peer_bytes peer_seconds < <(
   curl --silent --max-time 300 --output "$work/peer" --write-out '%{size_download} %{time_total}\n' "http://127.0.0.1:$peer_port/metrics"
 )

@@ -88,12 +88,9 @@ java_traces() {
 daemon_run() {
   local dir port pid answer='' lines=0 deadline
   dir=$(mktemp -d "$data/daemon.XXXXXX")
-  port=$(free_port 9977)
   mkdir "$dir/state"
   printf 'logs:\n  - path: %s\n    start_at: beginning\npresets: [cordum]\n' "$PWD/$log" >"$dir/config.yaml"
-  "$exporter" --config.file "$dir/config.yaml" --state.dir "$dir/state" --web.listen-address "127.0.0.1:$port" \
-    >"$dir/log" 2>&1 &
-  pid=$!
+  start_on_free_port "$dir/log" "$exporter" --config.file "$dir/config.yaml" --state.dir "$dir/state" --web.listen-address "127.0.0.1:{port}"
   daemon_pid=$pid
   deadline=$((SECONDS + 120))
   while ((${lines%.*} < n_lines)); do

@@ -22,17 +22,34 @@ debian_mirror() {
   { apt-get indextargets --format '$(SITE)' 2>/dev/null || true; } | grep -m 1 '/debian/\?$' || true
 }
 
-# free_port FIRST: the first port from FIRST on that nobody listens on.
-free_port() {
-  local port
-  for ((port = $1; port < $1 + 200; port++)); do
-    # A refused connection means that the port is free.
-    if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-      printf '%s\n' "$port"
-      return
-    fi
+# is_listening PID PORT: whether this process listens on the port. A connection does not tell: the port may belong to somebody else.
+is_listening() {
+  local hex inode
+  printf -v hex '%04X' "$2"
+  while read -r inode; do
+    [[ -z $(find "/proc/$1/fd" -lname "socket:\[$inode\]" 2>/dev/null) ]] || return 0
+  done < <(awk -v "port=:$hex\$" '$4 == "0A" && $2 ~ port { print $10 }' "/proc/$1/net/tcp" "/proc/$1/net/tcp6" 2>/dev/null)
+  return 1
+}
+
+# start_on_free_port OUTPUT COMMAND...: starts the command in the background, with {port} in its words replaced by a free port, and waits
+# until it listens. If it ends instead, because somebody else has the port, it tries another one. Sets `pid` and `port`. The ports are below
+# the range from which Linux takes those of outgoing connections.
+start_on_free_port() {
+  local output=$1 attempt deadline
+  shift
+  for ((attempt = 0; attempt < 10; attempt++)); do
+    port=$((12000 + RANDOM % 20000))
+    "${@//\{port\}/$port}" >"$output" 2>&1 &
+    pid=$!
+    deadline=$((SECONDS + 120))
+    while kill -0 "$pid" 2>/dev/null; do
+      ! is_listening "$pid" "$port" || return 0
+      ((SECONDS < deadline)) || die "$1 does not listen on port $port within 120 s: $(tail -n 3 "$output")"
+      sleep 0.02
+    done
   done
-  die "no free port between $1 and $((port - 1))"
+  die "$1 does not start: $(tail -n 3 "$output")"
 }
 
 # http_get PORT PATH: head and body of the answer. Plain bash, so that no HTTP client has to be installed.
@@ -56,13 +73,29 @@ wait_ready() {
   return 1
 }
 
-# install_locked_packages DIRECTORY WHAT: the npm packages that a lock file pins, beside it. Does nothing, and needs no network,
-# when they are there.
-install_locked_packages() {
-  local installed=$1/node_modules/.of-this-lock-file
-  ! cmp --silent "$1/package-lock.json" "$installed" || return 0
-  have npm || die "npm is missing: install Node 20 or newer with npm, or run scripts/install.sh"
-  say "installing $2"
-  npm ci --prefix "$1" --ignore-scripts --no-audit --no-fund --loglevel=error </dev/null >&2
-  cp "$1/package-lock.json" "$installed"
+# node_project DIRECTORY: copies the JavaScript files of tests/NAME to target/node/NAME, installs the npm packages that its lock file pins there,
+# and prints that place. Needs no network when they are there.
+node_project() {
+  local place
+  place=$(realpath -m "${CARGO_TARGET_DIR:-target}")/node/${1##*/}
+  mkdir -p "$place"
+  cp "$1"/*.js "$1"/package.json "$place/"
+  if ! cmp --silent "$1/package-lock.json" "$place/installed.json"; then
+    have npm || die "npm is missing: install Node 20 or newer with npm, or run scripts/install.sh"
+    say "installing the packages of $1"
+    cp "$1/package-lock.json" "$place/"
+    npm ci --prefix "$place" --ignore-scripts --no-audit --no-fund --loglevel=error </dev/null >&2
+    # Last: it says that everything is there.
+    cp "$1/package-lock.json" "$place/installed.json"
+  fi
+  printf '%s\n' "$place"
+}
+
+# The exit status of a step of scripts/test.sh that was skipped, as in Automake.
+SKIPPED=77
+
+# skip WHY: ends a step of scripts/test.sh that lacks something. The summary says why.
+skip() {
+  printf '%s: %s\n' "${STEP:-${0##*/}}" "$*" | tee -a "${SKIPPED_TESTS:-/dev/null}" >&2
+  exit "$SKIPPED"
 }

@@ -41,10 +41,15 @@
 //! * [`http_client`]: one GET of one URL, for the commands that ask an exporter or Prometheus
 //! * [`prometheus`]: questions to a Prometheus, for the same commands
 //! * [`clock`]: the wall clock and one that never steps
+//! * [`ports`]: free ports for the servers that drills, demos and tests start
 //!
 //! Invariants: the ledger does no I/O and reads no clock; nothing but the pipeline writes to it; label values come from the
 //! configuration or from closed enums, never from input; nothing is published that was not saved; nothing but `fleet` writes to
 //! Redis; an owner's token is hashed where it is read and kept nowhere.
+
+// The unit tests of `keyspace` share the integration tests' servers, which name the crate.
+#[cfg(test)]
+extern crate self as redis_lock_exporter;
 
 pub mod advice;
 pub mod cli;
@@ -62,6 +67,7 @@ pub mod namespace;
 pub mod observation;
 pub mod pack;
 pub mod pipeline;
+pub mod ports;
 pub mod prometheus;
 pub mod rule_scaling;
 pub mod server;

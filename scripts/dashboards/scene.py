@@ -8,7 +8,6 @@ import contextlib
 import json
 import pathlib
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,15 +16,14 @@ import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 
+import ports
 import rulelib
 from dashboards import answers, queries
 from dashboards.fleet import Services, build
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+# A and B look at the same Redis.
+EXPORTERS = "abc"
 
 
 @dataclass
@@ -45,8 +43,8 @@ class Scene(contextlib.ExitStack):
         self.services = Services(services, speed)
         self.directory = pathlib.Path(self.enter_context(tempfile.TemporaryDirectory(prefix="dashboards-")))
         (self.directory / "logs").mkdir()
-        self.redis_port, self.prometheus_port = free_port(), free_port()
-        self.exporter_ports = {name: free_port() for name in "abc"}
+        # By the name of the process: found when it first starts, and kept when it restarts.
+        self.ports = {}
         self.processes = {}
         self.callback(self.stop_all)
         signal.signal(signal.SIGTERM, lambda *_: exit(1))
@@ -55,8 +53,17 @@ class Scene(contextlib.ExitStack):
     # Processes.
 
     def start(self, name, command):
-        log = open(self.directory / f"{name}.out", "ab")
-        self.processes[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory)
+        """Waits until it listens; command(port) gives the words of the command."""
+        def popen(port):
+            with open(self.directory / f"{name}.out", "ab") as log:
+                return subprocess.Popen(command(port), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory)
+
+        if name not in self.ports:
+            self.processes[name], self.ports[name] = ports.start_on_free_port(popen)
+            return
+        self.processes[name] = popen(self.ports[name])
+        if not ports.listens(self.processes[name], self.ports[name]):
+            raise RuntimeError(f"{name} does not start again:\n{(self.directory / f'{name}.out').read_text()[-2000:]}")
 
     def stop(self, name):
         process = self.processes.pop(name)
@@ -72,12 +79,13 @@ class Scene(contextlib.ExitStack):
             self.stop(name)
 
     def start_redis(self):
-        self.start("redis", ["redis-server", "--port", str(self.redis_port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        self.start("redis", lambda port: ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
 
     def start_exporter(self, name):
         config = self.directory / f"{name}.yaml"
         config.write_text(self.configuration(name))
-        self.start(f"exporter-{name}", [str(self.binary), "--config.file", str(config), "--web.listen-address", f"127.0.0.1:{self.exporter_ports[name]}"])
+        words = [str(self.binary), "--config.file", str(config), "--web.listen-address"]
+        self.start(f"exporter-{name}", lambda port: [*words, f"127.0.0.1:{port}"])
 
     def configuration(self, name):
         config = [f"logs: [{{path: 'logs/*-{name}.log', start_at: beginning}}]", f"state_dir: {self.directory}/state-{name}"]
@@ -89,25 +97,25 @@ class Scene(contextlib.ExitStack):
         return "\n".join([*config, self.services.settings() + billing, ""])
 
     def redis_url(self):
-        return f"redis://127.0.0.1:{self.redis_port}/"
+        return f"redis://127.0.0.1:{self.ports['redis']}/"
 
     def redis(self, *words):
         """A command by hand. One is asked again while Redis restarts."""
-        command = ["redis-cli", "-p", str(self.redis_port), *map(str, words)]
+        command = ["redis-cli", "-p", str(self.ports["redis"]), *map(str, words)]
         self.wait(" ".join(command), lambda: subprocess.run(command, capture_output=True).returncode == 0)
 
     def start_prometheus(self):
         (self.directory / "rules.yml").write_text(self.services.scale(rulelib.MAIN_RULES.read_text()))
         # Each has the name that it would have on its node.
-        targets = [{"targets": [f"127.0.0.1:{port}"], "labels": {"cluster": "harbor", "instance": f"node-{name}:9877"}} for name, port in self.exporter_ports.items()]
+        targets = [{"targets": [f"127.0.0.1:{self.ports[f'exporter-{name}']}"], "labels": {"cluster": "harbor", "instance": f"node-{name}:9877"}} for name in EXPORTERS]
         config = {
             "global": {"scrape_interval": self.shorter(15), "scrape_timeout": self.shorter(15), "evaluation_interval": self.shorter(30)},
             "rule_files": ["rules.yml"],
             "scrape_configs": [{"job_name": "redis_lock_exporter", "static_configs": targets}],
         }
         (self.directory / "prometheus.yml").write_text(json.dumps(config))
-        self.start("prometheus", ["prometheus", f"--config.file={self.directory}/prometheus.yml", f"--storage.tsdb.path={self.directory}/tsdb",
-                                  f"--web.listen-address=127.0.0.1:{self.prometheus_port}", "--log.level=warn"])
+        words = ["prometheus", f"--config.file={self.directory}/prometheus.yml", f"--storage.tsdb.path={self.directory}/tsdb", "--log.level=warn"]
+        self.start("prometheus", lambda port: [*words, f"--web.listen-address=127.0.0.1:{port}"])
 
     def shorter(self, model_seconds):
         return f"{round(model_seconds / self.speed * 1000)}ms"
@@ -116,7 +124,7 @@ class Scene(contextlib.ExitStack):
 
     def api(self, path, **parameters):
         """The data of an answer; ValueError with Prometheus's words where it refuses."""
-        url = f"http://127.0.0.1:{self.prometheus_port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        url = f"http://127.0.0.1:{self.ports['prometheus']}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
             with urllib.request.urlopen(url, timeout=30) as answer:
                 return json.load(answer)["data"]
@@ -126,7 +134,7 @@ class Scene(contextlib.ExitStack):
     def ask(self, expression, at=None):
         return self.api("query", query=expression, **({"time": at} if at else {}))["result"]
 
-    def wait(self, what, condition, deadline=30.0):
+    def wait(self, what, condition, deadline=120.0):
         end = time.time() + deadline
         while True:
             with contextlib.suppress(OSError, ValueError):
@@ -144,13 +152,12 @@ class Scene(contextlib.ExitStack):
     def play(self):
         """Afterwards Prometheus has it all, and `moments` say when what was."""
         self.start_redis()
-        self.wait("Redis", lambda: socket.create_connection(("127.0.0.1", self.redis_port), 1).close() is None)
-        for name in self.exporter_ports:
+        for name in EXPORTERS:
             self.start_exporter(name)
         self.start_prometheus()
         self.wait("all exporters to be scraped", lambda: len(self.ask("redis_lock_exporter_start_time_seconds")) == 3)
         with open(self.directory / "services.out", "ab") as errors:
-            self.services.start(self.redis_url(), self.directory / "logs", len(self.exporter_ports), errors)
+            self.services.start(self.redis_url(), self.directory / "logs", len(EXPORTERS), errors)
         self.processes["services"] = self.services.process
         self.tell()
         self.services.stop()
@@ -159,7 +166,7 @@ class Scene(contextlib.ExitStack):
     def tell(self):
         services = self.services
         self.note("healthy")
-        self.wait("ratios", lambda: len(self.ask("lock_namespace:redis_lock_not_owned_per_operation:ratio10m")) >= 3, 60 * 5 / self.speed + 30)
+        self.wait("ratios", lambda: len(self.ask("lock_namespace:redis_lock_not_owned_per_operation:ratio10m")) >= 3, 60 * 5 / self.speed + 120)
         # Held throughout: twins must not count them twice.
         self.set_aside()
         self.minutes(self.story.healthy)
@@ -170,9 +177,9 @@ class Scene(contextlib.ExitStack):
         self.note("failover")
         self.stop("redis")
         self.start_redis()
-        self.wait("the failover to be seen", lambda: self.ask("sum(redis_lock_exporter_redis_failovers_total) >= 2"), 60 * 2 / self.speed + 30)
+        self.wait("the failover to be seen", lambda: self.ask("sum(redis_lock_exporter_redis_failovers_total) >= 2"), 60 * 2 / self.speed + 120)
         self.set_aside()
-        self.wait("Redis to be watched again", lambda: self.ask("min(redis_lock_exporter_tracking_up) == 1"), 60 * 2 / self.speed + 30)
+        self.wait("Redis to be watched again", lambda: self.ask("min(redis_lock_exporter_tracking_up) == 1"), 60 * 2 / self.speed + 120)
         self.minutes(self.story.calm / 2)
         services.tell("late-renewals")  # the leading indicator
         self.minutes(self.story.calm / 2)
@@ -189,9 +196,9 @@ class Scene(contextlib.ExitStack):
             self.redis("DEL", "cordum:reconciler:default")
             self.minutes((self.story.incident - 1) / 12)
         pages = 'ALERTS{alertstate="firing",severity="critical",lock_namespace="workflow",alertname=~"RedisLock(NotOwned|RenewalFailure)RatioHigh"}'
-        self.wait("a page", lambda: self.ask(pages), 60 * 15 / self.speed + 30)
-        self.wait("an absent leader", lambda: self.ask('ALERTS{alertname="RedisLockLeaderAbsent",alertstate="firing"}'), 60 * 8 / self.speed + 30)
-        self.wait("a holder that gave up", lambda: self.ask("sum(redis_lock_abandonments_total) > 0"), 60 * 15 / self.speed + 30)
+        self.wait("a page", lambda: self.ask(pages), 60 * 15 / self.speed + 120)
+        self.wait("an absent leader", lambda: self.ask('ALERTS{alertname="RedisLockLeaderAbsent",alertstate="firing"}'), 60 * 8 / self.speed + 120)
+        self.wait("a holder that gave up", lambda: self.ask("sum(redis_lock_abandonments_total) > 0"), 60 * 15 / self.speed + 120)
         self.note("peak")
 
         services.tell("calm")
@@ -201,10 +208,10 @@ class Scene(contextlib.ExitStack):
         self.stop("exporter-b")
         self.start_exporter("b")
         self.note("restart")
-        self.wait("the restart to be scraped", lambda: self.ask("changes(redis_lock_exporter_start_time_seconds[5m]) > 0"), 60 * 2 / self.speed + 30)
+        self.wait("the restart to be scraped", lambda: self.ask("changes(redis_lock_exporter_start_time_seconds[5m]) > 0"), 60 * 2 / self.speed + 120)
         self.minutes(self.story.recovery / 2)
         bad = "lock_namespace:redis_lock_not_owned:slice_bad == 1"
-        self.wait("recovery", lambda: not self.ask(bad), 60 * 10 / self.speed + 30)
+        self.wait("recovery", lambda: not self.ask(bad), 60 * 10 / self.speed + 120)
         self.abandoned = services.failures("abandonments")
         self.note("end")
 

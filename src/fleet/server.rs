@@ -1,7 +1,6 @@
 //! A Redis of our own: `redis-server` from PATH, on a free port of the loopback interface, in a private directory,
 //! without persistence. Killed when it is dropped, also by a panic.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -10,10 +9,10 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
+use crate::ports;
+
 const PROGRAM: &str = "redis-server";
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Somebody may take a port between our look at it and the server's.
-const ATTEMPTS: usize = 5;
 
 /// How long the kernel may take to end a process that was killed.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
@@ -62,7 +61,7 @@ impl Server {
     }
 
     async fn start_with(more: &[&str]) -> anyhow::Result<Self> {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..ports::ATTEMPTS {
             if let Some(server) = Self::try_start(more).await? {
                 return Ok(server);
             }
@@ -73,7 +72,7 @@ impl Server {
     /// Nothing if it ended, most likely because its port was taken.
     async fn try_start(more: &[&str]) -> anyhow::Result<Option<Self>> {
         let directory = tempfile::tempdir().context("cannot make a directory for redis-server")?;
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let port = ports::free_port().context("cannot find a free port for redis-server")?;
         let mut command = Command::new(PROGRAM);
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
         command.arg("--dir").arg(directory.path()).args(["--logfile", "redis.log"]);
@@ -90,7 +89,8 @@ impl Server {
             if server.child.0.try_wait()?.is_some() {
                 return Ok(None);
             }
-            if server.ask::<String>(&redis::cmd("PING")).await.is_ok() {
+            let is_listening = server.child.0.id().is_some_and(|pid| ports::is_listening(pid, port));
+            if is_listening && server.ask::<String>(&redis::cmd("PING")).await.is_ok() {
                 return Ok(Some(server));
             }
             if Instant::now() > deadline {

@@ -6,16 +6,14 @@ import { randomBytes } from "node:crypto";
 import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import https from "node:https";
-import net from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 
 import { Locker } from "./locker.js";
 import { Redis } from "./redis.js";
 
-const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
-export const BINARY = process.env.EXPORTER ?? path.join(process.env.CARGO_TARGET_DIR ?? path.join(ROOT, "target"), "debug/redis_lock_exporter");
+// scripts/test_page.sh runs a copy of these files beside their packages, and says where the exporter is.
+export const BINARY = process.env.EXPORTER;
 // A program of the folder examples/.
 export const example = (name) => path.join(path.dirname(BINARY), "examples", name);
 const DEADLINE_MS = 120_000;
@@ -36,13 +34,6 @@ export async function until(what, condition) {
   }
 }
 
-const freePort = () => new Promise((resolve) => {
-  const server = net.createServer().listen(0, "127.0.0.1", () => {
-    const { port } = server.address();
-    server.close(() => resolve(port));
-  });
-});
-
 export class World {
   // `watched`: the exporter looks at Redis, not only at the log. `secured`: it is served over TLS to USER only.
   static async start({ watched = true, secured = false } = {}) {
@@ -62,12 +53,7 @@ export class World {
     process.once("exit", () => this.stop());
     // By themselves these would end the process without that.
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => process.exit(2));
-    const port = await freePort();
-    this.password = randomBytes(12).toString("hex");
-    this.server = this.run("redis-server", ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", this.directory, "--requirepass", this.password]);
-    this.redisUrl = `redis://:${this.password}@127.0.0.1:${port}/0`;
-    this.redis = await until("Redis listens", () => Redis.connect(port).catch(() => null));
-    await this.redis.command("AUTH", this.password);
+    await this.#startRedis();
     this.locker = new Locker(this);
     writeFileSync(this.#place("cordum.log"), "");
     const redis = watched ? `redis: {url: "${this.redisUrl}", name: main}\n` : "";
@@ -81,6 +67,26 @@ export class World {
       const { redis, logs } = await this.ask("overview");
       return logs?.[0]?.open_files === 1 && (!watched || (redis?.tracking && redis.scan_last_success_at !== null));
     });
+  }
+
+  // A redis-server cannot choose its port. One that finds its port taken ends, and is started on another one. Only ours knows the password.
+  async #startRedis() {
+    this.password = randomBytes(12).toString("hex");
+    for (let attempt = 0; attempt < 10; attempt++) {
+      // Below the range from which Linux takes the ports of outgoing connections.
+      const port = 12_000 + Math.floor(Math.random() * 20_000);
+      this.server = this.run("redis-server", ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", this.directory, "--requirepass", this.password]);
+      const login = async () => {
+        const redis = await Redis.connect(port);
+        await redis.command("AUTH", this.password);
+        return redis;
+      };
+      this.redis = await until("Redis answers", () => this.server.exitCode !== null || login().catch(() => null));
+      if (this.redis === true) continue;
+      this.redisUrl = `redis://:${this.password}@127.0.0.1:${port}/0`;
+      return;
+    }
+    throw new Error("redis-server does not start");
   }
 
   // A program that ends with the world.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::redis::{eventually, free_port};
+use crate::redis::{eventually, listens, on_free_port};
 use crate::runbooks::pack::{Rule, alerts};
 
 pub(crate) const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/alerts/alertmanager.yml");
@@ -177,16 +177,15 @@ pub(crate) struct Alertmanager {
 impl Alertmanager {
     /// With the example's configuration, but for the place of the receivers.
     pub(crate) fn start(config: &str, receivers: SocketAddr) -> Self {
-        // Somebody may take the port between our look at it and the server's.
-        (0..5).find_map(|_| Self::try_start(config, receivers)).expect("alertmanager does not start")
+        on_free_port("alertmanager", |port| Self::try_start(port, config, receivers))
     }
 
-    fn try_start(config: &str, receivers: SocketAddr) -> Option<Self> {
+    fn try_start(port: u16, config: &str, receivers: SocketAddr) -> Option<Self> {
         let text = config.replace("127.0.0.1:5001", &receivers.to_string());
         let directory = tempfile::tempdir().unwrap();
         let config = directory.path().join("alertmanager.yml");
         fs::write(&config, text).unwrap();
-        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
         let arguments = [
             format!("--config.file={}", config.display()),
             format!("--storage.path={}", directory.path().display()),
@@ -201,11 +200,7 @@ impl Alertmanager {
         let child = PROGRAMS.into_iter().find_map(start);
         let child = child.expect("alertmanager is missing: scripts/install.sh installs it");
         let mut alertmanager = Self { child, address, _directory: directory };
-        let is_up = eventually("alertmanager", || match alertmanager.child.try_wait().unwrap() {
-            Some(_) => Some(false),
-            None => std::net::TcpStream::connect(address).ok().map(|_| true),
-        });
-        is_up.then_some(alertmanager)
+        listens(&mut alertmanager.child, port).then_some(alertmanager)
     }
 
     fn post(&self, alerts: &[Firing]) {

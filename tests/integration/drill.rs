@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use redis_lock_exporter::commands::drill::NAMES;
 use redis_lock_exporter::fleet::{Locker, Territory, Token};
+use redis_lock_exporter::ports::UnusedPort;
 use serde_json::Value;
 
 use crate::daemon::{BINARY, Daemon, command};
 use crate::prometheus::Prometheus;
-use crate::redis::{RedisServer, eventually, free_port};
+use crate::redis::{RedisServer, eventually, on_free_port};
 use crate::site::Site;
 
 fn drill(arguments: &[&str]) -> Output {
@@ -425,7 +426,9 @@ fn a_report_that_cannot_be_written() {
 fn a_failed_start_leaves_nothing_behind() {
     let server = RedisServer::start(&[]);
     let site = Site::new();
-    let (exporter, url, log) = (format!("http://127.0.0.1:{}", free_port()), server.url(), site.place("drill.log"));
+    let unused = UnusedPort::reserve().unwrap();
+    let (exporter, url) = (format!("http://127.0.0.1:{}", unused.number), server.url());
+    let log = site.place("drill.log");
     let output = drill(&["--exporter", &exporter, "--redis.url", &url, "--log-file", &log, "--run-id", "abcd"]);
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
@@ -534,11 +537,15 @@ fn hasty_prometheus(exporter: &str) -> Prometheus {
 
 #[test]
 fn a_page_where_silence_is_right_fails() {
-    let listen = format!("127.0.0.1:{}", free_port());
-    let prometheus = hasty_prometheus(&listen);
-    let url = prometheus.url();
-    let flags = ["stale-release", "crash-takeover", "--speed", "30", "--prometheus.settle", "7s"];
-    let output = drill(&[&flags[..], &["--prometheus", &url, "--web.listen-address", &listen]].concat());
+    let output = on_free_port("the drill's exporter", |port| {
+        let listen = format!("127.0.0.1:{port}");
+        let prometheus = hasty_prometheus(&listen);
+        let url = prometheus.url();
+        let flags = ["stale-release", "crash-takeover", "--speed", "30", "--prometheus.settle", "7s"];
+        let output = drill(&[&flags[..], &["--prometheus", &url, "--web.listen-address", &listen]].concat());
+        let is_taken = String::from_utf8_lossy(&output.stderr).contains("cannot listen on");
+        (!is_taken).then_some(output)
+    });
     let (exit_code, report) = report(&output);
     assert_eq!(exit_code, Some(1), "{report:#}");
     let silent = scenario(&report, "stale-release");

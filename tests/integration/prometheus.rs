@@ -1,13 +1,13 @@
 //! Debian's Prometheus as a child process, in a directory of its own on a free port.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::redis::{eventually, free_port};
+use crate::redis::{eventually, listens, on_free_port};
 
 pub(crate) struct Prometheus {
     child: Child,
@@ -18,24 +18,16 @@ pub(crate) struct Prometheus {
 impl Prometheus {
     /// Waits until it is ready. `files` are names and texts of what the configuration mentions.
     pub(crate) fn start(config: &str, files: &[(&str, &str)], flags: &[String]) -> Self {
-        // Somebody may take the port between our look at it and the server's.
-        let mut log = String::new();
-        for _ in 0..5 {
-            match Self::try_start(config, files, flags) {
-                Ok(prometheus) => return prometheus,
-                Err(ended) => log = ended,
-            }
-        }
-        panic!("prometheus does not start: {log}");
+        on_free_port("prometheus", |port| Self::try_start(port, config, files, flags))
     }
 
-    /// What it said, if it has ended.
-    fn try_start(config: &str, files: &[(&str, &str)], flags: &[String]) -> Result<Self, String> {
+    /// Prints its log and returns `None` if it ends.
+    fn try_start(port: u16, config: &str, files: &[(&str, &str)], flags: &[String]) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in [("prometheus.yml", config)].iter().chain(files) {
             fs::write(directory.path().join(name), text).unwrap();
         }
-        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
         let log = || Stdio::from(File::options().create(true).append(true).open(directory.path().join("log")).unwrap());
         let mut command = Command::new("prometheus");
         command.current_dir(&directory).args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"]);
@@ -43,17 +35,12 @@ impl Prometheus {
         command.stdin(Stdio::null()).stdout(log()).stderr(log());
         let child = command.spawn().expect("prometheus is missing: scripts/install.sh installs it");
         let mut prometheus = Self { child, address, directory };
-        let ended = eventually("prometheus", || {
-            if let Some(status) = prometheus.child.try_wait().unwrap() {
-                return Some(Some(status));
-            }
-            TcpStream::connect(address).ok()?;
-            prometheus.get("-/ready", &["--fail"]).map(|_| None)
-        });
-        match ended {
-            None => Ok(prometheus),
-            Some(status) => Err(format!("{status}\n{}", prometheus.log())),
+        if !listens(&mut prometheus.child, port) {
+            eprintln!("prometheus ended:\n{}", prometheus.log());
+            return None;
         }
+        eventually("prometheus", || prometheus.get("-/ready", &["--fail"]));
+        Some(prometheus)
     }
 
     pub(crate) fn url(&self) -> String {

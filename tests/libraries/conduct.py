@@ -25,6 +25,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.append(str(ROOT / "scripts"))
+from ports import start_on_free_port  # noqa: E402
 FIXTURES = ROOT / "tests/fixtures/libraries"
 PACKAGES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "libraries"
 DEADLINE = 300
@@ -34,22 +36,11 @@ class Redis:
     """A redis-server for these programs alone, and enough of its protocol to look at keys, which may be binary."""
 
     def __init__(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
         self.directory = tempfile.TemporaryDirectory()
-        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self.directory.name]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        command = ["redis-server", "--bind", "127.0.0.1", "--save", "", "--dir", self.directory.name, "--port"]
+        self.process, self.port = start_on_free_port(lambda port: subprocess.Popen([*command, str(port)], stdout=subprocess.DEVNULL))
         self.url = f"redis://127.0.0.1:{self.port}/0"
-        until = time.monotonic() + 60
-        while True:
-            try:
-                self.socket = socket.create_connection(("127.0.0.1", self.port), 30)
-                break
-            except OSError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.02)
+        self.socket = socket.create_connection(("127.0.0.1", self.port), 30)
         self.reader = self.socket.makefile("rb")
 
     def __enter__(self):

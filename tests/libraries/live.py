@@ -3,12 +3,13 @@ Redis are their locks. Used by conduct.py."""
 
 import json
 import re
-import socket
 import subprocess
 import tempfile
 import time
 import urllib.request
 from pathlib import Path
+
+from ports import start_on_free_port
 
 SAMPLE = re.compile(r"^(redis_lock_\w+?)(?:\{(.*)\})? (\S+)$")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -29,9 +30,6 @@ class Exporter:
     def __init__(self, binary, fixture, redis, directory):
         self.log = Path(directory) / "app.log"
         self.log.touch()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = "127.0.0.1:%d" % probe.getsockname()[1]
         config = {"presets": [fixture.preset], "logs": [{"path": str(self.log)}], "redis": {"url": redis.url}}
         if fixture.preset in USER_KEYS:
             keys = [key.format(prefix=fixture.lock_name("")) for key in USER_KEYS[fixture.preset]]
@@ -39,7 +37,9 @@ class Exporter:
         path = Path(directory) / "config.yaml"
         path.write_text(json.dumps(config))
         self.errors = open(Path(directory) / "exporter.log", "w+")
-        self.process = subprocess.Popen([binary, "--config.file", str(path), "--web.listen-address", self.address], stderr=self.errors)
+        command = [binary, "--config.file", str(path), "--web.listen-address"]
+        self.process, port = start_on_free_port(lambda port: subprocess.Popen([*command, f"127.0.0.1:{port}"], stderr=self.errors))
+        self.address = f"127.0.0.1:{port}"
         try:
             self.wait("it follows the log", lambda: self.sum("redis_lock_exporter_log_open_files") == 1)
             self.wait("it watches Redis", lambda: self.sum("redis_lock_observed_since_timestamp_seconds") > 0)

@@ -1,21 +1,19 @@
 //! Programs that the demo starts and ends: each listens on a free port of the loopback interface and writes its output to a file.
 
 use std::ffi::OsString;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
 use crate::fleet::Ended;
+use crate::ports;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Somebody may take a port between our look at it and the program's.
-const ATTEMPTS: usize = 5;
 /// Of a program that does not start: the end of its output.
 const LAST_LINES: usize = 10;
 
@@ -36,8 +34,9 @@ impl Program {
         arguments: impl Fn(SocketAddr) -> Vec<OsString>,
     ) -> anyhow::Result<Self> {
         let output = directory.join(format!("{name}.log"));
-        for _ in 0..ATTEMPTS {
-            let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        for _ in 0..ports::ATTEMPTS {
+            let port = ports::free_port().with_context(|| format!("cannot find a free port for {name}"))?;
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             let log = std::fs::File::create(&output).with_context(|| format!("cannot write {}", output.display()))?;
             let mut command = Command::new(program);
             command.args(arguments(address)).current_dir(directory);
@@ -57,7 +56,7 @@ impl Program {
     async fn listens(&mut self) -> anyhow::Result<bool> {
         let deadline = Instant::now() + PATIENCE;
         while self.child.0.try_wait()?.is_none() {
-            if TcpStream::connect(self.address).await.is_ok() {
+            if self.child.0.id().is_some_and(|pid| ports::is_listening(pid, self.address.port())) {
                 return Ok(true);
             }
             if Instant::now() > deadline {

@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{ConnectError, Target, connect};
+use super::servers::RedisServer;
 use super::servers::certificates::Certificates;
 use super::servers::cluster::Cluster;
 use super::servers::sentinel::{PRIMARY_NAME, Sentinels};
-use super::servers::{RedisServer, free_port};
 use super::slots::slot_of;
 use super::status::LinkTotals;
 use super::topology::{Node, discover};
@@ -23,6 +23,7 @@ use crate::config::redis::{
 use crate::event::Input;
 use crate::namespace::KeyMap;
 use crate::observation::{LinkNews, OwnerHasher};
+use crate::ports::UnusedPort;
 use crate::snapshot::RedisNow;
 
 fn tcp(port: u16) -> Address {
@@ -93,7 +94,8 @@ async fn users_databases_and_sockets() {
     config.credentials.password = Some(PasswordSource::File(file.path().to_owned()));
     assert!(refusal(&config).await.ends_with("is empty"));
 
-    let nobody = single(tcp(free_port()));
+    let unused = UnusedPort::reserve().unwrap();
+    let nobody = single(tcp(unused.number));
     assert!(refusal(&nobody).await.starts_with(&format!("cannot connect to {}: ", nobody.addresses[0])));
 }
 
@@ -160,7 +162,8 @@ async fn find(config: &Arc<RedisConfig>, known: &[Node]) -> Vec<Node> {
 #[tokio::test]
 async fn the_primaries_of_a_cluster() {
     let cluster = Cluster::start(&[]);
-    let seeds = vec![tcp(free_port()), tcp(cluster.nodes[4].port())];
+    let unused = UnusedPort::reserve().unwrap();
+    let seeds = vec![tcp(unused.number), tcp(cluster.nodes[4].port())];
     let config = Arc::new(config(RedisMode::Cluster, seeds));
     let nodes = find(&config, &[]).await;
     let mut expected: Vec<Address> = cluster.nodes[..3].iter().map(|node| tcp(node.port())).collect();
@@ -197,7 +200,8 @@ async fn a_replica_takes_over_in_a_cluster() {
 async fn a_failover_under_sentinels() {
     let sentinels = Sentinels::start(&[]);
     // The first Sentinel of the list is dead.
-    let mut addresses = vec![tcp(free_port())];
+    let unused = UnusedPort::reserve().unwrap();
+    let mut addresses = vec![tcp(unused.number)];
     addresses.extend(sentinels.addresses().iter().map(|text| tcp(text.rsplit(':').next().unwrap().parse().unwrap())));
     let mode = |primary: &str| RedisMode::Sentinel { primary: primary.to_owned(), credentials: Credentials::default() };
     let unknown = Arc::new(config(mode("other"), addresses.clone()));

@@ -1,11 +1,12 @@
 //! `advise`: what it makes of locks on a real Redis whose right TTL is known, as the exporter saw them and as Prometheus did.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use redis_lock_exporter::fleet::Token;
+use redis_lock_exporter::ports::UnusedPort;
 use serde_json::Value;
 
 use super::stage::{Program, is_watching};
@@ -327,7 +328,8 @@ fn fails(arguments: &[&str], reason: &str) {
 
 #[test]
 fn no_advice_to_be_had() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let unused = UnusedPort::reserve().unwrap();
+    let nobody = format!("127.0.0.1:{}", unused.number);
     fails(
         &["--exporter", &format!("http://me:secret@{nobody}")],
         &format!("cannot get http://{nobody}/api/v1/namespaces: cannot connect to {nobody}"),

@@ -12,13 +12,13 @@ pub mod cluster;
 pub mod proxy;
 pub mod sentinel;
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use redis::Value;
+use redis_lock_exporter::ports;
 use tempfile::TempDir;
 
 use client::Client;
@@ -41,9 +41,19 @@ pub fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// Starts a server that cannot choose its own port. `start` returns `None` if the server ended, most likely because
+/// somebody took the port first: then another port is tried.
+pub fn on_free_port<T>(what: &str, mut start: impl FnMut(u16) -> Option<T>) -> T {
+    let started = (0..ports::ATTEMPTS).find_map(|_| start(ports::free_port().unwrap()));
+    started.unwrap_or_else(|| panic!("{what} does not start"))
+}
+
+/// Waits until the child listens on the port. False: it ended.
+pub fn listens(child: &mut Child, port: u16) -> bool {
+    eventually("a server that listens", || match child.try_wait().unwrap() {
+        Some(_) => Some(false),
+        None => ports::is_listening(child.id(), port).then_some(true),
+    })
 }
 
 pub struct RedisServer {
@@ -64,15 +74,11 @@ impl RedisServer {
     }
 
     pub fn start_program(program: &str, extra: &[&str]) -> Self {
-        // Somebody may take a port between our look at it and the server's.
-        for _ in 0..5 {
-            let chosen = free_port().to_string();
-            let extra: Vec<&str> = extra.iter().map(|word| if *word == FREE_PORT { &chosen } else { *word }).collect();
-            if let Some(server) = Self::try_start(program, free_port(), &extra) {
-                return server;
-            }
-        }
-        panic!("{program} does not start with {extra:?}");
+        on_free_port(&format!("{program} with {extra:?}"), |port| {
+            let other = ports::free_port().unwrap().to_string();
+            let extra: Vec<&str> = extra.iter().map(|word| if *word == FREE_PORT { &other } else { *word }).collect();
+            Self::try_start(program, port, &extra)
+        })
     }
 
     /// With TLS on [`RedisServer::tls_port`] beside the plain port.
@@ -111,10 +117,10 @@ impl RedisServer {
 
     /// False: it has ended, most likely because its port was taken.
     fn wait_until_ready(&mut self) -> bool {
+        if !listens(&mut self.child, self.port) {
+            return false;
+        }
         eventually("redis-server", || {
-            if self.child.try_wait().unwrap().is_some() {
-                return Some(false);
-            }
             // An answer is an answer, even if it asks for a password.
             let answer = Client::connect(self.port).and_then(|mut client| client.try_command(&["PING"])).ok()?;
             let is_loading = matches!(&answer, Value::ServerError(error) if error.code() == "LOADING");

@@ -8,7 +8,7 @@ use redis::Value;
 use tempfile::TempDir;
 
 use super::client::{Client, text};
-use super::{RedisServer, eventually, free_port};
+use super::{RedisServer, eventually, listens, on_free_port};
 
 /// A primary that does not answer for so long is failed over: on a busy machine a second or two are no sign of anything.
 const DOWN_AFTER_MS: u64 = 5000;
@@ -80,13 +80,11 @@ impl Sentinels {
 
 impl Sentinel {
     fn start(primary: u16) -> Self {
-        // Somebody may take the port between our look at it and the Sentinel's.
-        (0..5).find_map(|_| Self::try_start(primary)).expect("redis-sentinel does not start")
+        on_free_port("redis-sentinel", |port| Self::try_start(primary, port))
     }
 
-    fn try_start(primary: u16) -> Option<Self> {
+    fn try_start(primary: u16, port: u16) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
-        let port = free_port();
         let path = directory.path().join("sentinel.conf");
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {directory}\nlogfile sentinel.log\n\
@@ -100,11 +98,9 @@ impl Sentinel {
         command.arg(&path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("redis-sentinel is missing: scripts/install.sh installs it");
         let mut sentinel = Self { child, port, _directory: directory };
-        let is_up = eventually("redis-sentinel", || match sentinel.child.try_wait().unwrap() {
-            Some(_) => Some(false),
-            None => sentinel.about_primary("port").map(|_| true),
-        });
-        is_up.then_some(sentinel)
+        let is_up = listens(&mut sentinel.child, port);
+        is_up.then(|| eventually("redis-sentinel", || sentinel.about_primary("port")))?;
+        Some(sentinel)
     }
 
     /// A field of what the Sentinel knows about the primary.

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
+use redis_lock_exporter::ports::UnusedPort;
 use regex::Regex;
 
 use super::{PASSWORD, Secured, TLS, hash};
 use crate::daemon::{command, text};
-use crate::redis::{eventually, free_port};
+use crate::redis::eventually;
 use crate::site::Site;
 
 /// Exit code and all that was said.
@@ -34,8 +35,8 @@ fn well_and_not_well() {
     assert!(code == 1 && said.contains("not ready"), "{said}");
     fs::remove_dir(site.path("state/state.json.tmp")).unwrap();
     eventually("ready", || (healthcheck(&["--url", &url, "--ready"]).0 == 0).then_some(()));
-    let nobody = format!("http://127.0.0.1:{}", free_port());
-    let (code, said) = healthcheck(&["--url", &nobody]);
+    let unused = UnusedPort::reserve().unwrap();
+    let (code, said) = healthcheck(&["--url", &format!("http://127.0.0.1:{}", unused.number)]);
     assert!(code == 1 && said.contains("cannot connect"), "{said}");
     daemon.pause();
     let (code, said) = healthcheck(&["--url", &url, "--timeout", "1"]);

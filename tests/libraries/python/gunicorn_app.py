@@ -23,16 +23,11 @@ def application(environ, start_response):
     lock.release()
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def main():
-    port = free_port()
-    command = [sys.executable, "-m", "gunicorn", "--no-control-socket", "--bind", f"127.0.0.1:{port}", "gunicorn_app:application"]
-    fds = [int(os.environ[name]) for name in ("WITNESS_OUT", "WITNESS_IN")]
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    command = [sys.executable, "-m", "gunicorn", "--no-control-socket", "--bind", f"fd://{listener.fileno()}", "gunicorn_app:application"]
+    fds = [int(os.environ[name]) for name in ("WITNESS_OUT", "WITNESS_IN")] + [listener.fileno()]
     server = subprocess.Popen(command, pass_fds=fds, cwd=os.path.dirname(os.path.abspath(__file__)))
     try:
         for _ in range(200):
