@@ -1,15 +1,23 @@
 #!/usr/bin/env bash
-# Builds the exporter and runs `redis_lock_exporter demo`: everything on this machine, with an incident. Installs redis-server,
-# Prometheus and Alertmanager first where they are missing and can be had; without the last two there are no alerts to see.
+# Builds the exporter and runs `redis_lock_exporter demo`: everything on this machine, with an incident. Meanwhile it installs redis-server,
+# Prometheus and Alertmanager where they are missing; without the last two there are no alerts to see. The tests use the same build.
 #
-#   DEMO_FLAGS='--speed 20 --incident slow-network'   flags for the command; `redis_lock_exporter demo --help` lists them
+#   DEMO_FLAGS='--speed 20 --incident slow-network'   flags of the command; `redis_lock_exporter demo --help` lists them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
 source scripts/lib.sh
 
-scripts/install.sh demo
-say "building (the first time takes a few minutes)"
-cargo build --locked --release --bin redis_lock_exporter
+target=${CARGO_TARGET_DIR:-target}
+mkdir -p "$target"
+scripts/install.sh demo >"$target/install.log" 2>&1 &
+installing=$!
+say "building (two minutes the first time), and installing what is missing"
+cargo build --locked --bin redis_lock_exporter
+wait "$installing" || {
+  cat "$target/install.log" >&2
+  exit 2
+}
+grep '^==>' "$target/install.log" >&2 || true
 read -ra flags <<<"${DEMO_FLAGS:-}"
-exec "${CARGO_TARGET_DIR:-target}/release/redis_lock_exporter" demo "${flags[@]}"
+exec "$target/debug/redis_lock_exporter" demo "${flags[@]}"

@@ -1,53 +1,193 @@
 #!/usr/bin/env bash
-# Everything that has to hold before a change is merged; `make test` and CI run this and nothing else.
+# Runs the tests, in three sizes:
 #
-# Each step says what it is and how long it took. The first failure ends it.
+#   scripts/test.sh quick [STEP...]   after each change: format, lints, unit tests, the fast integration tests
+#   scripts/test.sh test [STEP...]    what no change may break (`make test`)
+#   scripts/test.sh all [STEP...]     the long remainder, before a release and in CI (`make test-all`)
+#
+# Without STEPs it runs every step of that size; `scripts/test.sh all list` lists them. It installs what is missing, goes on after a step that
+# failed, and ends with a summary: what failed, what was skipped and why, how long each step took.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
 source scripts/lib.sh
 
-step() {
-  local name=$1 started=$SECONDS
-  shift
-  say "$name: $*"
-  "$@" </dev/null || die "$name failed (after $((SECONDS - started)) s)"
-  say "$name: ok, $((SECONDS - started)) s"
+quick_steps=(format clippy shell links unit fast-integration)
+test_steps=(format clippy shell links unit integration rules dashboards page-smoke docs)
+all_steps=(promtools mutants libraries page dashboards-incident deployment alert-bench fuzz-targets valkey licenses oldest-rust debian-package)
+
+# --- The steps. A step that lacks something calls `skip`.
+
+run_format() { cargo fmt --check; }
+
+run_clippy() { cargo clippy --locked --all-targets -- -D warnings; }
+
+run_shell() {
+  shellcheck --external-sources scripts/*.sh .ci/run tests/deploy/package/inside.sh deploy/debian/{postinst,prerm,postrm}
 }
 
-scripts/install.sh test
-bash scripts/lint.sh
-step "alert rules" scripts/test_rules.sh
-# A few of a draw that is quick to try: what many rules rest on takes minutes. All of them: `make alert-mutation`.
-step "alert rules, a few mutants" python3 scripts/mutate_rules.py --sample 24 --seed 4 --least 0.95
-step "dashboards fit Grafana's types" python3 scripts/check_dashboards.py
-if cargo nextest --version >/dev/null 2>&1; then
-  step "tests" cargo nextest run --locked --no-fail-fast
-else
-  say "cargo-nextest is not installed, using cargo test (same tests, one binary at a time)"
-  step "tests" cargo test --locked --no-fail-fast --lib --bins --examples --tests
+run_links() { scripts/check_links.sh; }
+
+run_unit() { cargo test --locked --lib --bins --examples; }
+
+# Tests that mostly wait for daemons and servers: more of them at once than there are cores. Each has its own deadlines; a test that hangs all
+# the same ends the step.
+integration_tests() {
+  timeout --kill-after=30 2400 \
+    cargo test --locked --test integration -- --test-threads=$((6 * $(nproc))) "$@"
+}
+
+run_integration() { integration_tests; }
+
+# The modules whose tests take a few seconds together.
+run_fast_integration() {
+  integration_tests alertmanager:: api:: check_rules:: dashboards:: exposition:: fleet:: page:: pack:: preset:: presets:: replay:: seeds:: \
+    --skip keyspace:: --skip runbooks:: --skip cordum::
+}
+
+run_rules() { scripts/test_rules.sh; }
+
+run_dashboards() {
+  scripts/install_grafana_types.sh
+  python3 scripts/check_dashboards.py
+}
+
+run_page_smoke() { scripts/test_page.sh smoke; }
+
+run_docs() {
+  cargo test --locked --doc
+  RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet
+}
+
+run_promtools() {
+  scripts/install_promtools.sh
+  scripts/test_rules.sh --full
+}
+
+# A few of a draw that is quick to try; `make alert-mutation` tries all of them, for more than an hour.
+run_mutants() { python3 scripts/mutate_rules.py --sample 24 --seed 4 --least 0.95; }
+
+run_libraries() { scripts/test_libraries.sh "${LIBRARIES:-all}"; }
+
+run_page() { scripts/test_page.sh; }
+
+run_dashboards_incident() { python3 scripts/try_dashboards.py; }
+
+run_deployment() { scripts/test_deploy.sh; }
+
+run_alert_bench() { python3 scripts/alert_bench.py --smoke; }
+
+# Running them takes cargo-fuzz and a nightly Rust; that they compile does not. The path keeps libfuzzer-sys from building its C++ part, which a
+# check never links. Without --locked: a dependency that the package gets reaches fuzz/Cargo.lock here.
+run_fuzz_targets() {
+  CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a cargo check --manifest-path fuzz/Cargo.toml --target-dir "$target"
+}
+
+run_valkey() {
+  have valkey-server || skip "valkey-server is not installed, and this machine's packages do not have it"
+  integration_tests keyspace::valkey
+}
+
+# Advisories change without a change of ours and need the network: the workflow looks at them.
+run_licenses() {
+  have cargo-deny || skip "cargo-deny is not installed"
+  cargo deny --all-features check licenses bans sources
+}
+
+run_oldest_rust() {
+  local version
+  version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+  cargo "+$version" --version >/dev/null 2>&1 || skip "Rust $version is not installed"
+  cargo "+$version" check --locked --target-dir "$target/oldest-rust"
+}
+
+run_debian_package() { scripts/test_deb.sh; }
+
+# --- Running them.
+
+size=${1:-}
+case $size in
+  quick) steps=("${quick_steps[@]}") ;;
+  test) steps=("${test_steps[@]}") ;;
+  all) steps=("${all_steps[@]}") ;;
+  *) die "usage: scripts/test.sh quick|test|all [STEP...]" ;;
+esac
+shift
+if [[ ${1:-} == list ]]; then
+  printf '%s\n' "${steps[@]}"
+  exit 0
 fi
-step "lock libraries" scripts/test_libraries.sh quick
-step "page in a browser" scripts/test_page.sh
-step "dashboards during an incident" python3 scripts/try_dashboards.py
-step "deployment files" scripts/test_deploy.sh
-step "alert benchmark, a few scenarios" python3 scripts/alert_bench.py --smoke
-step "documentation examples" cargo test --locked --doc
-RUSTDOCFLAGS="-D warnings" step "documentation" cargo doc --locked --no-deps --quiet
-# Running them needs cargo-fuzz and nightly; that they still compile does not. The path keeps libfuzzer-sys from building
-# its C++ part, which a check never links. Without --locked: a dependency added to the package reaches fuzz/Cargo.lock here.
-export CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a
-step "fuzz targets compile" cargo check --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}"
-# Advisories change without a change of ours and want the network: they are the workflow's.
-if have cargo-deny; then
-  step "licenses, bans and sources" cargo deny --all-features check licenses bans sources
-else
-  say "cargo-deny is not installed, licenses and advisories are left to the GitHub workflow"
-fi
-# It takes two or three minutes. A slow machine that has worked for half an hour leaves it to `make test-deb`, and says so.
-if ((SECONDS < 1800)); then
-  step "Debian package" scripts/test_deb.sh
-else
-  say "Debian package: left out, because $SECONDS s have gone by; make test-deb tests it"
-fi
-say "all passed in $SECONDS s"
+for wanted in "$@"; do
+  [[ " ${steps[*]} " == *" $wanted "* ]] || die "there is no step '$wanted'; the steps of '$size' are: ${steps[*]}"
+done
+(($# == 0)) || steps=("$@")
+
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+mkdir -p "$target"
+# Steps and tests that lack something write a line here: who, and why.
+export SKIPPED_TESTS=$target/skipped.txt
+: >"$SKIPPED_TESTS"
+results=()
+n_failed=0
+
+# run NAME COMMAND...: one step, in a shell of its own.
+run() {
+  local name=$1 started=$SECONDS status=0 n_skipped result seconds
+  shift
+  n_skipped=$(wc -l <"$SKIPPED_TESTS")
+  say "$name"
+  # Not `if`, in which `set -e` has no effect.
+  set +e
+  (
+    set -e
+    export STEP=$name
+    "$@"
+  ) </dev/null
+  status=$?
+  set -e
+  seconds=$((SECONDS - started))
+  case $status in
+    0) result=passed ;;
+    "$SKIPPED") result=skipped ;;
+    *)
+      result=FAILED
+      n_failed=$((n_failed + 1))
+      ;;
+  esac
+  say "$name: $result, $seconds s"
+  results+=("$(printf '%5d s  %-20s %s' "$seconds" "$name" "$result")")
+  [[ $result != passed ]] || (($(wc -l <"$SKIPPED_TESTS") == n_skipped)) || say "$name: some of its tests were skipped, see the summary"
+}
+
+# Installing waits for the network, building for the processor.
+prepare() {
+  local installing status=0
+  scripts/install.sh "$size" >"$target/install.log" 2>&1 &
+  installing=$!
+  cargo test --locked --no-run --lib --bins --examples --tests || status=$?
+  wait "$installing" || {
+    cat "$target/install.log" >&2
+    die "cannot install what the tests need, see above"
+  }
+  cat "$target/install.log" >&2
+  return "$status"
+}
+
+run build prepare
+((n_failed == 0)) || die "the build failed, or something that the tests need is missing: see above"
+for step in "${steps[@]}"; do
+  run "$step" "run_${step//-/_}"
+done
+
+{
+  printf '\nThe slowest first:\n'
+  printf '%s\n' "${results[@]}" | sort -rn
+  if [[ -s $SKIPPED_TESTS ]]; then
+    printf '\nSkipped:\n'
+    sed 's/^/  /' "$SKIPPED_TESTS"
+  fi
+  printf '\nin %d s:\n' "$SECONDS"
+} >&2
+n_skipped=$(printf '%s\n' "${results[@]}" | grep -c ' skipped$' || true)
+printf 'steps: %d passed, %d failed, %d skipped\n' $((${#results[@]} - n_failed - n_skipped)) "$n_failed" "$n_skipped"
+((n_failed == 0))

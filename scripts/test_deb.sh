@@ -11,11 +11,6 @@ cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
 source scripts/lib.sh
 
-skip() {
-  say "the Debian package is not tested: $*"
-  exit 0
-}
-
 ((EUID == 0)) || skip "making a container takes root"
 codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
 mirror=$(debian_mirror)

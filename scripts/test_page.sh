@@ -1,21 +1,24 @@
 #!/usr/bin/env bash
-# The page in a real browser, against a real exporter and a real Redis: `scripts/test_page.sh`. With `pictures [MINUTES]` it
-# makes docs/images/page-*.png of a longer run instead.
+# Tests the page in a real browser, against a real exporter and a real Redis.
+#
+#   scripts/test_page.sh                     every test
+#   scripts/test_page.sh smoke               a few: it shows an incident, a lock and its history, in both color schemes
+#   scripts/test_page.sh pictures [MINUTES]  makes docs/images/page-*.png of a longer run instead
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
 source scripts/lib.sh
 
-scripts/install_browser_packages.sh
-for browser in "${CHROMIUM:-chromium}" chromium-browser google-chrome; do
-  have "$browser" && break
-done
-CHROMIUM=$(command -v "$browser") || die "no Chromium: scripts/install.sh installs it, or set CHROMIUM to its path"
-export CHROMIUM
+CHROMIUM=$(command -v "${CHROMIUM:-chromium}" || command -v chromium-browser || command -v google-chrome) ||
+  die "no Chromium: scripts/install.sh installs it, or set CHROMIUM to its path"
+tests=$(node_project tests/browser)
 cargo build --locked --quiet --bins --example lock_by_hand --example cordum_fleet
-if [[ ${1:-} == pictures ]]; then
-  cd tests/browser
-  exec node pictures.js "${2:-20}"
-fi
-cd tests/browser
-exec node --test --test-concurrency=1 --test-reporter=spec
+EXPORTER=$(realpath "${CARGO_TARGET_DIR:-target}")/debug/redis_lock_exporter
+IMAGES=$PWD/docs/images
+export CHROMIUM EXPORTER IMAGES
+cd "$tests"
+case ${1:-} in
+  pictures) exec node pictures.js "${2:-20}" ;;
+  smoke) set -- --test-name-pattern '^(nothing happened yet|the incident comes first|search finds|the timeline shows|nothing was logged)' ;;
+esac
+exec node --test --test-concurrency=1 --test-reporter=spec "$@"

@@ -3,13 +3,12 @@
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 
 import { openBrowser } from "./browser.js";
 import { Fleet } from "./fleet.js";
 import { World, sleep, until } from "./world.js";
 
-const IMAGES = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../../docs/images");
+const IMAGES = process.env.IMAGES;
 const TROUBLE_MINUTES = 4;
 
 const minutes = Number(process.argv[2] ?? 20);

@@ -35,6 +35,7 @@ mod sample;
 mod seeds;
 mod server;
 mod site;
+mod skipped;
 mod state;
 mod tailing;
 mod undisturbed;

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::daemon::{command, text};
 use crate::runbooks::queries::collect;
+use crate::skipped::{skip, target_directory};
 
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
 const SELECTOR: &str = r#"env="prod",team=~"a|b""#;
@@ -277,13 +278,14 @@ fn prometheus_accepts_the_scrape_examples() {
     promtool(&["check", "config", text(&prometheus.join("scrape.yml"))]);
     // Debian 12 builds Prometheus without Kubernetes: newer ones have it, where scripts/install_promtools.sh could get them.
     let kubernetes = prometheus.join("kubernetes.yml");
-    let newer = ["trixie", "sid"].map(|release| format!("{REPOSITORY}/target/promtool/{release}/usr/bin/promtool"));
-    let found: Vec<&String> = newer.iter().filter(|path| Path::new(path).exists()).collect();
+    let promtools = target_directory().join("promtool");
+    let newer = ["trixie", "sid"].map(|release| promtools.join(release).join("usr/bin/promtool"));
+    let found: Vec<_> = newer.iter().filter(|path| path.exists()).collect();
     if found.is_empty() {
-        eprintln!("skipped: no promtool that knows Kubernetes");
+        skip("no promtool that knows Kubernetes; `make test-all` fetches one and tests deployment files with it");
     }
     for promtool in found {
-        run(promtool, &["check", "config", text(&kubernetes)]);
+        run(text(promtool), &["check", "config", text(&kubernetes)]);
     }
 }
 
