@@ -1,23 +1,15 @@
 #!/usr/bin/env bash
-# Installs the lock libraries that the tests run, beside the build: pinned versions from PyPI and npm, and with `all` the
-# run-times and libraries of other languages from Debian.
-#
-# `quick` (the default) is what `make test` needs. Does nothing, and needs no network, for what is there already.
+# Installs the lock libraries that the tests run, beside the build: pinned versions from PyPI, npm and crates.io, and the run-times and
+# libraries of other languages from Debian. Does nothing, and needs no network, for what is there already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
 source scripts/lib.sh
 
-which=${1:-quick}
-[[ $which == quick || $which == all ]] || die "usage: scripts/install_libraries.sh [quick|all]"
 to=$(realpath -m "${CARGO_TARGET_DIR:-target}")/libraries
 
-python_environments=(new celery)
-node_packages=(new old)
-if [[ $which == all ]]; then
-  python_environments+=(redis-5.0 redis-4 redis-3 redis-2 aioredlock)
-  node_packages+=(beta1 bullmq5)
-fi
+python_environments=(new celery redis-5.0 redis-4 redis-3 redis-2 aioredlock)
+node_packages=(new old beta1 bullmq5)
 
 # aioredlock needs aioredis 1, which no Python since 3.10 can run.
 python_for() {
@@ -61,7 +53,6 @@ for name in "${node_packages[@]}"; do
   cp "$package" "$to/node/$name/installed.json"
 done
 
-[[ $which == all ]] || exit 0
 cargo build --quiet --locked --manifest-path tests/libraries/rust/Cargo.toml --target-dir "$to/rust"
 missing=()
 for entry in php:php-cli /usr/share/php/Symfony/Component/Lock:php-symfony-lock /usr/share/php/Monolog:php-monolog \

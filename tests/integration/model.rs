@@ -4,7 +4,7 @@
 //! What no reader can see is excluded by construction, not by tolerance: nothing is written between the copy and the
 //! truncation of copytruncate, and a file is deleted only when everything in it was shown as counted.
 //!
-//! `MODEL_KILLS=5000 cargo nextest run model` runs it for longer; `MODEL_SEED=n` repeats one run.
+//! `MODEL_KILLS=5000 cargo test --test integration model::` runs it for longer; `MODEL_SEED=n` repeats one run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};

@@ -13,9 +13,9 @@ def matrix(Fixture, here, packages):
     python = lambda environment, program: [str(packages / "python" / environment / "bin/python"), str(here / "python" / program)]  # noqa: E731
     found = []
 
-    def add(preset, library, version, setups, command, scenarios, environment=None, quick=(), told=None, checked="run"):
+    def add(preset, library, version, setups, command, scenarios, environment=None, told=None, checked="run"):
         for setup in setups:
-            found.append(Fixture(preset, library, version, setup, command, scenarios, environment, setup in quick, told, checked))
+            found.append(Fixture(preset, library, version, setup, command, scenarios, environment, told, checked))
 
     # redis-py
     basic = ["release", "extend", "reacquire", "wait", "release_twice", "context_manager", "chained", "while_handling"]
@@ -26,7 +26,7 @@ def matrix(Fixture, here, packages):
     # Since version 8 `repr` of an error is its class alone.
     add("redis-py", "redis-py", "8.1.0", ["repr"], new, [*unchained, "quiet_context_manager"], told=dict.fromkeys(unchained, UNKNOWN))
     add("redis-py", "redis-py", "5.0.8", ["repr"], python("redis-5.0", "redis_py.py"), unchained)
-    add("redis-py", "redis-py", "8.1.0", PYTHON_SETUPS, new, [*basic, "quiet_context_manager"], quick=("exception",))
+    add("redis-py", "redis-py", "8.1.0", PYTHON_SETUPS, new, [*basic, "quiet_context_manager"])
     for version, environment in (("5.0.8", "redis-5.0"), ("4.6.0", "redis-4"), ("3.5.3", "redis-3")):
         add("redis-py", "redis-py", version, OLD_SETUPS, python(environment, "redis_py.py"), basic)
     add("redis-py", "redis-py", "2.10.6", OLD_SETUPS, python("redis-2", "redis_py.py"), ["release", "extend", "release_twice", "context_manager"])
@@ -34,12 +34,12 @@ def matrix(Fixture, here, packages):
     add("redis-py", "redis-py-asyncio", "8.1.0", ["exception", "json", "uncaught", "task"], new, asynchronous, {"LIBRARY": "asyncio"})
     add("redis-py", "redis-py-asyncio", "5.0.8", ["exception", "uncaught"], python("redis-5.0", "redis_py.py"), asynchronous, {"LIBRARY": "asyncio"})
     add("redis-py", "django-redis", "7.0.0", ["django"], python("new", "django_cache.py"), ["release", "extend", "wait"])
-    add("redis-py", "celery", "5.7.0", ["worker"], python("celery", "celery_worker.py"), ["release", "extend", "wait", "retry"], quick=("worker",))
+    add("redis-py", "celery", "5.7.0", ["worker"], python("celery", "celery_worker.py"), ["release", "extend", "wait", "retry"])
     add("redis-py", "redbeat", "2.4.2", ["beat"], python("celery", "redbeat_beat.py"), ["renew"])
     add("redis-py", "gunicorn", "27.0.0", ["request"], python("new", "gunicorn_app.py"), ["release"])
     # Other Python libraries
     add("python-redis-lock", "python-redis-lock", "4.0.1", ["exception", "uncaught"], python("new", "python_redis_lock.py"),
-        ["release", "extend", "renewal_thread", "wait"], quick=("exception",))
+        ["release", "extend", "renewal_thread", "wait"])
     add("python-redis-lock", "python-redis-lock", "4.0.1", ["json"], python("new", "python_redis_lock.py"), ["release", "extend", "renewal_thread", "wait", "wait_with"])
     # Without its stack a refused release is what a busy `with` says, too; that one has a warning before it.
     add("python-redis-lock", "python-redis-lock", "4.0.1", ["message"], python("new", "python_redis_lock.py"),
@@ -53,13 +53,13 @@ def matrix(Fixture, here, packages):
     add("aioredlock", "aioredlock", "0.7.3", ["exception", "json", "uncaught"], python("aioredlock", "aioredlock_lock.py"), ["release", "extend", "wait"])
 
     # Node
-    def node(preset, library, version, generation, setups, program, scenarios, package=None, quick=(), told=None):
+    def node(preset, library, version, generation, setups, program, scenarios, package=None, told=None):
         environment = {"PACKAGES": str(packages / "node" / generation), "LIBRARY": package or library}
-        add(preset, library, version, setups, ["node", str(here / "node" / program)], scenarios, environment, quick, told)
+        add(preset, library, version, setups, ["node", str(here / "node" / program)], scenarios, environment, told)
 
     redlock = ["release", "extend", "expired", "wait"]
     stacks = [setup for setup in NODE_SETUPS if setup != "message"]
-    node("node-redlock", "redlock", "5.0.0-beta.2", "new", stacks, "redlock.mjs", redlock, quick=("pino",))
+    node("node-redlock", "redlock", "5.0.0-beta.2", "new", stacks, "redlock.mjs", redlock)
     # The quorum's text without its stack.
     node("node-redlock", "redlock", "5.0.0-beta.2", "new", ["message"], "redlock.mjs", redlock, told=dict.fromkeys(["release", "extend", "wait"], UNKNOWN))
     node("node-redlock", "redlock", "5.0.0-beta.1", "beta1", ["console", "unhandled"], "redlock.mjs", redlock)
@@ -67,7 +67,7 @@ def matrix(Fixture, here, packages):
     node("node-redlock", "redlock", "4.2.0", "old", NODE_SETUPS, "redlock.mjs", redlock, told={"extend": BUSY})
     node("node-redlock", "sesamecare-redlock", "1.4.0", "new", ["console", "json", "unhandled"], "redlock.mjs", redlock, "@sesamecare-oss/redlock")
     jobs = ["complete", "taken", "fail", "renew"]
-    node("bullmq", "bullmq", "6.7.0", "new", ["console", "message", "json", "pino", "winston"], "bullmq.mjs", jobs, quick=("console",))
+    node("bullmq", "bullmq", "6.7.0", "new", ["console", "message", "json", "pino", "winston"], "bullmq.mjs", jobs)
     # One refused end of a job is told twice (taskforcesh/bullmq#3498).
     node("bullmq", "bullmq", "5.61.0", "bullmq5", ["console", "message", "json"], "bullmq.mjs", jobs)
     node("bullmq", "bullmq", "3.16.2", "beta1", ["console", "json"], "bullmq.mjs", jobs)
@@ -75,7 +75,7 @@ def matrix(Fixture, here, packages):
     node("bullmq", "bull", "4.16.5", "new", ["console", "json", "pino"], "bull.mjs", ["complete", "taken", "fail"])
     node("bullmq", "bull", "3.29.3", "old", ["console", "json"], "bull.mjs", ["complete", "taken", "fail"])
     semaphore = ["lost", "wait", "semaphore_lost", "semaphore_wait"]
-    node("redis-semaphore", "redis-semaphore", "5.8.0", "new", NODE_SETUPS, "semaphore.mjs", semaphore, quick=("console",))
+    node("redis-semaphore", "redis-semaphore", "5.8.0", "new", NODE_SETUPS, "semaphore.mjs", semaphore)
     node("redis-semaphore", "redis-semaphore", "4.1.0", "old", ["console", "unhandled"], "semaphore.mjs", semaphore)
 
     # Rust

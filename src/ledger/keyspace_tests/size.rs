@@ -64,7 +64,7 @@ fn tell_all(world: &mut World, locks: usize, at: TimeMs, sight: &Sight) -> Durat
     elapsed / locks as u32
 }
 
-/// `cargo nextest run --release --lib --run-ignored only --no-capture a_million`
+/// `cargo test --release --lib -- --ignored --nocapture a_million`
 #[test]
 #[ignore = "takes a while and wants an optimized build"]
 fn a_million_locks() {

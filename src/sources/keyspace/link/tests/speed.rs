@@ -1,4 +1,4 @@
-//! How fast a pass and watching are, on request: `cargo nextest run --release --run-ignored only link::tests::speed`.
+//! How fast a pass and watching are, on request: `cargo test --release --lib -- --ignored --nocapture link::tests::speed`.
 
 use super::*;
 
