@@ -44,7 +44,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{/* What both sides' pods have in common. Called with a dict of root, side (its values) and component. */}}
+{{/* Metadata of the pods of both components. The argument is a dict of root, side (the values of the component) and component. */}}
 {{- define "rle.podMetadata" -}}
 labels:
   {{- include "rle.labels" .root | nindent 2 }}
@@ -87,7 +87,7 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* Mounts and volumes of both sides that come from values. */}}
+{{/* Mounts and volumes of both components that come from the values. */}}
 {{- define "rle.givenMounts" -}}
 {{- if .root.Values.webConfigSecret }}
 - {name: web, mountPath: /etc/redis_lock_exporter_web, readOnly: true}
@@ -121,7 +121,7 @@ ports:
     containerPort: 9877
 securityContext:
   {{- toYaml .root.Values.containerSecurityContext | nindent 2 }}
-{{- /* The kubelet has no client certificate and no password. The exporter itself takes a demand for https or a password as a sign of life. */}}
+{{- /* The kubelet has no client certificate and no password. `healthcheck` succeeds even if the server requires HTTPS or a password. */}}
 {{- if .root.Values.webConfigSecret }}
 startupProbe:
   exec: {command: [/redis_lock_exporter, healthcheck]}
@@ -154,7 +154,7 @@ resources:
   {{- toYaml .side.resources | nindent 2 }}
 {{- end -}}
 
-{{/* How to scrape, for both kinds of monitor. Called with the monitor's values. */}}
+{{/* Scrape settings for both kinds of monitor. The argument contains the values of the monitor. */}}
 {{- define "rle.scrape" -}}
 interval: {{ .interval }}
 scheme: {{ .scheme }}
