@@ -157,7 +157,8 @@ impl Session<'_> {
     fn invalidated(&mut self, data: Vec<Value>, received: TimeMs) {
         let Some(Value::Array(keys)) = data.into_iter().next() else {
             self.link.totals.flushes += 1;
-            self.link.teller.add(LinkNews::Flushed { at: received });
+            // Not `received`, which is rounded up: the pass that begins in this turn is a pass after the flush.
+            self.link.teller.add(LinkNews::Flushed { at: clock::steady() });
             return self.pass_again(Instant::now());
         };
         let mut is_lost = false;
@@ -182,7 +183,8 @@ impl Session<'_> {
         if is_lost {
             self.link.totals.overflows += 1;
             if !std::mem::replace(&mut self.gap_told, true) {
-                self.link.teller.add(LinkNews::Gap { at: received });
+                // As for a flush.
+                self.link.teller.add(LinkNews::Gap { at: clock::steady() });
             }
             self.pass_again(Instant::now());
         }

@@ -23,8 +23,10 @@ async fn a_flush_is_told_and_followed_by_a_pass() {
     client.run("SET lock:1 a PX 60000").await;
     watch.seen().await;
     client.run("FLUSHALL").await;
-    watch.find(|news| matches!(news, LinkNews::Flushed { .. }).then_some(())).await;
-    watch.pass_done().await;
+    let flushed = watch.find(|news| if let LinkNews::Flushed { at } = news { Some(*at) } else { None }).await;
+    let started =
+        watch.find(|news| if let LinkNews::PassDone { started, .. } = news { Some(*started) } else { None }).await;
+    assert!(started >= flushed, "the pass after a flush makes all locks known again: {started}, {flushed}");
     client.run("SET lock:1 b PX 60000").await;
     let seen = watch.seen().await;
     watch.held("b", Some(60_000), &seen.sight);
