@@ -192,6 +192,48 @@ mod tests {
         assert_eq!(state_directory.load(0).unwrap(), state);
     }
 
+    /// A state file of format 1 in which every field is set. Other versions of the program read such files, so neither
+    /// names nor order may change.
+    const VERSION_1: &[u8] = include_bytes!("../tests/fixtures/state/v1.json");
+
+    #[test]
+    fn a_file_of_format_1_is_written_as_it_was_read() {
+        let state = decode(VERSION_1).unwrap();
+        assert_eq!(String::from_utf8(encode(&state)).unwrap(), str::from_utf8(VERSION_1).unwrap());
+    }
+
+    /// A field that is 0 in the fixture could be lost without a test that fails.
+    #[test]
+    fn every_field_of_the_fixture_is_set() {
+        fn assert_set(path: &str, value: &serde_json::Value) {
+            use serde_json::Value;
+            match value {
+                Value::Null => panic!("{path} is null"),
+                Value::Bool(value) => assert!(value, "{path} is false"),
+                Value::Number(number) => assert!(number.as_f64() != Some(0.0), "{path} is 0"),
+                Value::String(text) => assert!(!text.is_empty(), "{path} is empty"),
+                Value::Array(values) => {
+                    assert!(!values.is_empty(), "{path} is empty");
+                    values.iter().enumerate().for_each(|(index, value)| assert_set(&format!("{path}[{index}]"), value));
+                }
+                Value::Object(fields) => {
+                    assert!(!fields.is_empty(), "{path} is empty");
+                    fields.iter().for_each(|(name, value)| assert_set(&format!("{path}.{name}"), value));
+                }
+            }
+        }
+        let body = VERSION_1.splitn(2, |byte| *byte == b'\n').nth(1).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(body).unwrap();
+        assert_set("state", &body);
+        // These fields are left out while they are empty.
+        for optional in ["/journals", "/pushed", "/sources/~1var~1log~1app~1*.log/duplicates"] {
+            assert!(body.pointer(optional).is_some(), "{optional}");
+        }
+        for optional in ["gzip", "skipping", "finished", "gone_since"] {
+            assert!(body.pointer("/cursors/3").unwrap().get(optional).is_some(), "{optional}");
+        }
+    }
+
     #[test]
     fn every_damage_is_noticed() {
         let encoded = encode(&State { saves: 3, ..State::default() });

@@ -146,6 +146,29 @@ mod tests {
 
     const WINDOW: Window = Window::FromFirst(2000);
 
+    /// The state file contains these hashes: a line after an update must find what a line before it left.
+    #[test]
+    fn hashes_are_those_of_format_1() {
+        let file = include_str!("../../tests/fixtures/state/v1.json");
+        for aspect in [
+            Aspect::Release,
+            Aspect::ReleaseLoss,
+            Aspect::Renewal,
+            Aspect::RenewalLoss,
+            Aspect::UnknownLoss,
+            Aspect::Acquire,
+            Aspect::Abandonment,
+            Aspect::UnlockedWork,
+            Aspect::FinalState,
+            Aspect::Conflict(ConflictKind::DuplicateTerminalState),
+            Aspect::Conflict(ConflictKind::StaleWriteRejected),
+            Aspect::Conflict(ConflictKind::StateConflict),
+        ] {
+            let LockHash(hash) = LockHash::new("workflow", "cordum:workflow:run:lock:1", aspect);
+            assert!(file.contains(&format!("\"{hash}\":[")), "{aspect:?}");
+        }
+    }
+
     #[test]
     fn a_failure_ends_a_window_after_its_first_line() {
         let mut joined = Joined::default();
