@@ -14,7 +14,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use crate::config::{Overrides, presets, units};
+use crate::config::{Overrides, presets};
+use crate::util::units;
 
 /// Exit code: all is well.
 pub const EXIT_OK: u8 = 0;

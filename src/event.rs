@@ -12,9 +12,7 @@ use crate::observation::LinkBatch;
 use crate::snapshot::SourceTotals;
 use crate::sources::cursor::{Cursor, FileId};
 use crate::sources::journal::Position;
-
-/// Milliseconds since the Unix epoch: the time of a log line, or of its arrival.
-pub type TimeMs = i64;
+use crate::util::clock::TimeMs;
 
 /// Index of a lock namespace in the configuration in effect. `other` is always the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

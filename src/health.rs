@@ -7,12 +7,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::clock::span;
 use crate::config::STDIN;
-use crate::event::{Label, TimeMs, label_enum};
+use crate::event::{Label, label_enum};
 use crate::namespace::{Namespace, OnRenewalFailure, Severity, Style};
 use crate::observation::OperationsSource;
 use crate::snapshot::{KeyspaceView, NamespaceView, RedisView, Snapshot, SourceView};
+use crate::util::clock::TimeMs;
+use crate::util::clock::span;
 
 /// Where nothing is configured, as in the alert rules.
 const DEFAULT_RATIO: f64 = 0.05;

@@ -48,7 +48,6 @@
 
 pub mod advice;
 pub mod cli;
-pub mod clock;
 pub mod commands;
 pub mod config;
 pub mod event;
@@ -69,3 +68,4 @@ pub mod snapshot;
 pub mod sources;
 pub mod state;
 mod systemd;
+pub mod util;

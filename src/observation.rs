@@ -1,7 +1,7 @@
 //! What Redis tells about locks: sightings of keys, and what became of the link they were seen over.
 //!
 //! Links (`sources::keyspace`) produce [`LinkBatch`]es; the pipeline hands them to the ledger, which infers from what was
-//! there before and what is there now what happened to a lock. All times here are those of [`crate::clock::steady`].
+//! there before and what is there now what happened to a lock. All times here are those of [`crate::util::clock::steady`].
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -9,7 +9,8 @@ use std::num::NonZeroU64;
 
 use siphasher::sip::SipHasher13;
 
-use crate::event::{Label, TimeMs, label_enum};
+use crate::event::{Label, label_enum};
+use crate::util::clock::TimeMs;
 
 /// One primary of the watched Redis, for as long as it is connected to or expected back. Numbers are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

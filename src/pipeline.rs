@@ -11,14 +11,15 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{error, info};
 
-use crate::clock;
 use crate::config::{Config, LogKind};
-use crate::event::{Batch, Input, NamespaceId, Pushed, Reached, TimeMs};
+use crate::event::{Batch, Input, NamespaceId, Pushed, Reached};
 use crate::inquiry::Inquiry;
 use crate::ledger::{KeyspaceSettings, Ledger};
 use crate::observation::{LinkBatch, LinkNews};
 use crate::snapshot::{ExporterView, NamespaceView, RedisNow, RedisView, Snapshot, SourceNow, SourceView};
 use crate::state::{State, StateDirectory, encode};
+use crate::util::clock;
+use crate::util::clock::TimeMs;
 
 /// Shortest time between two saves, and the time between attempts while they fail.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);

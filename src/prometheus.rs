@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::http_client::{Limits, Response, below, get, shown};
+use crate::util::percent::percent_encode;
 
 pub struct Prometheus {
     base: String,
@@ -78,26 +79,5 @@ impl Prometheus {
             ("success", Some(data)) => Ok(data),
             _ => bail!("Prometheus at {name} refuses {question:?}: {}", answer.error.unwrap_or_default()),
         }
-    }
-}
-
-fn percent_encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len() * 2);
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => encoded.push(byte.into()),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn queries_are_encoded() {
-        assert_eq!(percent_encode("a{b=~\"c|d\"}[7d]"), "a%7Bb%3D~%22c%7Cd%22%7D%5B7d%5D");
     }
 }

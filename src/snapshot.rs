@@ -7,11 +7,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
-use crate::event::{Cause, TimeMs};
+use crate::event::Cause;
 use crate::ledger::counters::{Histogram, KeyspaceCounters, LogCounters, ReplyBounds, Tally};
 use crate::namespace::Namespace;
 use crate::observation::OperationsSource;
 use crate::sources::rules::Told;
+use crate::util::clock::TimeMs;
 
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {

@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
-use crate::event::TimeMs;
 use crate::ledger;
 use crate::snapshot::SourceTotals;
 use crate::sources::cursor::{Cursor, FileId};
 use crate::sources::journal::Position;
 use crate::sources::push::Known;
+use crate::util::clock::TimeMs;
 
 const FILE: &str = "state.json";
 const TEMPORARY: &str = "state.json.tmp";

@@ -4,15 +4,16 @@
 use std::sync::{Arc, Mutex};
 
 use anyhow::Context as _;
-use redis_lock_exporter::clock;
 use redis_lock_exporter::config::{Config, Overrides};
-use redis_lock_exporter::event::{Batch, Input, Reached, TimeMs};
+use redis_lock_exporter::event::{Batch, Input, Reached};
 use redis_lock_exporter::exposition::{self, Format};
 use redis_lock_exporter::observation::{Held, LinkBatch, LinkId, LinkNews, OwnerHasher, Past, Sight, Sighting};
 use redis_lock_exporter::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
 use redis_lock_exporter::snapshot::{RedisNow, Snapshot, SourceNow, SourceTotals};
 use redis_lock_exporter::sources::extractor::{Extractor, Joiner};
 use redis_lock_exporter::state::State;
+use redis_lock_exporter::util::clock;
+use redis_lock_exporter::util::clock::TimeMs;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::model::{Model, Need};
 use super::sample::MIN_SAMPLES;
-use crate::config::units::format_duration;
+use crate::util::units::format_duration;
 
 /// Something that should be changed.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,11 +13,11 @@ use super::check_logs;
 use super::input::is_closed_pipe;
 use crate::cli::{CheckArgs, CheckOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
 use crate::config::redis::{RedisConfig, RedisMode};
-use crate::config::units::{format_duration, format_size};
 use crate::config::{
     BlindSpot, Config, Journal, LogKind, LogSource, Problem, Problems, Push, RuleFile, StartAt, WebConfig,
 };
 use crate::namespace::{Namespace, OnRenewalFailure, Severity, Style};
+use crate::util::units::{format_duration, format_size};
 
 /// Runs the command and returns the exit code.
 pub fn run(args: &CheckArgs) -> u8 {

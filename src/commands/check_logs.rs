@@ -15,14 +15,15 @@ use regex::bytes::Regex;
 use super::check_report::{Finding, NO_TEXT, Outcome, Report, Summary};
 use super::input;
 use crate::cli::CheckArgs;
-use crate::clock;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
-use crate::event::{Happening, LogEvent, NamespaceId, Reason, TimeMs};
+use crate::event::{Happening, LogEvent, NamespaceId, Reason};
 use crate::ledger::{Counted, Ledger};
 use crate::sources::blocks::Cut;
 use crate::sources::extractor::{Extractor, Joiner, Look};
 use crate::sources::lines::{Record, unwrap_line};
 use crate::sources::rules::Verdict;
+use crate::util::clock;
+use crate::util::clock::TimeMs;
 
 /// A message tells people which line it is; a stack trace inside of it may be long.
 const MAX_MESSAGE_CHARS: usize = 1000;

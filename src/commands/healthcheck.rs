@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use crate::cli::{EXIT_FINDINGS, EXIT_OK, HealthcheckArgs};
 use crate::http_client::{self, Identity, Limits, Response};
 use crate::server::connection::HTTPS_WANTED;
+use crate::util::percent::percent_encode;
 
 /// An answer is a few lines.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
@@ -67,13 +68,4 @@ fn with_login(args: &HealthcheckArgs) -> anyhow::Result<String> {
     let (scheme, rest) = args.url.split_once("://").context("--url has no scheme such as http://")?;
     let password = password.trim_end_matches(['\n', '\r']);
     Ok(format!("{scheme}://{}:{}@{rest}", percent_encode(user), percent_encode(password)))
-}
-
-fn percent_encode(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
 }

@@ -14,16 +14,17 @@ use serde::Serialize;
 use tracing::error;
 
 use crate::cli::{EXIT_FAILED, EXIT_USAGE, ReplayArgs, ReplayOutput};
-use crate::clock;
 use crate::commands::input::{self, Pieces, is_closed_pipe};
 use crate::commands::table;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
-use crate::event::{LogEvent, TimeMs};
+use crate::event::LogEvent;
 use crate::exposition::{Build, Format, Process, Scrape};
 use crate::ledger::{Counted, Ledger};
 use crate::snapshot::{NamespaceView, Snapshot, SourceTotals};
 use crate::sources::blocks::{Cut, count_lines};
 use crate::sources::extractor::{Extractor, Joiner};
+use crate::util::clock;
+use crate::util::clock::TimeMs;
 
 pub fn run(args: &ReplayArgs) -> ExitCode {
     let config = match Config::load_without_logs(args.config_file.as_deref(), &args.overrides()) {

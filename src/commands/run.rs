@@ -20,9 +20,8 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
 use crate::cli::{EXIT_FAILED, EXIT_USAGE, RunArgs};
-use crate::clock;
 use crate::config::{Config, LogKind, LogSource, STDIN};
-use crate::event::{Input, TimeMs};
+use crate::event::Input;
 use crate::inquiry::Inquiry;
 use crate::namespace::KeyMap;
 use crate::observation::OwnerHasher;
@@ -37,6 +36,8 @@ use crate::sources::tailer::{Start, Tailer};
 use crate::sources::{journal, keyspace};
 use crate::state::{State, StateDirectory};
 use crate::systemd;
+use crate::util::clock;
+use crate::util::clock::TimeMs;
 
 /// Batches that may wait for the pipeline. A full queue makes the tailer wait, and the files are its buffer.
 const QUEUE: usize = 64;

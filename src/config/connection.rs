@@ -13,7 +13,7 @@ use super::redis::{
     Address, Credentials, PasswordSource, RedisConfig, RedisMode, ScanConfig, ScanFrom, Tls, WatchConfig,
 };
 use super::redis_url::{self, RedisUrl};
-use super::units::format_duration;
+use crate::util::units::format_duration;
 
 pub(super) const URL_FLAG: &str = "--redis.url";
 const DEFAULT_NAME: &str = "redis";

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::document::{Kind, Node, Place, quote};
 use super::problem::Findings;
 use super::suggest;
-use super::units;
+use crate::util::units;
 
 const LIST_HELP: &str = "begin each item with `- `, or put them in [ ]";
 const TAG_HELP: &str = "remove the tag: values are taken as they are written, nothing is looked up or included";

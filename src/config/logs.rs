@@ -6,7 +6,8 @@ use super::document::quote;
 use super::fields::At;
 use super::problem::{Findings, Problem};
 use super::raw_log::{RawJournal, RawLog, RawOrigin, RawPush};
-use super::{Journal, LogKind, LogSource, Overrides, Push, StartAt, units};
+use super::{Journal, LogKind, LogSource, Overrides, Push, StartAt};
+use crate::util::units;
 
 /// The longest line that is searched as a whole, unless `max_line_bytes` says otherwise.
 pub const DEFAULT_MAX_LINE_BYTES: usize = 1 << 20;

@@ -26,7 +26,6 @@ mod redis_url;
 mod rule_file;
 mod rules;
 mod suggest;
-pub(crate) mod units;
 mod web;
 
 use std::fmt;
@@ -387,7 +386,7 @@ fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut Findin
 fn join_window(user: &RawConfig, findings: &mut Findings) -> Duration {
     let Some(window) = &user.join_window else { return DEFAULT_JOIN_WINDOW };
     if window.value > MAX_JOIN_WINDOW {
-        let message = format!("`join_window` is out of range: {}", units::format_duration(window.value));
+        let message = format!("`join_window` is out of range: {}", crate::util::units::format_duration(window.value));
         findings.add(window.place, message, "give a duration from 0s, which joins nothing, to 10m");
     }
     window.value

@@ -9,8 +9,8 @@ use super::overlap;
 use super::problem::Findings;
 use super::raw::{RawNamespace, RawThresholds};
 use super::suggest;
-use super::units::format_duration;
 use crate::namespace::{KeyTemplate, Namespace, OTHER, OwnerRule, Thresholds};
+use crate::util::units::format_duration;
 
 /// Each namespace has about forty series, whether or not anything happens in it.
 const MAX_NAMESPACES: usize = 200;

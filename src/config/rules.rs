@@ -13,10 +13,10 @@ use super::patterns;
 use super::problem::Findings;
 use super::raw_rule::{EventName, RawRule, RawTest};
 use super::suggest;
-use super::units;
 use crate::event::{NamespaceId, Operation};
 use crate::namespace::{KeyTemplate, Namespace};
 use crate::sources::rules::{Condition, FieldTest, Matcher, RuleDraft, RuleEvent, required_literals};
+use crate::util::units;
 
 /// The name of the user's own layer.
 pub(super) const USER: &str = "config";

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::event::{NamespaceId, TimeMs};
+use crate::event::NamespaceId;
 use crate::namespace::{KeyMap, Namespace};
+use crate::util::clock::TimeMs;
 
 /// What a TTL may be above the configured one and still be it.
 const TTL_TOLERANCE_MS: TimeMs = 1000;

@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 use super::history::{History, Record};
 use super::life::Ending;
 use super::ring::KeyHash;
-use crate::event::{Cause, NamespaceId, Operation, RuleId, TimeMs};
+use crate::event::{Cause, NamespaceId, Operation, RuleId};
 use crate::observation::OwnerHash;
+use crate::util::clock::TimeMs;
 
 /// Lines that may wait at the same time; past that, the one that has waited longest waits no more.
 const PENDING: usize = 65_536;

@@ -6,9 +6,10 @@ use super::keyspace::{AllCounters, Keyspace};
 use super::life::{Ending, Fact};
 use super::ratios::Event;
 use super::ring::KeyHash;
-use crate::event::{After, NamespaceId, TimeMs};
+use crate::event::{After, NamespaceId};
 use crate::namespace::Style;
 use crate::observation::OwnerHash;
+use crate::util::clock::TimeMs;
 
 impl Keyspace {
     pub(super) fn counters_of<'a>(

@@ -12,13 +12,14 @@ use super::life::Ending;
 use super::ring::KeyHash;
 use super::table::{Lock, Slot};
 use super::verdict::{self, Next};
-use crate::event::{Cause, Label, NamespaceId, RuleId, TimeMs};
+use crate::event::{Cause, Label, NamespaceId, RuleId};
 use crate::inquiry::{
     HistoryView, HoldView, IncidentView, IncidentsPage, IncidentsQuery, LockHistory, LockOrder, LockView, LocksPage,
     LocksQuery,
 };
 use crate::namespace::Namespace;
 use crate::observation::OwnerHash;
+use crate::util::clock::TimeMs;
 
 impl Ledger {
     pub(super) fn incidents(&self, query: &IncidentsQuery, now: TimeMs) -> IncidentsPage {

@@ -8,7 +8,8 @@ use std::hash::Hasher;
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
-use crate::event::{ConflictKind, Label, TimeMs};
+use crate::event::{ConflictKind, Label};
+use crate::util::clock::TimeMs;
 
 const CAPACITY: usize = 65_536;
 /// How long after its arrival an entry is kept at least: longer than the difference in progress between the files of one

@@ -20,9 +20,10 @@ use super::ratios::Recent;
 use super::ring::KeyHash;
 use super::table::{Lock, Slot, Table};
 use super::views::Surveyed;
-use crate::event::{NamespaceId, TimeMs};
+use crate::event::NamespaceId;
 use crate::namespace::Namespace;
 use crate::observation::{LinkBatch, LinkId, LinkNews};
+use crate::util::clock::TimeMs;
 
 /// Fences, keys that are no locks, and locks that the full table could not take, each.
 const REMEMBERED: usize = 65_536;

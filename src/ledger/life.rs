@@ -9,8 +9,9 @@
 
 use std::num::NonZeroU32;
 
-use crate::event::{After, TimeMs};
+use crate::event::After;
 use crate::observation::{Held, OwnerHash, Sighting};
+use crate::util::clock::TimeMs;
 
 /// Knowing this long before its deadline that a lock was there is knowing that it expired.
 const EXPIRY_TOLERANCE_MS: TimeMs = 300;

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::table::Lock;
-use crate::event::TimeMs;
 use crate::observation::{LinkId, LinkNews, OperationsSource, Past};
+use crate::util::clock::TimeMs;
 
 /// A watched link whose latest answer is older than this is not being observed now.
 const STALE_MS: TimeMs = 10_000;

@@ -34,9 +34,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Cause, ConflictKind, Happening, LogEvent, NamespaceId, Operation, Reason, RuleId, TimeMs};
+use crate::event::{Cause, ConflictKind, Happening, LogEvent, NamespaceId, Operation, Reason, RuleId};
 use crate::namespace::Namespace;
 use crate::sources::rules::RuleSet;
+use crate::util::clock::TimeMs;
 use counters::{KeyspaceCounters, LogCounters, Tally};
 use finals::Finals;
 use incidents::Incidents;

@@ -13,12 +13,13 @@ use super::life::Life;
 use super::ratios::Event;
 use super::ring::KeyHash;
 use super::{Counted, Ledger, Moment};
-use crate::event::{Cause, Label, NamespaceId, Operation, RuleId, TimeMs};
+use crate::event::{Cause, Label, NamespaceId, Operation, RuleId};
 use crate::inquiry::{Inquiry, LocksPage};
 use crate::namespace::Namespace;
 use crate::observation::LinkBatch;
 use crate::snapshot::{KeyspaceView, Lately};
 use crate::sources::rules::RuleSet;
+use crate::util::clock::TimeMs;
 
 impl Ledger {
     /// From now on Redis is observed.

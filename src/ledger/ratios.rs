@@ -1,9 +1,9 @@
 //! What happened lately, in buckets of ten seconds: sums and shares over the last minutes and the last hour, and the line of
 //! that hour.
 
-use crate::event::TimeMs;
 use crate::namespace::Style;
 use crate::snapshot::{Lately, Point, Ratios, Sums};
+use crate::util::clock::TimeMs;
 
 const BUCKET_MS: TimeMs = 10_000;
 /// One more than the longest window, for the current bucket is not complete.

@@ -9,8 +9,8 @@ use super::links::Link;
 use super::ratios::Event;
 use super::ring::KeyHash;
 use super::table::{Lock, Slot};
-use crate::event::TimeMs;
 use crate::observation::{Held, LinkId, Sight, Sighting};
+use crate::util::clock::TimeMs;
 
 /// What a sighting is about.
 struct Subject {

@@ -12,8 +12,9 @@ use hashbrown::HashTable;
 use super::belonging::Choice;
 use super::life::Life;
 use super::ring::KeyHash;
-use crate::event::{NamespaceId, TimeMs};
+use crate::event::NamespaceId;
 use crate::observation::LinkId;
+use crate::util::clock::TimeMs;
 
 /// Index into the slab.
 pub(super) type Slot = u32;

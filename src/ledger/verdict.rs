@@ -5,10 +5,10 @@
 
 use super::history::Record;
 use super::life::{Ending, Life};
-use crate::clock::span;
-use crate::event::TimeMs;
 use crate::namespace::{Namespace, Style};
 use crate::observation::OwnerHash;
+use crate::util::clock::TimeMs;
+use crate::util::clock::span;
 
 /// The hold after the one that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,10 @@ use super::counting::seconds;
 use super::keyspace::{Keyspace, is_watchable};
 use super::ratios::Recent;
 use super::table::Lock;
-use crate::event::{NamespaceId, TimeMs};
+use crate::event::NamespaceId;
 use crate::observation::OperationsSource;
 use crate::snapshot::{KeyspaceNow, KeyspaceView};
+use crate::util::clock::TimeMs;
 
 /// A renewal is overdue when it is late by half the time between two.
 const OVERDUE_AFTER: f64 = 1.5;

@@ -10,11 +10,12 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::query::{Parameters, bad, percent_decode};
+use super::query::{Parameters, bad};
 use super::routes::{Answer, json, packed_json};
 use super::{Context, configuration, namespaces, overview};
-use crate::clock;
 use crate::inquiry::{IncidentsQuery, Inquiry, LockOrder, LocksQuery};
+use crate::util::clock;
+use crate::util::percent::percent_decode;
 
 const OVERVIEW: &str = "/api/v1/overview";
 const NAMESPACES: &str = "/api/v1/namespaces";

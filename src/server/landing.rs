@@ -5,11 +5,11 @@
 //! sent with it forbids everything but the one style sheet inside it, by its hash.
 
 use super::api;
-use super::html::Escaped;
 use crate::event::Label;
 use crate::exposition::Build;
 use crate::ledger::counters::Tally;
 use crate::snapshot::{KeyspaceView, Snapshot};
+use crate::util::html::Escaped;
 
 /// The hash is that of [`STYLE`]; a test compares them.
 pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'sha256-mDqisd/CQetTJ3mYs49/0tmI3i3LIpubuRrIgD7qOTQ='; base-uri 'none'; \

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::html::Escaped;
+use crate::util::html::Escaped;
 
 /// Where a link leads, if anywhere.
 type Resolve<'a> = &'a dyn Fn(&str) -> Option<String>;

@@ -28,7 +28,6 @@ mod api;
 pub(crate) mod client_certificates;
 mod configuration;
 pub(crate) mod connection;
-mod html;
 mod landing;
 mod listener;
 mod markdown;

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::event::{Label, TimeMs};
+use crate::event::Label;
 use crate::ledger::counters::{Bounds, Histogram, LogCounters, Tally};
 use crate::namespace::Namespace;
 use crate::snapshot::{KeyspaceView, NamespaceView, Ratios, Snapshot};
+use crate::util::clock::TimeMs;
 
 pub(super) fn body(snapshot: &Snapshot) -> String {
     let redis = snapshot.redis.as_ref();

@@ -4,10 +4,11 @@
 use serde_json::{Map, Value, json};
 
 use super::namespaces::{moment, seconds};
-use crate::event::{Label, TimeMs};
+use crate::event::Label;
 use crate::exposition::Build;
 use crate::health::{self, Finding, Level};
 use crate::snapshot::{KeyspaceNow, Lately, NamespaceView, Point, Ratios, RedisView, Snapshot, SourceView, Sums};
+use crate::util::clock::TimeMs;
 
 pub(super) fn body(snapshot: &Snapshot, now: TimeMs) -> String {
     let of_exporter = health::of_exporter(snapshot, now);

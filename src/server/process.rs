@@ -5,9 +5,9 @@
 use std::fs;
 use std::sync::OnceLock;
 
-use crate::clock;
-use crate::event::TimeMs;
 use crate::exposition::Process;
+use crate::util::clock;
+use crate::util::clock::TimeMs;
 
 /// Used where the kernel does not tell: the values of every Linux on common hardware.
 const USUAL_TICKS_PER_SECOND: u64 = 100;

@@ -3,6 +3,7 @@
 //! What is not understood is refused, not ignored: a misspelled filter would otherwise show everything as if it fitted.
 
 use super::api::Refusal;
+use crate::util::percent::percent_decode;
 
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1_000;
@@ -55,37 +56,9 @@ pub(super) fn bad(parameter: &str, complaint: &str) -> Refusal {
     Refusal::bad_request(format!("parameter {parameter:?} {complaint}"))
 }
 
-/// `None` for what is no percent-encoded UTF-8.
-pub(crate) fn percent_decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digit = |index: usize| char::from(*after.get(index)?).to_digit(16);
-        bytes.push((digit(0)? * 16 + digit(1)?) as u8);
-        rest = &after[2..];
-    }
-    String::from_utf8(bytes).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percent_encoding() {
-        let check =
-            |text: &str, expected: Option<&str>| assert_eq!(percent_decode(text).as_deref(), expected, "{text}");
-        check("", Some(""));
-        check("lock%3Aa%2fb+%C3%BC", Some("lock:a/b+ü"));
-        for bad in ["%", "%4", "%zz", "a%-1", "%ff", "%+1"] {
-            check(bad, None);
-        }
-    }
 
     #[test]
     fn parameters_are_decoded_and_the_unknown_is_named() {

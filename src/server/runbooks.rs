@@ -1,9 +1,9 @@
 //! `/runbooks/`: the runbooks of the alerts, part of the binary, so that `runbook_url` may lead to the exporter itself and
 //! works where nothing else does.
 
-use super::html::Escaped;
 use super::markdown;
 use crate::pack::original;
+use crate::util::html::Escaped;
 
 pub(super) const PREFIX: &str = "/runbooks/";
 

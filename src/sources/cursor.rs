@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
-use crate::event::TimeMs;
+use crate::util::clock::TimeMs;
 
 /// Bytes of the head, and of the text before the offset, that are hashed.
 pub const MARK_BYTES: usize = 1024;

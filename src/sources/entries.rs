@@ -6,12 +6,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::clock;
-use crate::event::{LogEvent, TimeMs};
+use crate::event::LogEvent;
 use crate::snapshot::SourceTotals;
 use crate::sources::blocks::count_lines;
 use crate::sources::extractor::{Extractor, Joiner};
 use crate::sources::rules::RuleSet;
+use crate::util::clock;
+use crate::util::clock::TimeMs;
 
 /// Streams that are remembered.
 const MAX_STREAMS: usize = 256;

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use memchr::{memchr, memmem, memrchr};
 
-use crate::event::{LogEvent, TimeMs};
+use crate::event::LogEvent;
 use crate::sources::lines::{Line, Record, Stream, Unwrapped, unwrap_line, without_colors};
 use crate::sources::records::{Open, Records, Whole};
 use crate::sources::rules::{RuleSet, Verdict};
 use crate::sources::search::Searcher;
+use crate::util::clock::TimeMs;
 
 /// A piece whose rest does not come within this time is taken as it is.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);

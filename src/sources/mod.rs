@@ -1,7 +1,6 @@
 //! Where events come from. Each source turns something outside (log files, standard input, a journal, what others
 //! push, Redis) into batches for the pipeline.
 
-pub(crate) mod backoff;
 pub mod blocks;
 pub mod cursor;
 pub mod entries;

@@ -14,12 +14,13 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use crate::clock;
-use crate::event::{Batch, Input, LogEvent, Reached, TimeMs};
+use crate::event::{Batch, Input, LogEvent, Reached};
 use crate::snapshot::{SourceNow, SourceTotals};
 use crate::sources::blocks::{Blocks, Cut, count_lines};
 use crate::sources::extractor::{Extractor, Joiner};
 use crate::sources::tell;
+use crate::util::clock;
+use crate::util::clock::TimeMs;
 
 /// How long to wait for lines before looking whether to stop.
 const PATIENCE: Duration = Duration::from_millis(100);

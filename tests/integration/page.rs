@@ -279,7 +279,7 @@ fn a_failure_is_on_the_line_of_the_last_hour() {
     site.configure("logs: [{path: 'SITE/logs/*.log'}]\npresets: [cordum]\n");
     site.append("logs/engine.log", "");
     let daemon = site.start_configured(&[]);
-    let at = redis_lock_exporter::clock::format(redis_lock_exporter::clock::now() - 20 * 60_000).unwrap();
+    let at = redis_lock_exporter::util::clock::format(redis_lock_exporter::util::clock::now() - 20 * 60_000).unwrap();
     let attributes = [("run_id", "<b>run</b>"), ("error", "lock not owned")];
     let line = crate::lines::Line::new("workflow-engine", "run lock renewal failed", &attributes).json(&at);
     site.append("logs/engine.log", line + "\n");

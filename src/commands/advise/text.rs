@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::Advised;
 use crate::advice::{Advice, Confidence, Model, Note, brief};
-use crate::config::units::format_duration;
 use crate::namespace::Namespace;
+use crate::util::units::format_duration;
 
 const HEADINGS: [&str; 8] =
     ["NAMESPACE", "MODEL", "TTL", "RENEW EVERY", "MAY FAIL", "TAKEOVER / SLO", "SAMPLES", "CONFIDENCE"];

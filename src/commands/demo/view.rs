@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::alerts::{Alert, State};
 use super::stage::Stage;
 use crate::cli::{DemoArgs, DemoOutput, Incident};
-use crate::config::units::format_duration;
 use crate::fleet::Truth;
+use crate::util::units::format_duration;
 
 /// What happened last, on a terminal.
 const LATEST: usize = 9;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::table::SCENARIOS;
 use super::timing::{LEADER_ABSENT, Timing};
-use crate::config::units::format_duration;
+use crate::util::units::format_duration;
 
 /// What all keys of all drills begin with; the run's id follows.
 pub(super) const PREFIX: &str = "redis_lock_drill:";

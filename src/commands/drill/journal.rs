@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use anyhow::Context as _;
 use serde_json::json;
 
-use crate::clock;
+use crate::util::clock;
 
 #[derive(Debug)]
 pub(super) struct Journal {

@@ -50,9 +50,9 @@ use self::stage::{Ground, Stage};
 use self::table::{Kind, SCENARIOS, Scenario};
 use self::timing::Timing;
 use crate::cli::{DrillArgs, DrillOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
-use crate::clock;
 use crate::commands::stop_signals::StopSignals;
 use crate::http_client;
+use crate::util::clock;
 
 /// Runs the command and returns the exit code.
 pub fn run(args: &DrillArgs) -> u8 {

@@ -13,7 +13,7 @@ mod process;
 use std::time::Duration;
 
 use super::metric::{Distribution, Kind, Metric, Number, Numbers};
-use crate::event::TimeMs;
+use crate::util::clock::TimeMs;
 
 const TABLES: [&[Metric]; 6] =
     [logs::METRICS, keyspace::METRICS, policy::METRICS, exporter::METRICS, links::METRICS, process::METRICS];

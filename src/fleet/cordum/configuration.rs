@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::Pace;
-use crate::config::units::format_duration;
+use crate::util::units::format_duration;
 
 /// The exporter publishes once a second, at any speed of the fleet: a shorter absence would not be one.
 const SHORTEST_ABSENCE: Duration = Duration::from_secs(3);

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::KeyspaceSettings;
-use crate::event::{Label, NamespaceId, TimeMs};
+use crate::event::{Label, NamespaceId};
 use crate::ledger::counters::{KeyspaceCounters, Tally};
 use crate::ledger::{Ledger, Saved};
 use crate::namespace::{KeyTemplate, Namespace, Style};
 use crate::observation::{Held, LinkBatch, LinkId, LinkNews, OperationsSource, OwnerHasher, Past, Sight, Sighting};
 use crate::snapshot::KeyspaceView;
+use crate::util::clock::TimeMs;
 
 const APPROVAL: usize = 0;
 const SCHEDULER: usize = 1;

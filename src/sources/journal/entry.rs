@@ -8,8 +8,8 @@ use std::hash::Hasher;
 use serde_json::{Map, Value};
 use siphasher::sip::SipHasher13;
 
-use crate::event::TimeMs;
 use crate::sources::entries::Fields;
+use crate::util::clock::TimeMs;
 
 /// What one stream of a program has in common. Not every entry has all of them.
 const STREAM: [&str; 5] = ["_STREAM_ID", "_SYSTEMD_UNIT", "SYSLOG_IDENTIFIER", "_PID", "CONTAINER_ID"];

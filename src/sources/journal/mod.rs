@@ -22,9 +22,9 @@ use tracing::{info, warn};
 use crate::config::{Journal, StartAt};
 use crate::event::{Batch, Input, Reached};
 use crate::snapshot::{SourceNow, SourceTotals};
-use crate::sources::backoff::Backoff;
 use crate::sources::entries::{Entry, Report, Streams};
 use crate::sources::tell;
+use crate::util::backoff::Backoff;
 use child::{Follower, From, Next};
 use entry::JournalEntry;
 

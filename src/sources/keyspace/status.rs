@@ -6,9 +6,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::event::{Label, TimeMs, label_enum};
+use crate::event::{Label, label_enum};
 use crate::ledger::counters::{Histogram, ReplyBounds};
 use crate::snapshot::RedisNow;
+use crate::util::clock::TimeMs;
 
 label_enum! {
     /// All commands that are ever sent. None of them writes.

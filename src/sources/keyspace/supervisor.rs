@@ -16,12 +16,12 @@ use super::slots::slot_of;
 use super::status::{self, LinkStatus, LinkTotals};
 use super::topology::{self, DiscoverError, Node};
 use super::{LinkSetup, Setup, Shared, link};
-use crate::clock;
 use crate::config::redis::{Address, RedisConfig, RedisMode};
 use crate::event::Input;
 use crate::observation::{LinkBatch, LinkId, LinkNews};
 use crate::snapshot::RedisNow;
-use crate::sources::backoff::Backoff;
+use crate::util::backoff::Backoff;
+use crate::util::clock;
 
 /// Between two looks at the topology without any reason.
 const REDISCOVER_EVERY: Duration = Duration::from_secs(5);

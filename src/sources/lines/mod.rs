@@ -18,7 +18,7 @@ pub use wrapping::{Stream, Unwrapped, unwrap_line};
 
 use std::borrow::Cow;
 
-use crate::event::TimeMs;
+use crate::util::clock::TimeMs;
 
 /// Fields that hold the time, the likeliest first.
 #[rustfmt::skip]

@@ -1,6 +1,6 @@
 //! Times as logs write them: RFC 3339 and its relatives, and epoch numbers. A date without zone is read as UTC.
 
-use crate::event::TimeMs;
+use crate::util::clock::TimeMs;
 
 /// Reads a whole value: a date with time, or a number of seconds, milli-, micro- or nanoseconds since the epoch.
 pub(super) fn parse(text: &str) -> Option<TimeMs> {

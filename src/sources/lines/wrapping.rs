@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use memchr::{memchr, memchr2};
 
 use super::time;
-use crate::event::TimeMs;
+use crate::util::clock::TimeMs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {

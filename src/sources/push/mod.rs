@@ -19,9 +19,10 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Push;
-use crate::event::{Batch, Input, Pushed, Reached, TimeMs};
+use crate::event::{Batch, Input, Pushed, Reached};
 use crate::snapshot::{PushNow, SourceNow};
 use crate::sources::entries::{Entry, Fields, Report, Streams};
+use crate::util::clock::TimeMs;
 
 pub use known::Known;
 

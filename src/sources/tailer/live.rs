@@ -11,12 +11,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use flate2::read::MultiGzDecoder;
 
-use crate::event::{LogEvent, TimeMs};
+use crate::event::LogEvent;
 use crate::snapshot::SourceTotals;
 use crate::sources::blocks::{BLOCK_BYTES, Blocks, Cut, block_bytes, count_lines, cut, read_at};
 use crate::sources::cursor::{Cursor, FileId, Inode, Mark};
 use crate::sources::extractor::{Extractor, Joiner};
 use crate::sources::scout::{PART_BYTES, Scout};
+use crate::util::clock::TimeMs;
 
 /// Blocks read from one file before the next one has its turn: as many as the scout takes, and one more for the rest.
 const BLOCKS_PER_TURN: usize = 1 + PART_BYTES as usize / BLOCK_BYTES * 2;

@@ -20,12 +20,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::clock;
 use crate::config::{LogKind, LogSource};
 use crate::event::{Batch, Input, Reached};
 use crate::snapshot::{SourceNow, SourceTotals};
 use crate::sources::cursor::{Cursor, FileId, Inode};
 use crate::sources::extractor::Extractor;
+use crate::util::clock;
 use discovery::Found;
 use live::{Desk, Live, Means, Progress};
 

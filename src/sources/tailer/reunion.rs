@@ -17,11 +17,12 @@ use super::discovery::{Found, Listing, base_of, list};
 use super::live::Live;
 use super::text::{begins_with, head_of, move_to_end, open_text};
 use super::{MAX_CURSORS, Tailer};
-use crate::clock;
 use crate::config::{LogKind, LogSource, StartAt};
-use crate::event::{Batch, Reached, TimeMs};
+use crate::event::{Batch, Reached};
 use crate::snapshot::SourceTotals;
 use crate::sources::cursor::{Cursor, FileId, Inode, Likeness, Mark, compare};
+use crate::util::clock;
+use crate::util::clock::TimeMs;
 
 /// New files are found within a second.
 const DISCOVERY_INTERVAL: Duration = Duration::from_millis(400);

@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep_until};
 use super::super::stage::{Stage, seconds};
 use super::super::worker::{Road, Worker};
 use super::NOT_OWNED;
-use crate::clock;
 use crate::commands::samples::Selector;
 use crate::fleet::Lock;
+use crate::util::clock;
 
 /// How well the exporter has to know since when nobody leads.
 const PRECISION_SECONDS: f64 = 1.0;

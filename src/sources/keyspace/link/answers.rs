@@ -12,10 +12,10 @@ use super::lane::{Awaited, Gathered, What};
 use super::owner::Reader;
 use super::reading::{Outcome, Round};
 use super::session::{Session, Side, Work};
-use crate::clock;
-use crate::event::TimeMs;
 use crate::observation::{LinkNews, Sight, Sighting};
 use crate::sources::keyspace::status::LastPass;
+use crate::util::clock;
+use crate::util::clock::TimeMs;
 
 /// How much further everything has to be told before that is worth telling.
 const CAUGHT_UP_STEP: TimeMs = 200;

@@ -6,12 +6,12 @@ use super::identity::Identity;
 use super::permissions::{self, Permissions};
 use super::prefixes::Prefixes;
 use super::{Link, LinkError};
-use crate::clock;
 use crate::config::redis::RedisMode;
-use crate::event::TimeMs;
 use crate::sources::keyspace::connect::{Target, connect};
 use crate::sources::keyspace::status::Command;
 use crate::sources::keyspace::wire::{Wire, WireError};
+use crate::util::clock;
+use crate::util::clock::TimeMs;
 
 /// A connection that is ready.
 pub(super) struct Arrival {

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use hashbrown::HashTable;
 
 use super::order::{Order, Sequence};
-use crate::event::TimeMs;
+use crate::util::clock::TimeMs;
 
 /// Pushed keys that wait at the same time. Beyond that pushes are lost, and a pass has to make that good.
 pub(super) const MAX_PUSHED: usize = 65_536;

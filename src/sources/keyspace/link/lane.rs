@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::inbox::Ticket;
 use super::order::{Order, Sequence};
 use super::reading::Round;
-use crate::clock;
-use crate::event::TimeMs;
 use crate::sources::keyspace::wire::{Wire, WireError};
+use crate::util::clock;
+use crate::util::clock::TimeMs;
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

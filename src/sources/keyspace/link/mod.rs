@@ -38,10 +38,10 @@ use super::connect::ConnectError;
 use super::status::{LinkStatus, LinkTotals};
 use super::wire::WireError;
 use super::{LinkSetup, Shared};
-use crate::clock;
 use crate::config::redis::Address;
 use crate::observation::{LinkNews, Past};
-use crate::sources::backoff::Backoff;
+use crate::util::backoff::Backoff;
+use crate::util::clock;
 
 /// A connection that lasted this long was a good one: the next attempt follows soon.
 const GOOD_CONNECTION: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::event::TimeMs;
+use crate::util::clock::TimeMs;
 
 /// Number of a request, in the order of sending.
 pub(super) type Sequence = u64;

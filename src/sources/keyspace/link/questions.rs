@@ -10,11 +10,11 @@ use super::lane::What;
 use super::reading::Round;
 use super::scan::Pass;
 use super::session::{Session, Side};
-use crate::clock;
 use crate::config::redis::ScanFrom;
 use crate::sources::keyspace::connect::{ConnectError, Target, connect};
 use crate::sources::keyspace::status::Command;
 use crate::sources::keyspace::wire::Wire;
+use crate::util::clock;
 
 /// On a watched link: how closely the time of a change is known when nothing else is asked.
 const HEARTBEAT: Duration = Duration::from_millis(250);

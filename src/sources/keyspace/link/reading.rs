@@ -7,9 +7,9 @@
 use redis::{ServerError, ServerErrorKind, Value};
 
 use super::owner::{self, Holder, Reader};
-use crate::event::TimeMs;
 use crate::observation::{Held, Sight};
 use crate::sources::keyspace::status::Command;
+use crate::util::clock::TimeMs;
 
 /// Bytes of a value that are read: any token is shorter, and a document that is longer is compared by its beginning.
 const VALUE_END: &[u8] = b"16383";

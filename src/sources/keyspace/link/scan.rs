@@ -9,7 +9,7 @@ use redis::Value;
 use tokio::time::Instant;
 
 use super::owner;
-use crate::event::TimeMs;
+use crate::util::clock::TimeMs;
 
 /// Where the cursor begins and ends.
 const ORIGIN: &[u8] = b"0";

@@ -21,11 +21,11 @@ use super::permissions::Permissions;
 use super::prefixes::Prefixes;
 use super::scan::{Pass, Timetable};
 use super::{Link, LinkError};
-use crate::clock;
-use crate::event::TimeMs;
 use crate::sources::keyspace::connect::ConnectError;
 use crate::sources::keyspace::status::Command;
 use crate::sources::keyspace::wire::{Wire, WireError};
+use crate::util::clock;
+use crate::util::clock::TimeMs;
 
 /// Keys that the ledger wants and that wait to be read; it asks again for what is left out.
 const MAX_REQUESTED: usize = 65_536;

@@ -6,9 +6,9 @@
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::clock;
 use crate::event::Input;
 use crate::observation::{LinkBatch, LinkId, LinkNews};
+use crate::util::clock;
 
 pub(super) struct Teller {
     link: LinkId,

@@ -1,8 +1,8 @@
 //! What happens to keys is seen, each change with its circumstances.
 
 use super::*;
-use crate::clock;
 use crate::observation::Past;
+use crate::util::clock;
 
 #[tokio::test]
 async fn a_life_of_a_lock() {

@@ -1,8 +1,8 @@
 //! Flushes, lost connections, servers that hang or are replaced.
 
 use super::*;
-use crate::clock;
 use crate::observation::Past;
+use crate::util::clock;
 
 fn up(news: &LinkNews) -> Option<Past> {
     match news {

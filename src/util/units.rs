@@ -9,7 +9,7 @@ pub(crate) const DURATION_HELP: &str =
     "write whole numbers with a unit, large units first: 250ms, 2s, 10m, 1h, 7d, 1m30s";
 
 /// What to write instead of a size that cannot be read.
-pub(super) const SIZE_HELP: &str = "write a number of bytes, or a number with KiB or MiB: 65536, 64KiB, 1MiB";
+pub(crate) const SIZE_HELP: &str = "write a number of bytes, or a number with KiB or MiB: 65536, 64KiB, 1MiB";
 
 /// Reads `250ms`, `2s`, `10m`, `1h`, `7d` and concatenations, large units first and each at most once.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
@@ -30,7 +30,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
 }
 
 /// Reads `65536`, `64KiB` or `1MiB`.
-pub(super) fn parse_size(text: &str) -> Option<u64> {
+pub(crate) fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split_number(text)?;
     let factor = match unit {
         "" => 1,

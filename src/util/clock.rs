@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use crate::event::TimeMs;
+/// Milliseconds since the Unix epoch: the time of a log line, or of its arrival.
+pub type TimeMs = i64;
 
 pub fn now() -> TimeMs {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis() as TimeMs)

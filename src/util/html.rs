@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 /// Text that is safe between tags and inside quoted attributes.
-pub(super) struct Escaped<'a>(pub(super) &'a str);
+pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

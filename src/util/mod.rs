@@ -1,0 +1,13 @@
+//! Small helpers without knowledge of locks. Every other module may use them.
+//!
+//! * [`clock`]: the wall clock, a clock that never steps, and times as text
+//! * [`units`]: durations and sizes as people write them
+//! * [`backoff`]: waits that grow after each failure
+//! * [`percent`]: percent encoding of URLs
+//! * [`html`]: text that is safe in HTML
+
+pub(crate) mod backoff;
+pub mod clock;
+pub(crate) mod html;
+pub(crate) mod percent;
+pub(crate) mod units;
