@@ -8,12 +8,11 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::config::STDIN;
-use crate::event::{Label, label_enum};
-use crate::namespace::{Namespace, OnRenewalFailure, Severity, Style};
-use crate::observation::OperationsSource;
+use crate::model::label::{Label, label_enum};
+use crate::model::namespace::{Namespace, OnRenewalFailure, Severity, Style};
+use crate::model::sighting::OperationsSource;
 use crate::snapshot::{KeyspaceView, NamespaceView, RedisView, Snapshot, SourceView};
-use crate::util::clock::TimeMs;
-use crate::util::clock::span;
+use crate::util::clock::{TimeMs, span};
 
 /// Where nothing is configured, as in the alert rules.
 const DEFAULT_RATIO: f64 = 0.05;
@@ -398,8 +397,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::namespace::{KeyTemplate, Thresholds};
-    use crate::snapshot::{ExporterView, KeyspaceNow, Ratios, RedisNow, SourceNow, SourceTotals, Sums};
+    use crate::model::key_template::KeyTemplate;
+    use crate::model::namespace::Thresholds;
+    use crate::model::position::SourceTotals;
+    use crate::snapshot::{ExporterView, KeyspaceNow, Ratios, RedisNow, SourceNow, Sums};
 
     const NOW: TimeMs = 10_000_000;
 

@@ -12,10 +12,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{error, info};
 
 use crate::config::{Config, LogKind};
-use crate::event::{Batch, Input, NamespaceId, Pushed, Reached};
-use crate::inquiry::Inquiry;
 use crate::ledger::{KeyspaceSettings, Ledger};
-use crate::observation::{LinkBatch, LinkNews};
+use crate::model::input::{Batch, Input, Pushed, Reached};
+use crate::model::namespace::NamespaceId;
+use crate::model::query::Inquiry;
+use crate::model::sighting::{LinkBatch, LinkNews};
 use crate::snapshot::{ExporterView, NamespaceView, RedisNow, RedisView, Snapshot, SourceNow, SourceView};
 use crate::state::{State, StateDirectory, encode};
 use crate::util::clock;

@@ -14,10 +14,8 @@ use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
 use crate::ledger;
-use crate::snapshot::SourceTotals;
-use crate::sources::cursor::{Cursor, FileId};
-use crate::sources::journal::Position;
-use crate::sources::push::Known;
+use crate::model::position::{Cursor, FileId, JournalPosition, SourceTotals};
+use crate::model::pushed_lines::Known;
 use crate::util::clock::TimeMs;
 
 const FILE: &str = "state.json";
@@ -39,7 +37,7 @@ pub struct State {
     pub next_file_id: u64,
     /// By name of the source. Left out while there are none, so that an older version can still read the file.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub journals: BTreeMap<String, Position>,
+    pub journals: BTreeMap<String, JournalPosition>,
     #[serde(skip_serializing_if = "Known::is_empty")]
     pub pushed: Known,
     pub saves: u64,

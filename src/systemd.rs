@@ -62,7 +62,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::warn;
 
-use crate::inquiry::Inquiry;
+use crate::model::query::Inquiry;
 
 pub(crate) use self::supervisor::{ready, reloading, stopping, watchdog};
 

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::Context as _;
 use redis_lock_exporter::config::{Config, Overrides};
-use redis_lock_exporter::event::{Batch, Input, Reached};
 use redis_lock_exporter::exposition::{self, Format};
-use redis_lock_exporter::observation::{Held, LinkBatch, LinkId, LinkNews, OwnerHasher, Past, Sight, Sighting};
+use redis_lock_exporter::model::input::{Batch, Input, Reached};
+use redis_lock_exporter::model::position::SourceTotals;
+use redis_lock_exporter::model::sighting::{Held, LinkBatch, LinkId, LinkNews, OwnerHasher, Past, Sight, Sighting};
 use redis_lock_exporter::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
-use redis_lock_exporter::snapshot::{RedisNow, Snapshot, SourceNow, SourceTotals};
+use redis_lock_exporter::snapshot::{RedisNow, Snapshot, SourceNow};
 use redis_lock_exporter::sources::extractor::{Extractor, Joiner};
 use redis_lock_exporter::state::State;
 use redis_lock_exporter::util::clock;
@@ -68,7 +69,7 @@ struct Running {
     published: watch::Receiver<Arc<Snapshot>>,
     task: JoinHandle<State>,
     /// Held so that they stay open.
-    _inquiries: mpsc::Sender<redis_lock_exporter::inquiry::Inquiry>,
+    _inquiries: mpsc::Sender<redis_lock_exporter::model::query::Inquiry>,
     _reloads: watch::Sender<ReloadStatus>,
 }
 

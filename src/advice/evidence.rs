@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::sample::Sample;
-use crate::event::Cause;
-use crate::ledger::counters::{LogCounters, Tally};
-use crate::observation::OperationsSource;
+use crate::model::counters::{LogCounters, Tally};
+use crate::model::failure::Cause;
+use crate::model::sighting::OperationsSource;
 use crate::snapshot::{KeyspaceView, NamespaceView};
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -7,7 +7,7 @@ use super::finding::{Finding, Fit, Note};
 use super::model::{self, Jitter, Model, Need, Reserve};
 use super::sample::{BOUNDED_SAMPLES, Bracket, MIN_SAMPLES, Sample};
 use super::{Advice, Confidence, Takeover};
-use crate::namespace::{Namespace, OnRenewalFailure, Style};
+use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
 
 /// From so many samples on a percentile is between two neighboring bounds more often than not.
 const MANY_SAMPLES: u64 = 1000;

@@ -1,7 +1,7 @@
 //! What TTL and renewal interval the locks of a namespace should have, and what is wrong with those they have.
 //!
 //! Pure: [`advise`] compares what was seen ([`Evidence`]) with what is configured
-//! ([`Namespace`](crate::namespace::Namespace)). `/metrics` shows its numbers, `commands/advise` all of it. `docs/ttl-advice.md` has the formulas with their limits.
+//! ([`Namespace`](crate::model::namespace::Namespace)). `/metrics` shows its numbers, `commands/advise` all of it. `docs/ttl-advice.md` has the formulas with their limits.
 //!
 //! Two models. A lock that is not renewed must outlive the work: its TTL follows from the hold times. A lock that is renewed
 //! must outlive the longest pause of a living owner, however long the work takes: its TTL follows from the margins that

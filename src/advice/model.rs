@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::evidence::Evidence;
 use super::sample::{MIN_SAMPLES, Sample};
-use crate::namespace::{Namespace, OnRenewalFailure};
+use crate::model::namespace::{Namespace, OnRenewalFailure};
 
 /// On top of what was seen, for what was not: a share of it, and at least so much.
 const GUARD_SHARE: f64 = 0.25;

@@ -3,7 +3,7 @@
 //! No shape of the distribution is assumed: the bounds are order statistics, so they hold for every one. The price is that
 //! nothing is said between two bounds of buckets, and nothing at all from few samples.
 
-use crate::ledger::counters::{Bounds, Histogram};
+use crate::model::counters::{Bounds, Histogram};
 
 /// Fewer samples say nothing about a 99th percentile: the estimate would be the largest of them.
 pub const MIN_SAMPLES: u64 = 100;
@@ -151,7 +151,7 @@ fn above(n_samples: u64) -> (u64, Option<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::counters::{HoldBounds, MarginBounds};
+    use crate::model::counters::{HoldBounds, MarginBounds};
 
     fn sample(values: impl IntoIterator<Item = f64>) -> Sample {
         let mut histogram = Histogram::<HoldBounds>::default();

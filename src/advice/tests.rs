@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::ledger::counters::{Bounds, Histogram, HoldBounds, MarginBounds, ReplyBounds};
-use crate::namespace::{Namespace, OnRenewalFailure, Style};
+use crate::model::counters::{Bounds, Histogram, HoldBounds, MarginBounds, ReplyBounds};
+use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
 
 fn sample<B: Bounds>(values: impl IntoIterator<Item = f64>) -> Sample {
     let mut histogram = Histogram::<B>::default();

@@ -16,7 +16,7 @@ use crate::config::redis::{RedisConfig, RedisMode};
 use crate::config::{
     BlindSpot, Config, Journal, LogKind, LogSource, Problem, Problems, Push, RuleFile, StartAt, WebConfig,
 };
-use crate::namespace::{Namespace, OnRenewalFailure, Severity, Style};
+use crate::model::namespace::{Namespace, OnRenewalFailure, Severity, Style};
 use crate::util::units::{format_duration, format_size};
 
 /// Runs the command and returns the exit code.

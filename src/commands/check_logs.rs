@@ -16,8 +16,10 @@ use super::check_report::{Finding, NO_TEXT, Outcome, Report, Summary};
 use super::input;
 use crate::cli::CheckArgs;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
-use crate::event::{Happening, LogEvent, NamespaceId, Reason};
 use crate::ledger::{Counted, Ledger};
+use crate::model::failure::Reason;
+use crate::model::log_event::{Happening, LogEvent};
+use crate::model::namespace::NamespaceId;
 use crate::sources::blocks::Cut;
 use crate::sources::extractor::{Extractor, Joiner, Look};
 use crate::sources::lines::{Record, unwrap_line};
@@ -191,7 +193,7 @@ impl<'a> Sample<'a> {
             event: Some(said.event),
             lock_namespace: Some(&namespace.name),
             operation: said.operation,
-            reason: said.reason.map(crate::event::Label::as_str),
+            reason: said.reason.map(crate::model::label::Label::as_str),
             lock_id: lock.id.map(str::to_owned),
             lock_key: lock.key.map(str::to_owned),
             rule: Some(config.rules.name(event.rule)),

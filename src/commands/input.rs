@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use flate2::read::MultiGzDecoder;
 
 use crate::config::DEFAULT_MAX_LINE_BYTES;
-use crate::event::LogEvent;
+use crate::model::log_event::LogEvent;
 use crate::sources::blocks::{Blocks, Cut, FileBlocks};
 use crate::sources::extractor::Extractor;
 use crate::sources::scout::Finding;

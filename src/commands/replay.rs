@@ -17,10 +17,11 @@ use crate::cli::{EXIT_FAILED, EXIT_USAGE, ReplayArgs, ReplayOutput};
 use crate::commands::input::{self, Pieces, is_closed_pipe};
 use crate::commands::table;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
-use crate::event::LogEvent;
 use crate::exposition::{Build, Format, Process, Scrape};
 use crate::ledger::{Counted, Ledger};
-use crate::snapshot::{NamespaceView, Snapshot, SourceTotals};
+use crate::model::log_event::LogEvent;
+use crate::model::position::SourceTotals;
+use crate::snapshot::{NamespaceView, Snapshot};
 use crate::sources::blocks::{Cut, count_lines};
 use crate::sources::extractor::{Extractor, Joiner};
 use crate::util::clock;
@@ -170,7 +171,7 @@ impl<'a> Replay<'a> {
             event: counted.event,
             lock_namespace: &namespace.name,
             operation: counted.operation,
-            reason: counted.reason.map(crate::event::Label::as_str),
+            reason: counted.reason.map(crate::model::label::Label::as_str),
             lock_id: (!redact).then_some(lock.id),
             lock_key: lock.key.filter(|_| !redact),
             rule: self.config.rules.name(event.rule),

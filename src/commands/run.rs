@@ -21,10 +21,10 @@ use tracing::{error, info, warn};
 
 use crate::cli::{EXIT_FAILED, EXIT_USAGE, RunArgs};
 use crate::config::{Config, LogKind, LogSource, STDIN};
-use crate::event::Input;
-use crate::inquiry::Inquiry;
-use crate::namespace::KeyMap;
-use crate::observation::OwnerHasher;
+use crate::model::input::Input;
+use crate::model::key_index::KeyMap;
+use crate::model::query::Inquiry;
+use crate::model::sighting::OwnerHasher;
 use crate::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
 use crate::server::{self, App, Entrance, Limits, Listener, ReloadRequest, WebFile, WebFollower};
 use crate::snapshot::Snapshot;

@@ -39,7 +39,7 @@ use self::presets::Chosen;
 use self::problem::Findings;
 use self::raw::RawConfig;
 use self::rules::RuleBuilder;
-use crate::namespace::Namespace;
+use crate::model::namespace::Namespace;
 use crate::sources::rules::RuleSet;
 
 pub use self::about::{About, Checked, KeysFromUser, LogLevel, Side};

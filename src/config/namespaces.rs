@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use super::document::{Place, quote};
 use super::fields::At;
-use super::overlap;
 use super::problem::Findings;
 use super::raw::{RawNamespace, RawThresholds};
-use super::suggest;
-use crate::namespace::{KeyTemplate, Namespace, OTHER, OwnerRule, Thresholds};
+use super::{overlap, suggest};
+use crate::model::key_template::KeyTemplate;
+use crate::model::namespace::{Namespace, OTHER, Thresholds};
+use crate::model::owner::OwnerRule;
 use crate::util::units::format_duration;
 
 /// Each namespace has about forty series, whether or not anything happens in it.

@@ -3,7 +3,7 @@
 //! Where two templates fit a key, the one with more literal text describes it. Only templates with equally much of it
 //! leave open which namespace the key belongs to.
 
-use crate::namespace::KeyTemplate;
+use crate::model::key_template::KeyTemplate;
 
 /// A step of a template: a character, any character, or any number of characters.
 #[derive(Clone, Copy, PartialEq)]

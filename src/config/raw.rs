@@ -14,7 +14,7 @@ use super::raw_log::RawLog;
 use super::raw_owner::RawOwner;
 use super::raw_redis::{RawRedis, RawScan, RawWatch};
 use super::raw_rule::{RawReason, RawRule};
-use crate::namespace::{OnRenewalFailure, Severity, Style};
+use crate::model::namespace::{OnRenewalFailure, Severity, Style};
 
 /// A program that shrugs off more failed renewals in a row does not give up at all.
 const MAX_FAILURE_BUDGET: u64 = 1000;

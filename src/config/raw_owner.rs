@@ -6,7 +6,7 @@ use super::document::Node;
 use super::fields::{At, Fields};
 use super::patterns;
 use super::problem::Findings;
-use crate::namespace::OwnerRule;
+use crate::model::owner::OwnerRule;
 
 /// Memory for one compiled expression.
 const MAX_COMPILED_BYTES: usize = 1 << 20;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::document::{Kind, Node, Place};
 use super::fields::{At, Fields, text};
 use super::problem::Findings;
-use crate::event::{ConflictKind, Label, Operation, Reason};
+use crate::model::failure::{ConflictKind, Operation, Reason};
+use crate::model::label::Label;
 
 #[derive(Debug)]
 pub(super) struct RawReason {

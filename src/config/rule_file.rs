@@ -9,9 +9,11 @@ use super::document::{Kind, Node, Place};
 use super::expression::{Matcher, Selector, listed_labels, queries_of_template, selectors};
 use super::problem::{Findings, Problem, Problems};
 use super::suggest;
-use crate::event::{After, Cause, ConflictKind, Label, Operation, Reason};
 use crate::exposition::{self, Metric, metrics};
-use crate::observation::OperationsSource;
+use crate::model::counters::After;
+use crate::model::failure::{Cause, ConflictKind, Operation, Reason};
+use crate::model::label::Label;
+use crate::model::sighting::OperationsSource;
 use crate::pack;
 use crate::snapshot::Ratios;
 

@@ -9,12 +9,12 @@ use regex::Regex;
 use super::document::{Place, quote};
 use super::fields::At;
 use super::namespaces::KEY_HELP;
-use super::patterns;
 use super::problem::Findings;
 use super::raw_rule::{EventName, RawRule, RawTest};
-use super::suggest;
-use crate::event::{NamespaceId, Operation};
-use crate::namespace::{KeyTemplate, Namespace};
+use super::{patterns, suggest};
+use crate::model::failure::Operation;
+use crate::model::key_template::KeyTemplate;
+use crate::model::namespace::{Namespace, NamespaceId};
 use crate::sources::rules::{Condition, FieldTest, Matcher, RuleDraft, RuleEvent, required_literals};
 use crate::util::units;
 

@@ -13,10 +13,11 @@ use super::Scrape;
 use super::metric::{Distribution, Kind, Metric, Number, Numbers};
 use super::names::{metrics, seconds, timestamp};
 use crate::advice::{self, Advice, Evidence, advise};
-use crate::event::{Cause, Label, Operation};
-use crate::ledger::counters::{LogCounters, Tally};
-use crate::namespace::Namespace;
-use crate::observation::OperationsSource;
+use crate::model::counters::{LogCounters, Tally};
+use crate::model::failure::{Cause, Operation};
+use crate::model::label::Label;
+use crate::model::namespace::Namespace;
+use crate::model::sighting::OperationsSource;
 use crate::snapshot::{KeyspaceView, NamespaceView, Ratios};
 use crate::sources::rules::Told;
 

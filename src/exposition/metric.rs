@@ -8,9 +8,9 @@ use prometheus_client::metrics::MetricType;
 
 use super::Process;
 use crate::advice::Advice;
-use crate::event::{ConflictKind, Operation, Reason};
-use crate::ledger::counters::{Bounds, Histogram, LogCounters, Tally};
-use crate::namespace::Namespace;
+use crate::model::counters::{Bounds, Histogram, LogCounters, Tally};
+use crate::model::failure::{ConflictKind, Operation, Reason};
+use crate::model::namespace::Namespace;
 use crate::snapshot::{ExporterView, KeyspaceView, NamespaceView, Ratios, RedisNow, SourceView};
 use crate::sources::rules::Told;
 
@@ -159,7 +159,7 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::counters::MarginBounds;
+    use crate::model::counters::MarginBounds;
 
     #[test]
     fn buckets_that_are_not_shown_are_part_of_the_next() {

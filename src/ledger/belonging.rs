@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::event::NamespaceId;
-use crate::namespace::{KeyMap, Namespace};
+use crate::model::key_index::KeyMap;
+use crate::model::namespace::{Namespace, NamespaceId};
 use crate::util::clock::TimeMs;
 
 /// What a TTL may be above the configured one and still be it.
@@ -69,7 +69,7 @@ impl Belonging {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::KeyTemplate;
+    use crate::model::key_template::KeyTemplate;
     use std::time::Duration;
 
     fn check(ttls: &[Option<u64>], observed: Option<TimeMs>, expected: u16) {

@@ -9,8 +9,10 @@ use std::collections::VecDeque;
 use super::history::{History, Record};
 use super::life::Ending;
 use super::ring::KeyHash;
-use crate::event::{Cause, NamespaceId, Operation, RuleId};
-use crate::observation::OwnerHash;
+use crate::model::failure::{Cause, Operation};
+use crate::model::log_event::RuleId;
+use crate::model::namespace::NamespaceId;
+use crate::model::sighting::OwnerHash;
 use crate::util::clock::TimeMs;
 
 /// Lines that may wait at the same time; past that, the one that has waited longest waits no more.
@@ -163,7 +165,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     use super::*;
-    use crate::observation::OwnerHasher;
+    use crate::model::sighting::OwnerHasher;
 
     const KEY: KeyHash = KeyHash(7);
 

@@ -1,14 +1,13 @@
 //! What facts about locks add to the counters, to the history and to what happened lately.
 
-use super::counters::KeyspaceCounters;
 use super::history::{Record, Renewal};
 use super::keyspace::{AllCounters, Keyspace};
 use super::life::{Ending, Fact};
 use super::ratios::Event;
 use super::ring::KeyHash;
-use crate::event::{After, NamespaceId};
-use crate::namespace::Style;
-use crate::observation::OwnerHash;
+use crate::model::counters::{After, KeyspaceCounters};
+use crate::model::namespace::{NamespaceId, Style};
+use crate::model::sighting::OwnerHash;
 use crate::util::clock::TimeMs;
 
 impl Keyspace {

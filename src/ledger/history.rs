@@ -5,8 +5,9 @@ use std::num::NonZeroU32;
 
 use super::life::{Ending, Life};
 use super::ring::Ring;
-use crate::event::{NamespaceId, RuleId};
-use crate::observation::OwnerHash;
+use crate::model::log_event::RuleId;
+use crate::model::namespace::NamespaceId;
+use crate::model::sighting::OwnerHash;
 use crate::util::clock::TimeMs;
 
 /// Holds that have ended; the one that goes on is in the table.

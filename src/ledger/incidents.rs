@@ -33,7 +33,9 @@ impl Incidents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{NamespaceId, Operation, RuleId};
+    use crate::model::failure::Operation;
+    use crate::model::log_event::RuleId;
+    use crate::model::namespace::NamespaceId;
 
     #[test]
     fn the_oldest_is_forgotten() {

@@ -12,13 +12,15 @@ use super::life::Ending;
 use super::ring::KeyHash;
 use super::table::{Lock, Slot};
 use super::verdict::{self, Next};
-use crate::event::{Cause, Label, NamespaceId, RuleId};
-use crate::inquiry::{
+use crate::model::failure::Cause;
+use crate::model::label::Label;
+use crate::model::log_event::RuleId;
+use crate::model::namespace::{Namespace, NamespaceId};
+use crate::model::query::{
     HistoryView, HoldView, IncidentView, IncidentsPage, IncidentsQuery, LockHistory, LockOrder, LockView, LocksPage,
     LocksQuery,
 };
-use crate::namespace::Namespace;
-use crate::observation::OwnerHash;
+use crate::model::sighting::OwnerHash;
 use crate::util::clock::TimeMs;
 
 impl Ledger {

@@ -8,7 +8,8 @@ use std::hash::Hasher;
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
-use crate::event::{ConflictKind, Label};
+use crate::model::failure::ConflictKind;
+use crate::model::label::Label;
 use crate::util::clock::TimeMs;
 
 const CAPACITY: usize = 65_536;

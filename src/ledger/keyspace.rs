@@ -12,7 +12,6 @@ use std::sync::Arc;
 use super::belonging::Belonging;
 use super::bounded::Bounded;
 use super::causes::Causes;
-use super::counters::KeyspaceCounters;
 use super::history::{History, Renewals, Sayings};
 use super::life::{Ending, Fact};
 use super::links::Links;
@@ -20,9 +19,9 @@ use super::ratios::Recent;
 use super::ring::KeyHash;
 use super::table::{Lock, Slot, Table};
 use super::views::Surveyed;
-use crate::event::NamespaceId;
-use crate::namespace::Namespace;
-use crate::observation::{LinkBatch, LinkId, LinkNews};
+use crate::model::counters::KeyspaceCounters;
+use crate::model::namespace::{Namespace, NamespaceId};
+use crate::model::sighting::{LinkBatch, LinkId, LinkNews};
 use crate::util::clock::TimeMs;
 
 /// Fences, keys that are no locks, and locks that the full table could not take, each.

@@ -9,8 +9,8 @@
 
 use std::num::NonZeroU32;
 
-use crate::event::After;
-use crate::observation::{Held, OwnerHash, Sighting};
+use crate::model::counters::After;
+use crate::model::sighting::{Held, OwnerHash, Sighting};
 use crate::util::clock::TimeMs;
 
 /// Knowing this long before its deadline that a lock was there is knowing that it expired.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::table::Lock;
-use crate::observation::{LinkId, LinkNews, OperationsSource, Past};
+use crate::model::sighting::{LinkId, LinkNews, OperationsSource, Past};
 use crate::util::clock::TimeMs;
 
 /// A watched link whose latest answer is older than this is not being observed now.

@@ -10,7 +10,6 @@
 mod belonging;
 mod bounded;
 mod causes;
-pub mod counters;
 mod counting;
 mod finals;
 mod history;
@@ -34,11 +33,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Cause, ConflictKind, Happening, LogEvent, NamespaceId, Operation, Reason, RuleId};
-use crate::namespace::Namespace;
+use crate::model::counters::{KeyspaceCounters, LogCounters, Tally};
+use crate::model::failure::{Cause, ConflictKind, Operation, Reason};
+use crate::model::log_event::{Happening, LogEvent, RuleId};
+use crate::model::namespace::{Namespace, NamespaceId};
 use crate::sources::rules::RuleSet;
 use crate::util::clock::TimeMs;
-use counters::{KeyspaceCounters, LogCounters, Tally};
 use finals::Finals;
 use incidents::Incidents;
 use joined::{Aspect, Joined, LockHash, Window};

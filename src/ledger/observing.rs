@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use super::causes::{self, Finding, Loss};
-use super::counters::Tally;
 use super::history::Saying;
 use super::incidents::Incident;
 use super::keyspace::{AllCounters, Keyspace, KeyspaceSettings};
@@ -13,10 +12,13 @@ use super::life::Life;
 use super::ratios::Event;
 use super::ring::KeyHash;
 use super::{Counted, Ledger, Moment};
-use crate::event::{Cause, Label, NamespaceId, Operation, RuleId};
-use crate::inquiry::{Inquiry, LocksPage};
-use crate::namespace::Namespace;
-use crate::observation::LinkBatch;
+use crate::model::counters::Tally;
+use crate::model::failure::{Cause, Operation};
+use crate::model::label::Label;
+use crate::model::log_event::RuleId;
+use crate::model::namespace::{Namespace, NamespaceId};
+use crate::model::query::{Inquiry, LocksPage};
+use crate::model::sighting::LinkBatch;
 use crate::snapshot::{KeyspaceView, Lately};
 use crate::sources::rules::RuleSet;
 use crate::util::clock::TimeMs;

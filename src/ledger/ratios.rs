@@ -1,7 +1,7 @@
 //! What happened lately, in buckets of ten seconds: sums and shares over the last minutes and the last hour, and the line of
 //! that hour.
 
-use crate::namespace::Style;
+use crate::model::namespace::Style;
 use crate::snapshot::{Lately, Point, Ratios, Sums};
 use crate::util::clock::TimeMs;
 

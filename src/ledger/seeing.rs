@@ -9,7 +9,7 @@ use super::links::Link;
 use super::ratios::Event;
 use super::ring::KeyHash;
 use super::table::{Lock, Slot};
-use crate::observation::{Held, LinkId, Sight, Sighting};
+use crate::model::sighting::{Held, LinkId, Sight, Sighting};
 use crate::util::clock::TimeMs;
 
 /// What a sighting is about.

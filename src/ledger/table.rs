@@ -12,8 +12,8 @@ use hashbrown::HashTable;
 use super::belonging::Choice;
 use super::life::Life;
 use super::ring::KeyHash;
-use crate::event::NamespaceId;
-use crate::observation::LinkId;
+use crate::model::namespace::NamespaceId;
+use crate::model::sighting::LinkId;
 use crate::util::clock::TimeMs;
 
 /// Index into the slab.

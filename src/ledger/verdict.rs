@@ -5,10 +5,9 @@
 
 use super::history::Record;
 use super::life::{Ending, Life};
-use crate::namespace::{Namespace, Style};
-use crate::observation::OwnerHash;
-use crate::util::clock::TimeMs;
-use crate::util::clock::span;
+use crate::model::namespace::{Namespace, Style};
+use crate::model::sighting::OwnerHash;
+use crate::util::clock::{TimeMs, span};
 
 /// The hold after the one that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,8 +119,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::event::NamespaceId;
-    use crate::observation::OwnerHasher;
+    use crate::model::namespace::NamespaceId;
+    use crate::model::sighting::OwnerHasher;
 
     struct Cast {
         first: OwnerHash,

@@ -1,13 +1,13 @@
 //! What is shown of each namespace's locks. Walking all of them is left to [`Keyspace::survey`], which need not be done
 //! for each view.
 
-use super::counters::KeyspaceCounters;
 use super::counting::seconds;
 use super::keyspace::{Keyspace, is_watchable};
 use super::ratios::Recent;
 use super::table::Lock;
-use crate::event::NamespaceId;
-use crate::observation::OperationsSource;
+use crate::model::counters::KeyspaceCounters;
+use crate::model::namespace::NamespaceId;
+use crate::model::sighting::OperationsSource;
 use crate::snapshot::{KeyspaceNow, KeyspaceView};
 use crate::util::clock::TimeMs;
 

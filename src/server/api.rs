@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::query::{Parameters, bad};
 use super::routes::{Answer, json, packed_json};
 use super::{Context, configuration, namespaces, overview};
-use crate::inquiry::{IncidentsQuery, Inquiry, LockOrder, LocksQuery};
+use crate::model::query::{IncidentsQuery, Inquiry, LockOrder, LocksQuery};
 use crate::util::clock;
 use crate::util::percent::percent_decode;
 

@@ -5,9 +5,9 @@
 //! sent with it forbids everything but the one style sheet inside it, by its hash.
 
 use super::api;
-use crate::event::Label;
 use crate::exposition::Build;
-use crate::ledger::counters::Tally;
+use crate::model::counters::Tally;
+use crate::model::label::Label;
 use crate::snapshot::{KeyspaceView, Snapshot};
 use crate::util::html::Escaped;
 

@@ -55,7 +55,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use self::listener::Client;
-use crate::inquiry::Inquiry;
+use crate::model::query::Inquiry;
 use crate::snapshot::Snapshot;
 use crate::sources::push::Intake;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::event::Label;
-use crate::ledger::counters::{Bounds, Histogram, LogCounters, Tally};
-use crate::namespace::Namespace;
+use crate::model::counters::{Bounds, Histogram, LogCounters, Tally};
+use crate::model::label::Label;
+use crate::model::namespace::Namespace;
 use crate::snapshot::{KeyspaceView, NamespaceView, Ratios, Snapshot};
 use crate::util::clock::TimeMs;
 

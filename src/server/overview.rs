@@ -4,9 +4,9 @@
 use serde_json::{Map, Value, json};
 
 use super::namespaces::{moment, seconds};
-use crate::event::Label;
 use crate::exposition::Build;
 use crate::health::{self, Finding, Level};
+use crate::model::label::Label;
 use crate::snapshot::{KeyspaceNow, Lately, NamespaceView, Point, Ratios, RedisView, Snapshot, SourceView, Sums};
 use crate::util::clock::TimeMs;
 

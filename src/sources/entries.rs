@@ -6,8 +6,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::event::LogEvent;
-use crate::snapshot::SourceTotals;
+use crate::model::log_event::LogEvent;
+use crate::model::position::SourceTotals;
 use crate::sources::blocks::count_lines;
 use crate::sources::extractor::{Extractor, Joiner};
 use crate::sources::rules::RuleSet;

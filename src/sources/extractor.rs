@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use memchr::{memchr, memmem, memrchr};
 
-use crate::event::LogEvent;
+use crate::model::log_event::LogEvent;
 use crate::sources::lines::{Line, Record, Stream, Unwrapped, unwrap_line, without_colors};
 use crate::sources::records::{Open, Records, Whole};
 use crate::sources::rules::{RuleSet, Verdict};

@@ -2,7 +2,6 @@
 //! push, Redis) into batches for the pipeline.
 
 pub mod blocks;
-pub mod cursor;
 pub mod entries;
 pub mod extractor;
 pub mod journal;

@@ -13,9 +13,9 @@ use std::thread;
 
 use memchr::{memchr, memrchr};
 
-use crate::event::LogEvent;
+use crate::model::log_event::LogEvent;
+use crate::model::position::{MARK_BYTES, Mark};
 use crate::sources::blocks::{BLOCK_BYTES, count_lines};
-use crate::sources::cursor::{MARK_BYTES, Mark};
 use crate::sources::extractor::{Extractor, Joiner};
 use crate::sources::records::TAIL_BYTES;
 

@@ -14,8 +14,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use crate::event::{Batch, Input, LogEvent, Reached};
-use crate::snapshot::{SourceNow, SourceTotals};
+use crate::model::input::{Batch, Input, Reached};
+use crate::model::log_event::LogEvent;
+use crate::model::position::SourceTotals;
+use crate::snapshot::SourceNow;
 use crate::sources::blocks::{Blocks, Cut, count_lines};
 use crate::sources::extractor::{Extractor, Joiner};
 use crate::sources::tell;

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis_lock_exporter::inquiry::{
+use redis_lock_exporter::model::query::{
     HistoryView, HoldView, IncidentView, IncidentsPage, Inquiry, LockHistory, LockOrder, LockView, LocksPage,
 };
 use redis_lock_exporter::server::Limits;

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::{env, fs, io::Write};
 
 use redis_lock_exporter::config::{Config, Overrides};
-use redis_lock_exporter::event::{Cause, ConflictKind, Label, Operation, Reason};
 use redis_lock_exporter::exposition::{Build, Format, Kind, Process, Scrape, metrics, render};
-use redis_lock_exporter::ledger::counters::LogCounters;
-use redis_lock_exporter::namespace::{KeyTemplate, Namespace};
+use redis_lock_exporter::model::counters::LogCounters;
+use redis_lock_exporter::model::failure::{Cause, ConflictKind, Operation, Reason};
+use redis_lock_exporter::model::key_template::KeyTemplate;
+use redis_lock_exporter::model::label::Label;
+use redis_lock_exporter::model::namespace::Namespace;
 use redis_lock_exporter::snapshot::{NamespaceView, RedisView, Snapshot};
 use redis_lock_exporter::sources::rules::Told;
 

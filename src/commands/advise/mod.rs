@@ -15,7 +15,7 @@ use anyhow::bail;
 use super::input::is_closed_pipe;
 use crate::advice::{Advice, Evidence, Note, advise};
 use crate::cli::{AdviseArgs, AdviseOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
-use crate::namespace::Namespace;
+use crate::model::namespace::Namespace;
 
 /// One namespace and what is known about it.
 struct Subject {

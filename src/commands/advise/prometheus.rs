@@ -12,9 +12,9 @@ use super::Subject;
 use super::exporter::ABOUT_LOCKS_HELD;
 use crate::advice::{EXPIRED, Evidence, Note, Sample};
 use crate::cli::AdviseArgs;
-use crate::event::Label as _;
 use crate::http_client::Limits;
-use crate::namespace::{Namespace, OnRenewalFailure, Style};
+use crate::model::label::Label as _;
+use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
 use crate::prometheus::{Prometheus, Series};
 use crate::util::units::format_duration;
 

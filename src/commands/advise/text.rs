@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Advised;
 use crate::advice::{Advice, Confidence, Model, Note, brief};
-use crate::namespace::Namespace;
+use crate::model::namespace::Namespace;
 use crate::util::units::format_duration;
 
 const HEADINGS: [&str; 8] =

@@ -5,7 +5,7 @@
 
 use super::{Distribution, Metric, Numbers, counter, gauge, histogram, real, timestamp, whole};
 use crate::advice::Advice;
-use crate::namespace::Style;
+use crate::model::namespace::Style;
 
 /// Those of the ledger's bounds that are shown.
 const HOLD_BOUNDS: &[f64] = &[1.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
@@ -168,7 +168,7 @@ pub(super) const METRICS: &[Metric] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::counters::{Bounds, HoldBounds, TakeoverBounds};
+    use crate::model::counters::{Bounds, HoldBounds, TakeoverBounds};
 
     #[test]
     fn bounds_that_are_shown_are_bounds_of_the_ledger() {

@@ -129,7 +129,7 @@ pub(super) const METRICS: &[Metric] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::counters::{Bounds, ReplyBounds};
+    use crate::model::counters::{Bounds, ReplyBounds};
 
     #[test]
     fn bounds_that_are_shown_are_bounds_that_are_counted() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use crate::config::{Config, Overrides};
-use crate::namespace::Namespace;
+use crate::model::namespace::Namespace;
 
 #[derive(Clone, Debug)]
 pub struct Pace {
@@ -76,7 +76,7 @@ impl Pace {
 mod tests {
     use super::super::worker::{NAMESPACES, lock_key};
     use super::*;
-    use crate::namespace::KeyMap;
+    use crate::model::key_index::KeyMap;
 
     #[test]
     fn every_lock_of_the_fleet_is_one_of_the_preset() {

@@ -3,8 +3,9 @@
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::event::{Cause, Happening, LogEvent, Reason, RuleId};
-use crate::inquiry::{IncidentsPage, IncidentsQuery, Inquiry, LockHistory, LockOrder, LocksPage, LocksQuery};
+use crate::model::failure::{Cause, Reason};
+use crate::model::log_event::{Happening, LogEvent, RuleId};
+use crate::model::query::{IncidentsPage, IncidentsQuery, Inquiry, LockHistory, LockOrder, LocksPage, LocksQuery};
 use crate::snapshot::Ratios;
 
 const RELEASE: Happening = Happening::ReleaseFailed(Reason::NotOwned);

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::KeyspaceSettings;
-use crate::event::{Label, NamespaceId};
-use crate::ledger::counters::{KeyspaceCounters, Tally};
 use crate::ledger::{Ledger, Saved};
-use crate::namespace::{KeyTemplate, Namespace, Style};
-use crate::observation::{Held, LinkBatch, LinkId, LinkNews, OperationsSource, OwnerHasher, Past, Sight, Sighting};
+use crate::model::counters::{KeyspaceCounters, Tally};
+use crate::model::key_template::KeyTemplate;
+use crate::model::label::Label;
+use crate::model::namespace::{Namespace, NamespaceId, Style};
+use crate::model::sighting::{Held, LinkBatch, LinkId, LinkNews, OperationsSource, OwnerHasher, Past, Sight, Sighting};
 use crate::snapshot::KeyspaceView;
 use crate::util::clock::TimeMs;
 

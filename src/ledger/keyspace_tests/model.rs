@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::After;
+use crate::model::counters::After;
 
 const KEYS: [&str; 3] = ["job:1", "job:2", "job:3"];
 const TTL: TimeMs = 10_000;

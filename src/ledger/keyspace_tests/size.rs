@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::*;
-use crate::inquiry::{Inquiry, LockOrder, LocksQuery};
+use crate::model::query::{Inquiry, LockOrder, LocksQuery};
 
 fn key(number: usize) -> String {
     // 45 bytes, as with a UUID for an id.

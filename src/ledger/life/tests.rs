@@ -1,7 +1,7 @@
 //! One lock's life, sighting by sighting, with times made up. Owners are numbers; times are ms.
 
 use super::*;
-use crate::observation::{OwnerHasher, Sight};
+use crate::model::sighting::{OwnerHasher, Sight};
 
 /// A hasher without randomness would do, but there is none: one for all tests of a thread.
 fn owner(number: u8) -> OwnerHash {

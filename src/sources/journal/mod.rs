@@ -12,7 +12,6 @@ mod entry;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
@@ -20,8 +19,9 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use crate::config::{Journal, StartAt};
-use crate::event::{Batch, Input, Reached};
-use crate::snapshot::{SourceNow, SourceTotals};
+use crate::model::input::{Batch, Input, Reached};
+use crate::model::position::{JournalPosition, SourceTotals};
+use crate::snapshot::SourceNow;
 use crate::sources::entries::{Entry, Report, Streams};
 use crate::sources::tell;
 use crate::util::backoff::Backoff;
@@ -40,17 +40,6 @@ const GOOD_LIFE: Duration = Duration::from_secs(30);
 const ENTRY_FACTOR: usize = 4;
 const ENTRY_EXTRA: usize = 1 << 20;
 
-/// How far a journal has been read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Position {
-    /// Of the last entry that was counted, or that was there before counting began. None: the journal was empty.
-    pub cursor: Option<String>,
-    /// What selected that entry. With another selection it need not come again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub matches: Option<String>,
-}
-
 /// What following a journal needs.
 pub struct Setup {
     /// Index of the log source.
@@ -59,7 +48,7 @@ pub struct Setup {
     pub start_at: StartAt,
     pub max_line_bytes: usize,
     /// None: it has never been read.
-    pub position: Option<Position>,
+    pub position: Option<JournalPosition>,
     pub streams: Streams,
     pub out: mpsc::Sender<Input>,
     pub now: Arc<Mutex<Vec<SourceNow>>>,
@@ -120,7 +109,7 @@ impl Source {
             return Ok(());
         }
         let position = match self.setup.start_at {
-            StartAt::Beginning => Position::default(),
+            StartAt::Beginning => JournalPosition::default(),
             StartAt::End => self.end().await?,
         };
         self.setup.position = Some(position);
@@ -128,14 +117,14 @@ impl Source {
         Ok(())
     }
 
-    async fn end(&self) -> Result<Position, String> {
+    async fn end(&self) -> Result<JournalPosition, String> {
         let journal = &self.setup.journal;
         if let Some(entry) = child::last(journal, &journal.matches).await? {
-            return Ok(Position { cursor: Some(entry.cursor), matches: Some(self.matches.clone()) });
+            return Ok(JournalPosition { cursor: Some(entry.cursor), matches: Some(self.matches.clone()) });
         }
         // Nothing fits yet: whatever comes after the last of all entries is new.
         let last = child::last(journal, &[]).await?;
-        Ok(Position { cursor: last.map(|entry| entry.cursor), matches: None })
+        Ok(JournalPosition { cursor: last.map(|entry| entry.cursor), matches: None })
     }
 
     /// Until `stop`. An error is a sentence for people.
@@ -157,7 +146,7 @@ impl Source {
             })))
         });
         // The entry that must come first.
-        let mut expected = position.cursor.clone().map(|cursor| Position { cursor: Some(cursor), ..position });
+        let mut expected = position.cursor.clone().map(|cursor| JournalPosition { cursor: Some(cursor), ..position });
         let mut looks = interval(LOOKS_APART);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -193,7 +182,7 @@ impl Source {
         Err(if said.is_empty() { ended } else { format!("{ended}: {said}") })
     }
 
-    fn take(&mut self, entry: JournalEntry, expected: Option<Position>) {
+    fn take(&mut self, entry: JournalEntry, expected: Option<JournalPosition>) {
         if let Some(expected) = expected {
             if expected.cursor.as_ref() == Some(&entry.cursor) {
                 return;
@@ -207,7 +196,7 @@ impl Source {
             }
         }
         let JournalEntry { cursor, time, message, fields, stream } = entry;
-        self.setup.position = Some(Position { cursor: Some(cursor), matches: Some(self.matches.clone()) });
+        self.setup.position = Some(JournalPosition { cursor: Some(cursor), matches: Some(self.matches.clone()) });
         let entry = Entry { stream, text: &message, time, fields: &fields, id: 0 };
         self.setup.streams.take(&entry, &mut self.report);
     }

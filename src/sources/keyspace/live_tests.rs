@@ -20,9 +20,9 @@ use super::{Setup, run};
 use crate::config::redis::{
     Address, Credentials, PasswordSource, RedisConfig, RedisMode, ScanConfig, Tls, WatchConfig,
 };
-use crate::event::Input;
-use crate::namespace::KeyMap;
-use crate::observation::{LinkNews, OwnerHasher};
+use crate::model::input::Input;
+use crate::model::key_index::KeyMap;
+use crate::model::sighting::{LinkNews, OwnerHasher};
 use crate::snapshot::RedisNow;
 
 fn tcp(port: u16) -> Address {

@@ -31,9 +31,10 @@ use self::status::LinkStatus;
 use self::supervisor::Supervisor;
 use self::topology::Node;
 use crate::config::redis::{Address, RedisConfig};
-use crate::event::Input;
-use crate::namespace::{KeyMap, Namespace};
-use crate::observation::{LinkId, OwnerHasher};
+use crate::model::input::Input;
+use crate::model::key_index::KeyMap;
+use crate::model::namespace::Namespace;
+use crate::model::sighting::{LinkId, OwnerHasher};
 use crate::snapshot::RedisNow;
 
 /// What the keyspace source is built from.

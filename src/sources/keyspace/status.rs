@@ -6,8 +6,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::event::{Label, label_enum};
-use crate::ledger::counters::{Histogram, ReplyBounds};
+use crate::model::counters::{Histogram, ReplyBounds};
+use crate::model::label::{Label, label_enum};
 use crate::snapshot::RedisNow;
 use crate::util::clock::TimeMs;
 

@@ -5,8 +5,7 @@
 //! the counters. A request is answered when what it counted is saved; one without a line about a lock has nothing to lose
 //! and is answered at once.
 
-mod known;
-
+use crate::model::pushed_lines::Known;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
 use std::panic::resume_unwind;
@@ -19,12 +18,10 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Push;
-use crate::event::{Batch, Input, Pushed, Reached};
+use crate::model::input::{Batch, Input, Pushed, Reached};
 use crate::snapshot::{PushNow, SourceNow};
 use crate::sources::entries::{Entry, Fields, Report, Streams};
 use crate::util::clock::TimeMs;
-
-pub use known::Known;
 
 /// Requests that wait to be looked at, as they came.
 pub const QUEUE: usize = 1;

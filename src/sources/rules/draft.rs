@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use regex::Regex;
 
-use crate::event::{ConflictKind, NamespaceId, Operation, Reason};
+use crate::model::failure::{ConflictKind, Operation, Reason};
+use crate::model::namespace::NamespaceId;
 
 /// One rule: which records it takes, and what such a record says.
 #[derive(Clone, Debug)]

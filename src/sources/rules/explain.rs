@@ -3,7 +3,7 @@
 //! Kept apart from evaluation, which must be fast: this looks at every rule and writes sentences.
 
 use super::{FieldTest, Matcher, RuleEvent, RuleSet, failing_condition, search, value_of};
-use crate::event::RuleId;
+use crate::model::log_event::RuleId;
 use crate::sources::lines::{Aside, Record};
 
 /// A rule that nearly took the record.

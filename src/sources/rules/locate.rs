@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use crate::event::NamespaceId;
-use crate::namespace::{KeyTemplate, Namespace};
+use crate::model::key_template::KeyTemplate;
+use crate::model::namespace::{Namespace, NamespaceId};
 use crate::sources::lines::Record;
 
 /// Fields that hold a whole key.

@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use regex::Regex;
 
-use crate::event::{Happening, LogEvent, NamespaceId, Operation, Reason, RuleId};
-use crate::namespace::Namespace;
+use crate::model::failure::{Operation, Reason};
+use crate::model::log_event::{Happening, LogEvent, RuleId};
+use crate::model::namespace::{Namespace, NamespaceId};
 use crate::sources::lines::Record;
 use locate::{IdSource, Locator, Query};
 

@@ -1,8 +1,9 @@
 //! The engine, with small rule sets made in code. What the presets make of Cordum's lines is tested with the presets.
 
 use super::*;
-use crate::event::{ConflictKind, Label};
-use crate::namespace::KeyTemplate;
+use crate::model::failure::ConflictKind;
+use crate::model::key_template::KeyTemplate;
+use crate::model::label::Label;
 
 /// `name key,key component,component`; `other` is added.
 fn namespaces(texts: &[&str]) -> Vec<Arc<Namespace>> {

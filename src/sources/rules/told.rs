@@ -6,7 +6,9 @@
 
 use super::draft::{Matcher, ReasonDraft, RuleDraft, RuleEvent};
 use super::locate::KEY_FIELDS;
-use crate::event::{ConflictKind, Label, NamespaceId, Operation, Reason};
+use crate::model::failure::{ConflictKind, Operation, Reason};
+use crate::model::label::Label;
+use crate::model::namespace::NamespaceId;
 
 /// What can be counted for one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use regex::Regex;
 
 use crate::config::{LogKind, LogSource};
-use crate::sources::cursor::Inode;
+use crate::model::position::Inode;
 
 /// What rotation adds to a file's name.
 static ROTATION_SUFFIX: LazyLock<Regex> = LazyLock::new(|| {

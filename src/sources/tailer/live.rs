@@ -11,10 +11,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use flate2::read::MultiGzDecoder;
 
-use crate::event::LogEvent;
-use crate::snapshot::SourceTotals;
+use crate::model::log_event::LogEvent;
+use crate::model::position::{Cursor, FileId, Inode, Mark, SourceTotals};
 use crate::sources::blocks::{BLOCK_BYTES, Blocks, Cut, block_bytes, count_lines, cut, read_at};
-use crate::sources::cursor::{Cursor, FileId, Inode, Mark};
 use crate::sources::extractor::{Extractor, Joiner};
 use crate::sources::scout::{PART_BYTES, Scout};
 use crate::util::clock::TimeMs;

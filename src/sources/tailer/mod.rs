@@ -6,6 +6,7 @@
 //! sending waits and the files are our buffer. Nothing here ends the thread but `stop`: errors are counted and tried again.
 
 mod discovery;
+mod likeness;
 mod live;
 mod reunion;
 mod text;
@@ -21,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::config::{LogKind, LogSource};
-use crate::event::{Batch, Input, Reached};
-use crate::snapshot::{SourceNow, SourceTotals};
-use crate::sources::cursor::{Cursor, FileId, Inode};
+use crate::model::input::{Batch, Input, Reached};
+use crate::model::position::{Cursor, FileId, Inode, SourceTotals};
+use crate::snapshot::SourceNow;
 use crate::sources::extractor::Extractor;
 use crate::util::clock;
 use discovery::Found;

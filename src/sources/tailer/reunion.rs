@@ -18,9 +18,9 @@ use super::live::Live;
 use super::text::{begins_with, head_of, move_to_end, open_text};
 use super::{MAX_CURSORS, Tailer};
 use crate::config::{LogKind, LogSource, StartAt};
-use crate::event::{Batch, Reached};
-use crate::snapshot::SourceTotals;
-use crate::sources::cursor::{Cursor, FileId, Inode, Likeness, Mark, compare};
+use crate::model::input::{Batch, Reached};
+use crate::model::position::{Cursor, FileId, Inode, Mark, SourceTotals};
+use crate::sources::tailer::likeness::{Likeness, compare};
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 
 use super::discovery::Found;
-use crate::sources::cursor::{Cursor, MARK_BYTES, Mark};
+use crate::model::position::{Cursor, MARK_BYTES, Mark};
 
 /// Whether the text of `long` begins with the whole text of `short`. No, where there is no `long`.
 pub(super) fn begins_with(long: &Path, short: &Path) -> io::Result<bool> {

@@ -12,7 +12,7 @@ use super::lane::{Awaited, Gathered, What};
 use super::owner::Reader;
 use super::reading::{Outcome, Round};
 use super::session::{Session, Side, Work};
-use crate::observation::{LinkNews, Sight, Sighting};
+use crate::model::sighting::{LinkNews, Sight, Sighting};
 use crate::sources::keyspace::status::LastPass;
 use crate::util::clock;
 use crate::util::clock::TimeMs;

@@ -39,7 +39,7 @@ use super::status::{LinkStatus, LinkTotals};
 use super::wire::WireError;
 use super::{LinkSetup, Shared};
 use crate::config::redis::Address;
-use crate::observation::{LinkNews, Past};
+use crate::model::sighting::{LinkNews, Past};
 use crate::util::backoff::Backoff;
 use crate::util::clock;
 

@@ -5,8 +5,8 @@
 
 use redis::Value;
 
-use crate::namespace::OwnerRule;
-use crate::observation::{OwnerHash, OwnerHasher};
+use crate::model::owner::OwnerRule;
+use crate::model::sighting::{OwnerHash, OwnerHasher};
 
 const SEVERAL: &[u8] = b"several owners";
 /// Tells shared and exclusive holding apart (Redisson and others): not an owner.

@@ -5,7 +5,7 @@
 use redis::Value;
 
 use super::reading::is_denied;
-use crate::event::Label;
+use crate::model::label::Label;
 use crate::sources::keyspace::status::{Command, LinkTotals};
 use crate::sources::keyspace::wire::{Wire, WireError};
 

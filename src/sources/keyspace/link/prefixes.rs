@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::reading::Kind;
-use crate::namespace::{KeyMap, Namespace, OwnerRule};
+use crate::model::key_index::KeyMap;
+use crate::model::namespace::Namespace;
+use crate::model::owner::OwnerRule;
 
 pub(super) struct Prefixes {
     keys: Arc<KeyMap>,
@@ -86,7 +88,7 @@ impl Prefixes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::KeyTemplate;
+    use crate::model::key_template::KeyTemplate;
 
     fn prefixes(keys: &[&str], fence: &str) -> Prefixes {
         let template = |text: &str| KeyTemplate::parse(text).unwrap();

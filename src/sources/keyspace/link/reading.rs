@@ -7,7 +7,7 @@
 use redis::{ServerError, ServerErrorKind, Value};
 
 use super::owner::{self, Holder, Reader};
-use crate::observation::{Held, Sight};
+use crate::model::sighting::{Held, Sight};
 use crate::sources::keyspace::status::Command;
 use crate::util::clock::TimeMs;
 

@@ -1,8 +1,8 @@
 use std::sync::LazyLock;
 
 use super::*;
-use crate::namespace::OwnerRule;
-use crate::observation::OwnerHasher;
+use crate::model::owner::OwnerRule;
+use crate::model::sighting::OwnerHasher;
 
 fn text(text: &str) -> Value {
     Value::BulkString(text.as_bytes().to_vec())

@@ -6,8 +6,8 @@
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::event::Input;
-use crate::observation::{LinkBatch, LinkId, LinkNews};
+use crate::model::input::Input;
+use crate::model::sighting::{LinkBatch, LinkId, LinkNews};
 use crate::util::clock;
 
 pub(super) struct Teller {

@@ -1,7 +1,7 @@
 //! What happens to keys is seen, each change with its circumstances.
 
 use super::*;
-use crate::observation::Past;
+use crate::model::sighting::Past;
 use crate::util::clock;
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::redis::PasswordSource;
-use crate::observation::Past;
+use crate::model::sighting::Past;
 use crate::sources::keyspace::status::Command;
 
 const ALL: &str = "+scan +getrange +pttl +type +hscan +zrange +info +ping +hello +client +readonly";

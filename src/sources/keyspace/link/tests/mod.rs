@@ -19,9 +19,11 @@ use tokio_util::sync::CancellationToken;
 
 use self::server::Server;
 use crate::config::redis::{Address, Credentials, RedisConfig, RedisMode, ScanConfig, WatchConfig};
-use crate::event::Input;
-use crate::namespace::{KeyMap, KeyTemplate, Namespace};
-use crate::observation::{Held, LinkId, LinkNews, OwnerHasher, Sight, Sighting};
+use crate::model::input::Input;
+use crate::model::key_index::KeyMap;
+use crate::model::key_template::KeyTemplate;
+use crate::model::namespace::Namespace;
+use crate::model::sighting::{Held, LinkId, LinkNews, OwnerHasher, Sight, Sighting};
 use crate::sources::keyspace::status::LinkStatus;
 use crate::sources::keyspace::topology::Node;
 use crate::sources::keyspace::{LinkSetup, Shared};

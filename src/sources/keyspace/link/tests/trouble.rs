@@ -1,7 +1,7 @@
 //! Flushes, lost connections, servers that hang or are replaced.
 
 use super::*;
-use crate::observation::Past;
+use crate::model::sighting::Past;
 use crate::util::clock;
 
 fn up(news: &LinkNews) -> Option<Past> {

@@ -3,15 +3,13 @@
 //! A template such as `cordum:wf:run:lock:{run_id}` has a literal head (what a scan would look for) and named fields that
 //! log lines carry too, so that a line leads to the very key it speaks of. Nothing here does I/O.
 
+use crate::model::key_template::KeyTemplate;
+use crate::model::owner::OwnerRule;
 use std::time::Duration;
 
-mod keys;
-mod owner;
-mod template;
-
-pub use keys::KeyMap;
-pub use owner::OwnerRule;
-pub use template::KeyTemplate;
+/// Index of a lock namespace in the configuration in effect. `other` is always the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespaceId(pub u16);
 
 /// Name of the namespace that takes every lock event no configured namespace claims.
 pub const OTHER: &str = "other";

@@ -1,11 +1,18 @@
 //! The numbers of one lock namespace. They only ever grow, and they are what the state file keeps.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::marker::PhantomData;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::event::{After, ConflictKind, Label, Operation, Reason};
+use crate::model::failure::{ConflictKind, Operation, Reason};
+use crate::model::label::{Label, label_enum};
+
+label_enum! {
+    /// How the owner before ended.
+    After { Release = "release", Expiry = "expiry", Unknown = "unknown" }
+}
 
 /// One counter for each value of a label. Saved by label value, so that the order of the enum may change.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 
 use siphasher::sip::SipHasher13;
 
-use crate::event::{Label, label_enum};
+use crate::model::label::{Label, label_enum};
 use crate::util::clock::TimeMs;
 
 /// One primary of the watched Redis, for as long as it is connected to or expected back. Numbers are not used again.

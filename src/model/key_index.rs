@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{KeyTemplate, Namespace};
-use crate::event::NamespaceId;
+use super::key_template::KeyTemplate;
+use super::namespace::Namespace;
+use crate::model::namespace::NamespaceId;
 
 /// All key templates of a configuration.
 #[derive(Clone, Debug, Default)]
