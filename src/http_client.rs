@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::config::redis::Tls;
-use crate::sources::keyspace::tls;
+use crate::keyspace::tls;
 use crate::util::percent::percent_decode;
 
 const AGENT: &str = concat!("redis_lock_exporter/", env!("CARGO_PKG_VERSION"));

@@ -6,11 +6,11 @@ use crate::model::position::SourceTotals;
 use std::sync::Arc;
 
 use crate::config::Config;
+use crate::logs::rules::Told;
 use crate::model::counters::{Histogram, KeyspaceCounters, LogCounters, ReplyBounds, Tally};
 use crate::model::failure::Cause;
 use crate::model::namespace::Namespace;
 use crate::model::sighting::OperationsSource;
-use crate::sources::rules::Told;
 use crate::util::clock::TimeMs;
 
 #[derive(Clone, Debug, Default)]

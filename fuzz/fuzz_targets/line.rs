@@ -10,9 +10,9 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use redis_lock_exporter::config::{Config, Overrides};
-use redis_lock_exporter::sources::lines::{Record, unwrap_line};
-use redis_lock_exporter::sources::rules::Verdict;
-use redis_lock_exporter::sources::search::Searcher;
+use redis_lock_exporter::logs::line::{Record, unwrap_line};
+use redis_lock_exporter::logs::rules::Verdict;
+use redis_lock_exporter::logs::extract::search::Searcher;
 
 static CONFIG: LazyLock<Config> = LazyLock::new(|| {
     let overrides =

@@ -17,13 +17,13 @@ use super::input;
 use crate::cli::CheckArgs;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
 use crate::ledger::{Counted, Ledger};
+use crate::logs::blocks::Cut;
+use crate::logs::extract::{Extractor, Joiner, Look};
+use crate::logs::line::{Record, unwrap_line};
+use crate::logs::rules::Verdict;
 use crate::model::failure::Reason;
 use crate::model::log_event::{Happening, LogEvent};
 use crate::model::namespace::NamespaceId;
-use crate::sources::blocks::Cut;
-use crate::sources::extractor::{Extractor, Joiner, Look};
-use crate::sources::lines::{Record, unwrap_line};
-use crate::sources::rules::Verdict;
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 

@@ -19,11 +19,11 @@ use crate::commands::table;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
 use crate::exposition::{Build, Format, Process, Scrape};
 use crate::ledger::{Counted, Ledger};
+use crate::logs::blocks::{Cut, count_lines};
+use crate::logs::extract::{Extractor, Joiner};
 use crate::model::log_event::LogEvent;
 use crate::model::position::SourceTotals;
 use crate::snapshot::{NamespaceView, Snapshot};
-use crate::sources::blocks::{Cut, count_lines};
-use crate::sources::extractor::{Extractor, Joiner};
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 

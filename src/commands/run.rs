@@ -21,6 +21,12 @@ use tracing::{error, info, warn};
 
 use crate::cli::{EXIT_FAILED, EXIT_USAGE, RunArgs};
 use crate::config::{Config, LogKind, LogSource, STDIN};
+use crate::logs::extract::Extractor;
+use crate::logs::files::{Start, Tailer};
+use crate::logs::journal;
+use crate::logs::push::{self, Intake};
+use crate::logs::stdin::{self, Follower};
+use crate::logs::streams::Streams;
 use crate::model::input::Input;
 use crate::model::key_index::KeyMap;
 use crate::model::query::Inquiry;
@@ -28,16 +34,10 @@ use crate::model::sighting::OwnerHasher;
 use crate::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
 use crate::server::{self, App, Entrance, Limits, Listener, ReloadRequest, WebFile, WebFollower};
 use crate::snapshot::Snapshot;
-use crate::sources::entries::Streams;
-use crate::sources::extractor::Extractor;
-use crate::sources::push::{self, Intake};
-use crate::sources::stdin::{self, Follower};
-use crate::sources::tailer::{Start, Tailer};
-use crate::sources::{journal, keyspace};
 use crate::state::{State, StateDirectory};
-use crate::systemd;
 use crate::util::clock;
 use crate::util::clock::TimeMs;
+use crate::{keyspace, systemd};
 
 /// Batches that may wait for the pipeline. A full queue makes the tailer wait, and the files are its buffer.
 const QUEUE: usize = 64;

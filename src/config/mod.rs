@@ -39,8 +39,8 @@ use self::presets::Chosen;
 use self::problem::Findings;
 use self::raw::RawConfig;
 use self::rules::RuleBuilder;
+use crate::logs::rules::RuleSet;
 use crate::model::namespace::Namespace;
-use crate::sources::rules::RuleSet;
 
 pub use self::about::{About, Checked, KeysFromUser, LogLevel, Side};
 pub use self::logs::{DEFAULT_MAX_LINE_BYTES, STDIN};

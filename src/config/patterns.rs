@@ -6,7 +6,7 @@ use super::document::quote;
 use super::fields::At;
 use super::problem::Findings;
 use super::suggest;
-use crate::sources::rules::required_literals;
+use crate::logs::rules::required_literals;
 
 /// Memory for one compiled expression.
 const MAX_COMPILED_BYTES: usize = 1 << 20;

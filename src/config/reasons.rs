@@ -3,7 +3,7 @@
 use super::patterns;
 use super::problem::Findings;
 use super::raw_rule::RawReason;
-use crate::sources::rules::{ReasonDraft, TextTest};
+use crate::logs::rules::{ReasonDraft, TextTest};
 
 /// Drafts of the reasons of one layer, in the order in which they are tried.
 pub(super) fn build(reasons: Vec<RawReason>, findings: &mut Findings) -> Vec<ReasonDraft> {

@@ -12,10 +12,10 @@ use super::namespaces::KEY_HELP;
 use super::problem::Findings;
 use super::raw_rule::{EventName, RawRule, RawTest};
 use super::{patterns, suggest};
+use crate::logs::rules::{Condition, FieldTest, Matcher, RuleDraft, RuleEvent, required_literals};
 use crate::model::failure::Operation;
 use crate::model::key_template::KeyTemplate;
 use crate::model::namespace::{Namespace, NamespaceId};
-use crate::sources::rules::{Condition, FieldTest, Matcher, RuleDraft, RuleEvent, required_literals};
 use crate::util::units;
 
 /// The name of the user's own layer.

@@ -13,13 +13,13 @@ use super::Scrape;
 use super::metric::{Distribution, Kind, Metric, Number, Numbers};
 use super::names::{metrics, seconds, timestamp};
 use crate::advice::{self, Advice, Evidence, advise};
+use crate::logs::rules::Told;
 use crate::model::counters::{LogCounters, Tally};
 use crate::model::failure::{Cause, Operation};
 use crate::model::label::Label;
 use crate::model::namespace::Namespace;
 use crate::model::sighting::OperationsSource;
 use crate::snapshot::{KeyspaceView, NamespaceView, Ratios};
-use crate::sources::rules::Told;
 
 #[derive(Debug)]
 pub(super) struct SnapshotCollector(pub(super) Scrape);

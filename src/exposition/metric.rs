@@ -8,11 +8,11 @@ use prometheus_client::metrics::MetricType;
 
 use super::Process;
 use crate::advice::Advice;
+use crate::logs::rules::Told;
 use crate::model::counters::{Bounds, Histogram, LogCounters, Tally};
 use crate::model::failure::{ConflictKind, Operation, Reason};
 use crate::model::namespace::Namespace;
 use crate::snapshot::{ExporterView, KeyspaceView, NamespaceView, Ratios, RedisNow, SourceView};
-use crate::sources::rules::Told;
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]

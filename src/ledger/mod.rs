@@ -33,11 +33,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::logs::rules::RuleSet;
 use crate::model::counters::{KeyspaceCounters, LogCounters, Tally};
 use crate::model::failure::{Cause, ConflictKind, Operation, Reason};
 use crate::model::log_event::{Happening, LogEvent, RuleId};
 use crate::model::namespace::{Namespace, NamespaceId};
-use crate::sources::rules::RuleSet;
 use crate::util::clock::TimeMs;
 use finals::Finals;
 use incidents::Incidents;

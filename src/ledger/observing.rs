@@ -12,6 +12,7 @@ use super::life::Life;
 use super::ratios::Event;
 use super::ring::KeyHash;
 use super::{Counted, Ledger, Moment};
+use crate::logs::rules::RuleSet;
 use crate::model::counters::Tally;
 use crate::model::failure::{Cause, Operation};
 use crate::model::label::Label;
@@ -20,7 +21,6 @@ use crate::model::namespace::{Namespace, NamespaceId};
 use crate::model::query::{Inquiry, LocksPage};
 use crate::model::sighting::LinkBatch;
 use crate::snapshot::{KeyspaceView, Lately};
-use crate::sources::rules::RuleSet;
 use crate::util::clock::TimeMs;
 
 impl Ledger {

@@ -55,9 +55,9 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use self::listener::Client;
+use crate::logs::push::Intake;
 use crate::model::query::Inquiry;
 use crate::snapshot::Snapshot;
-use crate::sources::push::Intake;
 
 pub use self::listener::Listener;
 pub use self::web_file::{Web, WebFile, WebFollower};

@@ -8,13 +8,13 @@ use std::{env, fs, io::Write};
 
 use redis_lock_exporter::config::{Config, Overrides};
 use redis_lock_exporter::exposition::{Build, Format, Kind, Process, Scrape, metrics, render};
+use redis_lock_exporter::logs::rules::Told;
 use redis_lock_exporter::model::counters::LogCounters;
 use redis_lock_exporter::model::failure::{Cause, ConflictKind, Operation, Reason};
 use redis_lock_exporter::model::key_template::KeyTemplate;
 use redis_lock_exporter::model::label::Label;
 use redis_lock_exporter::model::namespace::Namespace;
 use redis_lock_exporter::snapshot::{NamespaceView, RedisView, Snapshot};
-use redis_lock_exporter::sources::rules::Told;
 
 use crate::sample::{full_counters, full_keyspace, full_redis, full_snapshot, namespace, tally, view};
 

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use redis_lock_exporter::config::{Config, Overrides};
+use redis_lock_exporter::logs::extract::search::Searcher;
+use redis_lock_exporter::logs::line::{Record, unwrap_line};
+use redis_lock_exporter::logs::rules::Verdict;
 use redis_lock_exporter::model::failure::{Operation, Reason};
 use redis_lock_exporter::model::label::Label;
 use redis_lock_exporter::model::log_event::{Happening, LogEvent, RuleId};
-use redis_lock_exporter::sources::lines::{Record, unwrap_line};
-use redis_lock_exporter::sources::rules::Verdict;
-use redis_lock_exporter::sources::search::Searcher;
 
 use crate::lines::{Line, Wrapping};
 

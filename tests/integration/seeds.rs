@@ -7,9 +7,9 @@ use std::fs;
 use std::path::Path;
 
 use redis_lock_exporter::config::{Config, Overrides};
-use redis_lock_exporter::sources::lines::{Record, unwrap_line};
-use redis_lock_exporter::sources::rules::Verdict;
-use redis_lock_exporter::sources::search::Searcher;
+use redis_lock_exporter::logs::extract::search::Searcher;
+use redis_lock_exporter::logs::line::{Record, unwrap_line};
+use redis_lock_exporter::logs::rules::Verdict;
 use redis_lock_exporter::state::{State, decode, encode};
 
 const CHANGES_OF_EACH_SEED: u64 = 120;

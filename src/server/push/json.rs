@@ -11,7 +11,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqA
 use serde_json::error::Category;
 
 use super::{Fields, Limits, Malformed};
-use crate::sources::push::{PushedEntry, PushedStream};
+use crate::logs::push::{PushedEntry, PushedStream};
 
 /// Why a request cannot be taken.
 #[derive(Debug, PartialEq, Eq)]

@@ -32,7 +32,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Context;
 use super::routes::{Answer, text};
-use crate::sources::push::{Intake, PushRequest, PushedStream};
+use crate::logs::push::{Intake, PushRequest, PushedStream};
 
 pub(super) const PATH: &str = "/loki/api/v1/push";
 

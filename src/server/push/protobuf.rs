@@ -11,7 +11,7 @@
 //! Unknown fields are read over, as protobuf wants it.
 
 use super::{Fields, Limits, Malformed, labels};
-use crate::sources::push::{PushedEntry, PushedStream};
+use crate::logs::push::{PushedEntry, PushedStream};
 
 const DAMAGED: Malformed = Malformed("the protobuf is damaged");
 
