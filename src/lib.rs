@@ -46,13 +46,11 @@
 //! configuration or from closed enums, never from input; nothing is published that was not saved; nothing but `fleet` writes to
 //! Redis; an owner's token is hashed where it is read and kept nowhere.
 
-pub mod advice;
 pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod exposition;
 pub mod fleet;
-pub mod health;
 pub mod http_client;
 pub mod keyspace;
 pub mod ledger;
@@ -61,6 +59,7 @@ pub mod model;
 pub mod pack;
 pub mod pipeline;
 pub mod prometheus;
+pub mod report;
 pub mod rule_scaling;
 pub mod server;
 pub mod snapshot;

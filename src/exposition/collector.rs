@@ -11,14 +11,14 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 
 use super::Scrape;
 use super::metric::{Distribution, Kind, Metric, Number, Numbers};
-use super::names::{metrics, seconds, timestamp};
-use crate::advice::{self, Advice, Evidence, advise};
+use super::metrics::{metrics, seconds, timestamp};
 use crate::logs::rules::Told;
 use crate::model::counters::{LogCounters, Tally};
 use crate::model::failure::{Cause, Operation};
 use crate::model::label::Label;
 use crate::model::namespace::Namespace;
 use crate::model::sighting::OperationsSource;
+use crate::report::advice::{self, Advice, Evidence, advise};
 use crate::snapshot::{KeyspaceView, NamespaceView, Ratios};
 
 #[derive(Debug)]

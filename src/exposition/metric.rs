@@ -7,11 +7,11 @@ use std::time::Duration;
 use prometheus_client::metrics::MetricType;
 
 use super::Process;
-use crate::advice::Advice;
 use crate::logs::rules::Told;
 use crate::model::counters::{Bounds, Histogram, LogCounters, Tally};
 use crate::model::failure::{ConflictKind, Operation, Reason};
 use crate::model::namespace::Namespace;
+use crate::report::advice::Advice;
 use crate::snapshot::{ExporterView, KeyspaceView, NamespaceView, Ratios, RedisNow, SourceView};
 
 /// One row of the table.

@@ -7,25 +7,12 @@
 //! (`causes.rs`) and in ratios (`ratios.rs`). The pipeline is the only caller in the daemon, `replay` and `check --logs` the
 //! other ones; those do not observe Redis.
 
-mod belonging;
-mod bounded;
 mod causes;
-mod counting;
-mod finals;
-mod history;
-mod incidents;
-mod inquiries;
-mod joined;
-mod keyspace;
-mod life;
-mod links;
-mod observing;
-mod ratios;
-mod ring;
-mod seeing;
-mod table;
-mod verdict;
-mod views;
+mod failures;
+mod keyspace_updates;
+mod locks;
+mod queries;
+mod recent;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,12 +26,12 @@ use crate::model::failure::{Cause, ConflictKind, Operation, Reason};
 use crate::model::log_event::{Happening, LogEvent, RuleId};
 use crate::model::namespace::{Namespace, NamespaceId};
 use crate::util::clock::TimeMs;
-use finals::Finals;
-use incidents::Incidents;
-use joined::{Aspect, Joined, LockHash, Window};
-use keyspace::Keyspace;
-pub use keyspace::KeyspaceSettings;
-use ratios::{Event, Recent};
+use causes::incidents::Incidents;
+use failures::final_states::Finals;
+use failures::joining::{Aspect, Joined, LockHash, Window};
+use locks::Keyspace;
+pub use locks::KeyspaceSettings;
+use recent::{Event, Recent};
 
 /// A lost lock is noticed by each renewal that follows. They are one loss while they keep coming at about the pace of
 /// renewals.

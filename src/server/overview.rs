@@ -1,12 +1,12 @@
 //! The JSON of `/api/v1/overview`: what is wrong now, each namespace in short with the line of its last hour, and how the
-//! exporter's own sources are doing. Made from one snapshot; judged by [`crate::health`].
+//! exporter's own sources are doing. Made from one snapshot; judged by [`crate::report::health`].
 
 use serde_json::{Map, Value, json};
 
 use super::namespaces::{moment, seconds};
 use crate::exposition::Build;
-use crate::health::{self, Finding, Level};
 use crate::model::label::Label;
+use crate::report::health::{self, Finding, Level};
 use crate::snapshot::{KeyspaceNow, Lately, NamespaceView, Point, Ratios, RedisView, Snapshot, SourceView, Sums};
 use crate::util::clock::TimeMs;
 

@@ -10,12 +10,12 @@ use anyhow::bail;
 
 use super::Subject;
 use super::exporter::ABOUT_LOCKS_HELD;
-use crate::advice::{EXPIRED, Evidence, Note, Sample};
 use crate::cli::AdviseArgs;
 use crate::http_client::Limits;
 use crate::model::label::Label as _;
 use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
 use crate::prometheus::{Prometheus, Series};
+use crate::report::advice::{EXPIRED, Evidence, Note, Sample};
 use crate::util::units::format_duration;
 
 /// A query over weeks takes its time.

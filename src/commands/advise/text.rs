@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::Advised;
-use crate::advice::{Advice, Confidence, Model, Note, brief};
 use crate::model::namespace::Namespace;
+use crate::report::advice::{Advice, Confidence, Model, Note, brief};
 use crate::util::units::format_duration;
 
 const HEADINGS: [&str; 8] =

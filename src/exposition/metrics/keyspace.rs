@@ -4,8 +4,8 @@
 //! small.
 
 use super::{Distribution, Metric, Numbers, counter, gauge, histogram, real, timestamp, whole};
-use crate::advice::Advice;
 use crate::model::namespace::Style;
+use crate::report::advice::Advice;
 
 /// Those of the ledger's bounds that are shown.
 const HOLD_BOUNDS: &[f64] = &[1.0, 10.0, 30.0, 60.0, 300.0, 1800.0];

@@ -26,8 +26,8 @@ const SHORT_HOLD_MS: TimeMs = 10;
 
 /// When Redis will let the lock expire: not before `low`, not after `high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Deadline {
-    pub(super) low: TimeMs,
+pub(in crate::ledger) struct Deadline {
+    pub(in crate::ledger) low: TimeMs,
     /// `high - low`, and one more so that a deadline that is not there takes no room.
     width: NonZeroU32,
 }
@@ -38,52 +38,52 @@ impl Deadline {
         Self { low, width: NonZeroU32::MIN.saturating_add(width) }
     }
 
-    pub(super) fn high(&self) -> TimeMs {
+    pub(in crate::ledger) fn high(&self) -> TimeMs {
         self.low.saturating_add(TimeMs::from(self.width.get() - 1))
     }
 }
 
 /// What is known about a lock that is held. Kept small: there may be a million of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Life {
-    pub(super) owner: Option<OwnerHash>,
-    pub(super) deadline: Option<Deadline>,
+pub(in crate::ledger) struct Life {
+    pub(in crate::ledger) owner: Option<OwnerHash>,
+    pub(in crate::ledger) deadline: Option<Deadline>,
     /// When it was acquired if `acquisition_seen`, otherwise when it was first seen.
-    pub(super) began: TimeMs,
+    pub(in crate::ledger) began: TimeMs,
     /// When its TTL was last set, by the acquisition or by a renewal; exact only if `set_at_known`.
-    pub(super) set_at: TimeMs,
+    pub(in crate::ledger) set_at: TimeMs,
     /// When the last read that showed it was sent.
-    pub(super) read_sent: TimeMs,
-    pub(super) renewals: u32,
-    pub(super) acquisition_seen: bool,
-    pub(super) set_at_known: bool,
+    pub(in crate::ledger) read_sent: TimeMs,
+    pub(in crate::ledger) renewals: u32,
+    pub(in crate::ledger) acquisition_seen: bool,
+    pub(in crate::ledger) set_at_known: bool,
     /// First seen on a watched link although no push had told of it: its push may still be on the way.
-    pub(super) unannounced: bool,
+    pub(in crate::ledger) unannounced: bool,
 }
 
 /// How the link that shows a lock is doing, and what is configured for the lock.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Circumstances {
+pub(in crate::ledger) struct Circumstances {
     /// Every change is pushed.
-    pub(super) watching: bool,
+    pub(in crate::ledger) watching: bool,
     /// All locks are known: what is new was acquired.
-    pub(super) baseline: bool,
+    pub(in crate::ledger) baseline: bool,
     /// The link was interrupted since the lock was last seen, or another link showed it.
-    pub(super) doubtful: bool,
+    pub(in crate::ledger) doubtful: bool,
     /// The interruption was a restart or failover of Redis.
-    pub(super) failover: bool,
+    pub(in crate::ledger) failover: bool,
     /// Redis has evicted keys some time before this.
-    pub(super) evicted: Option<TimeMs>,
+    pub(in crate::ledger) evicted: Option<TimeMs>,
     /// When the last complete pass began.
-    pub(super) pass_started: TimeMs,
+    pub(in crate::ledger) pass_started: TimeMs,
     /// The TTL configured for the lock.
-    pub(super) ttl: Option<TimeMs>,
+    pub(in crate::ledger) ttl: Option<TimeMs>,
     /// How often it is renewed, where it is.
-    pub(super) renew_every: Option<TimeMs>,
+    pub(in crate::ledger) renew_every: Option<TimeMs>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(in crate::ledger) enum Ending {
     Released,
     Expired,
     /// Another owner was there before the deadline and no release was seen.
@@ -94,7 +94,7 @@ pub(super) enum Ending {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Fact {
+pub(in crate::ledger) enum Fact {
     /// Acquired and released between two reads, each held for about `hold`.
     ShortHolds {
         count: u64,
@@ -124,7 +124,7 @@ pub(super) enum Fact {
 }
 
 impl Ending {
-    pub(super) fn after(self) -> After {
+    pub(in crate::ledger) fn after(self) -> After {
         match self {
             Self::Released => After::Release,
             Self::Expired => After::Expiry,
@@ -135,12 +135,12 @@ impl Ending {
 
 impl Life {
     /// The TTL that was set last, as observed.
-    pub(super) fn full_ttl(&self) -> Option<TimeMs> {
+    pub(in crate::ledger) fn full_ttl(&self) -> Option<TimeMs> {
         self.deadline.filter(|_| self.set_at_known).map(|deadline| deadline.high() - self.set_at)
     }
 
     /// Whether it is the same owner, as far as owners can be read.
-    pub(super) fn may_be_owned_by(&self, owner: Option<OwnerHash>) -> bool {
+    pub(in crate::ledger) fn may_be_owned_by(&self, owner: Option<OwnerHash>) -> bool {
         self.owner == owner || self.owner.is_none() || owner.is_none()
     }
 }
@@ -150,14 +150,14 @@ fn effective(sighting: &Sighting) -> u64 {
     u64::from(sighting.pushes).saturating_sub(u64::from(sighting.first_push_may_be_old))
 }
 
-pub(super) fn deadline_of(held: &Held, sighting: &Sighting) -> Option<Deadline> {
+pub(in crate::ledger) fn deadline_of(held: &Held, sighting: &Sighting) -> Option<Deadline> {
     let Sighting { sent, received, .. } = *sighting;
     held.ttl_ms.map(|ttl| Deadline::new(sent.saturating_add(ttl), received.saturating_add(ttl).saturating_add(1)))
 }
 
 /// What happened to a lock until this sighting, in order, and the life that goes on. `held` is what the sighting shows,
 /// nothing for an absent key.
-pub(super) fn judge(
+pub(in crate::ledger) fn judge(
     before: Option<&Life>,
     held: Option<&Held>,
     sighting: &Sighting,

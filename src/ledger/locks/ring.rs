@@ -9,7 +9,7 @@ const NO_ENTRY: u32 = u32::MAX;
 
 /// A key, hashed with a secret of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct KeyHash(pub(super) u64);
+pub(in crate::ledger) struct KeyHash(pub(in crate::ledger) u64);
 
 struct Entry<T> {
     key: KeyHash,
@@ -19,7 +19,7 @@ struct Entry<T> {
 }
 
 /// `CAPACITY` for all locks together; `PER_LOCK` of them are looked at.
-pub(super) struct Ring<T, const CAPACITY: usize, const PER_LOCK: usize> {
+pub(in crate::ledger) struct Ring<T, const CAPACITY: usize, const PER_LOCK: usize> {
     entries: Vec<Entry<T>>,
     next: usize,
     /// The latest entry of each lock.
@@ -34,7 +34,7 @@ impl<T, const CAPACITY: usize, const PER_LOCK: usize> Default for Ring<T, CAPACI
 }
 
 impl<T: Copy, const CAPACITY: usize, const PER_LOCK: usize> Ring<T, CAPACITY, PER_LOCK> {
-    pub(super) fn push(&mut self, key: KeyHash, value: T) {
+    pub(in crate::ledger) fn push(&mut self, key: KeyHash, value: T) {
         let index = self.next;
         self.next = (self.next + 1) % CAPACITY;
         if let Some(oldest) = self.entries.get(index) {
@@ -79,27 +79,27 @@ impl<T: Copy, const CAPACITY: usize, const PER_LOCK: usize> Ring<T, CAPACITY, PE
     }
 
     /// The latest first.
-    pub(super) fn of(&self, key: KeyHash) -> impl Iterator<Item = &T> + '_ {
+    pub(in crate::ledger) fn of(&self, key: KeyHash) -> impl Iterator<Item = &T> + '_ {
         self.many_of(key, PER_LOCK)
     }
 
     /// The latest first, further back than what is shown.
-    pub(super) fn many_of(&self, key: KeyHash, most: usize) -> impl Iterator<Item = &T> + '_ {
+    pub(in crate::ledger) fn many_of(&self, key: KeyHash, most: usize) -> impl Iterator<Item = &T> + '_ {
         self.places(key, most).map(|place| &self.entries[place].value)
     }
 
     /// The oldest entry of any lock, once older ones have left the ring.
-    pub(super) fn oldest_of_many(&self) -> Option<&T> {
+    pub(in crate::ledger) fn oldest_of_many(&self) -> Option<&T> {
         let oldest = self.entries.get(self.next).filter(|_| self.evictions > 0);
         oldest.map(|entry| &entry.value)
     }
 
-    pub(super) fn latest(&self, key: KeyHash) -> Option<&T> {
+    pub(in crate::ledger) fn latest(&self, key: KeyHash) -> Option<&T> {
         self.of(key).next()
     }
 
     /// The first entry, from the latest on and among `most`, that fits; with the one after it.
-    pub(super) fn find_mut(
+    pub(in crate::ledger) fn find_mut(
         &mut self,
         key: KeyHash,
         most: usize,
@@ -118,7 +118,7 @@ impl<T: Copy, const CAPACITY: usize, const PER_LOCK: usize> Ring<T, CAPACITY, PE
         found.map(|place| (&mut self.entries[place].value, after))
     }
 
-    pub(super) fn evictions(&self) -> u64 {
+    pub(in crate::ledger) fn evictions(&self) -> u64 {
         self.evictions
     }
 }

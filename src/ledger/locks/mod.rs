@@ -4,25 +4,36 @@
 //! `counting.rs`, what is shown in `views.rs` and `inquiries.rs`. Nothing of this is saved but the counters: after a start
 //! every lock is seen for the first time.
 
+mod apply_sighting;
+mod bounded;
+pub(super) mod count_transitions;
+pub(super) mod history;
+pub(super) mod hold;
+mod links;
+mod namespace_chooser;
+pub(super) mod ring;
+mod survey;
+pub(super) mod table;
+
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use super::belonging::Belonging;
-use super::bounded::Bounded;
 use super::causes::Causes;
-use super::history::{History, Renewals, Sayings};
-use super::life::{Ending, Fact};
-use super::links::Links;
-use super::ratios::Recent;
-use super::ring::KeyHash;
-use super::table::{Lock, Slot, Table};
-use super::views::Surveyed;
+use super::recent::Recent;
 use crate::model::counters::KeyspaceCounters;
 use crate::model::namespace::{Namespace, NamespaceId};
 use crate::model::sighting::{LinkBatch, LinkId, LinkNews};
 use crate::util::clock::TimeMs;
+use bounded::Bounded;
+use history::{History, Renewals, Sayings};
+use hold::{Ending, Fact};
+use links::Links;
+use namespace_chooser::Belonging;
+use ring::KeyHash;
+use survey::Surveyed;
+use table::{Lock, Slot, Table};
 
 /// Fences, keys that are no locks, and locks that the full table could not take, each.
 const REMEMBERED: usize = 65_536;
@@ -211,5 +222,4 @@ pub(super) fn is_watchable(states: &[NamespaceState], namespace: NamespaceId) ->
 }
 
 #[cfg(test)]
-#[path = "keyspace_tests/mod.rs"]
 mod tests;

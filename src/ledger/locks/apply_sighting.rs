@@ -2,13 +2,13 @@
 
 use std::hash::BuildHasher;
 
-use super::belonging::Choice;
-use super::keyspace::{AllCounters, Keyspace, NotALock, is_watchable};
-use super::life::{self, Circumstances, Fact};
+use super::hold::{self, Circumstances, Fact};
 use super::links::Link;
-use super::ratios::Event;
+use super::namespace_chooser::Choice;
 use super::ring::KeyHash;
 use super::table::{Lock, Slot};
+use super::{AllCounters, Keyspace, NotALock, is_watchable};
+use crate::ledger::recent::Event;
 use crate::model::sighting::{Held, LinkId, Sight, Sighting};
 use crate::util::clock::TimeMs;
 
@@ -23,7 +23,7 @@ struct Subject {
 }
 
 impl Keyspace {
-    pub(super) fn see(&mut self, counters: &mut AllCounters, id: LinkId, mut sighting: Sighting) {
+    pub(in crate::ledger) fn see(&mut self, counters: &mut AllCounters, id: LinkId, mut sighting: Sighting) {
         let Some(link) = self.links.get(id).copied() else { return };
         if link.watching {
             self.links.caught_up(id, sighting.sent);
@@ -131,7 +131,7 @@ impl Keyspace {
         };
         let mut namespace = before.map_or(choice.namespace, |lock| lock.namespace);
         let mut facts = std::mem::take(&mut self.facts);
-        let after = life::judge(before.map(|lock| &lock.life), held, sighting, &circumstances, &mut facts);
+        let after = hold::judge(before.map(|lock| &lock.life), held, sighting, &circumstances, &mut facts);
         for fact in facts.drain(..) {
             // A renewal that only another namespace can have shows that the lock belongs to that one.
             if matches!(fact, Fact::Renewed { .. }) && after.is_some() {

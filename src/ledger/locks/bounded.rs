@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::ring::KeyHash;
 
-pub(super) struct Bounded<V> {
+pub(in crate::ledger) struct Bounded<V> {
     capacity: usize,
     values: HashMap<KeyHash, V>,
     /// The keys in the order in which they came, and some that have been removed since.
@@ -14,12 +14,12 @@ pub(super) struct Bounded<V> {
 }
 
 impl<V> Bounded<V> {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(in crate::ledger) fn new(capacity: usize) -> Self {
         Self { capacity, values: HashMap::new(), order: VecDeque::new(), evictions: 0 }
     }
 
     /// Gives back the value before.
-    pub(super) fn insert(&mut self, key: KeyHash, value: V) -> Option<V> {
+    pub(in crate::ledger) fn insert(&mut self, key: KeyHash, value: V) -> Option<V> {
         let before = self.values.insert(key, value);
         if before.is_none() {
             self.order.push_back(key);
@@ -35,24 +35,24 @@ impl<V> Bounded<V> {
         before
     }
 
-    pub(super) fn contains(&self, key: KeyHash) -> bool {
+    pub(in crate::ledger) fn contains(&self, key: KeyHash) -> bool {
         !self.values.is_empty() && self.values.contains_key(&key)
     }
 
-    pub(super) fn remove(&mut self, key: KeyHash) -> Option<V> {
+    pub(in crate::ledger) fn remove(&mut self, key: KeyHash) -> Option<V> {
         // Most of the time there is nothing in it, and this is asked for every sighting.
         if self.values.is_empty() { None } else { self.values.remove(&key) }
     }
 
-    pub(super) fn retain(&mut self, keep: impl Fn(&V) -> bool) {
+    pub(in crate::ledger) fn retain(&mut self, keep: impl Fn(&V) -> bool) {
         self.values.retain(|_, value| keep(value));
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+    pub(in crate::ledger) fn values(&self) -> impl Iterator<Item = &V> {
         self.values.values()
     }
 
-    pub(super) fn evictions(&self) -> u64 {
+    pub(in crate::ledger) fn evictions(&self) -> u64 {
         self.evictions
     }
 }

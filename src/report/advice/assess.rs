@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::evidence::Evidence;
 use super::finding::{Finding, Fit, Note};
-use super::model::{self, Jitter, Model, Need, Reserve};
-use super::sample::{BOUNDED_SAMPLES, Bracket, MIN_SAMPLES, Sample};
+use super::formulas::{self, Jitter, Model, Need, Reserve};
+use super::percentile::{BOUNDED_SAMPLES, Bracket, MIN_SAMPLES, Sample};
 use super::{Advice, Confidence, Takeover};
 use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
 
@@ -64,7 +64,7 @@ impl Measured {
     fn new(namespace: &Namespace, evidence: &Evidence) -> Self {
         let model = match namespace.style {
             Style::Loop => Model::Loop,
-            Style::Item => model::of_item(namespace, evidence),
+            Style::Item => formulas::of_item(namespace, evidence),
         };
         // The TTL of a loop runs out on purpose.
         let n_cut_off = if model == Model::Loop { 0 } else { evidence.cut_off() };
@@ -88,10 +88,10 @@ impl Measured {
         };
         let p99 = sample.p99(n_cut_off, ttl.or_else(|| evidence.shortest_expired()).unwrap_or(0.0));
         let renew_every = namespace.renew_every.map(|every| match namespace.ttl {
-            Some(ttl) if !is_sound(namespace, ttl, every, jitter) => model::renewal_of(ttl, namespace).min(every),
+            Some(ttl) if !is_sound(namespace, ttl, every, jitter) => formulas::renewal_of(ttl, namespace).min(every),
             _ => every,
         });
-        let of_pause = |value: f64| model::reserve(seen(value), jitter);
+        let of_pause = |value: f64| formulas::reserve(seen(value), jitter);
         let reserve = p99
             .filter(|_| model != Model::Held)
             .map(|p99| Reserve { low: of_pause(p99.low), high: p99.high.map(of_pause) });
@@ -99,7 +99,7 @@ impl Measured {
             (Some(reserve), Some(every)) => Some(reserve.need_at(every)),
             (Some(reserve), None) => Some(reserve.need_at_a_third()),
             (None, _) => {
-                let of_hold = |value: f64| model::for_hold(seen(value), jitter);
+                let of_hold = |value: f64| formulas::for_hold(seen(value), jitter);
                 p99.map(|p99| Need { low: of_hold(p99.low), high: p99.high.map(of_hold) })
             }
         };
@@ -112,7 +112,7 @@ impl Measured {
             need,
             reserve,
             renew_every,
-            seen: model::duration(p99.map_or(0.0, |p99| seen(p99.low))),
+            seen: formulas::duration(p99.map_or(0.0, |p99| seen(p99.low))),
             lost: evidence.lost_by_expiry(),
             logs_speak: evidence.logs_speak,
         }
@@ -134,8 +134,8 @@ impl Measured {
         let Some(need) = self.need else { return };
         let Some(present) = namespace.ttl else {
             (advice.ttl, advice.is_step) = match need.high {
-                Some(high) => (Some(model::round_up(high)), false),
-                None => (Some(model::round_up(need.low)), true),
+                Some(high) => (Some(formulas::round_up(high)), false),
+                None => (Some(formulas::round_up(need.low)), true),
             };
             return;
         };
@@ -153,8 +153,8 @@ impl Measured {
             // What was cut off might have taken any time: twice as much shows more of it.
             let step = need.low.max(present * 2);
             (advice.ttl, advice.is_step) = match need.high {
-                Some(high) => (Some(model::round_up(high)), false),
-                None => (Some(model::round_up(step)), true),
+                Some(high) => (Some(formulas::round_up(high)), false),
+                None => (Some(formulas::round_up(step)), true),
             };
             advice.findings.push(Finding::TooShort {
                 model: self.model,
@@ -170,14 +170,14 @@ impl Measured {
         }
         let is_near = self.p99.is_some_and(|p99| p99.low > present.as_secs_f64() * NEAR);
         if self.model == Model::Held && namespace.renew_every.is_none() && is_near {
-            let every = model::renewal_of(advice.ttl.unwrap_or(present), namespace);
+            let every = formulas::renewal_of(advice.ttl.unwrap_or(present), namespace);
             advice.findings.push(Finding::NotRenewed { ttl: present, every });
         }
     }
 
     /// A shorter one than the present, if the present TTL would not be too short when renewed at a third of it.
     fn interval_that_fits(&self, namespace: &Namespace, ttl: Duration) -> Option<Duration> {
-        let third = model::renewal_of(ttl, namespace);
+        let third = formulas::renewal_of(ttl, namespace);
         let fits = self.reserve?.need_at(third).low <= ttl;
         (fits && third < self.renew_every?).then(|| self.interval_of(ttl, namespace))
     }
@@ -232,7 +232,7 @@ impl Measured {
             advice.findings.push(Finding::NeverRenewed { renew_every: present, n_samples: advice.n_samples });
         }
         let (Some(ttl), Some(advised)) = (namespace.ttl, advice.ttl) else { return };
-        let n_attempts = model::attempts(ttl, present, jitter);
+        let n_attempts = formulas::attempts(ttl, present, jitter);
         if n_attempts < 2 {
             advice.findings.push(Finding::RenewalTooRare { ttl, renew_every: present, n_attempts });
         }
@@ -248,7 +248,7 @@ impl Measured {
         if let (Some(fence), Some(budget)) =
             (late_fence(namespace, ttl, present, jitter), namespace.renewal_failure_budget)
         {
-            let every = every.min(model::renewal_of(ttl, namespace));
+            let every = every.min(formulas::renewal_of(ttl, namespace));
             let renew_every = present;
             advice.findings.push(Finding::FenceAfterExpiry {
                 ttl,
@@ -265,9 +265,9 @@ impl Measured {
 
     /// A third of the TTL, or less if the pauses leave less.
     fn interval_of(&self, ttl: Duration, namespace: &Namespace) -> Duration {
-        let every = model::renewal_of(ttl, namespace);
+        let every = formulas::renewal_of(ttl, namespace);
         let reserve = self.reserve.map(|reserve| reserve.high.unwrap_or(reserve.low));
-        let left = reserve.and_then(|reserve| model::interval_for(ttl, reserve));
+        let left = reserve.and_then(|reserve| formulas::interval_for(ttl, reserve));
         left.map_or(every, |left| left.min(every))
     }
 }
@@ -275,7 +275,7 @@ impl Measured {
 fn takeover(namespace: &Namespace) -> Option<Takeover> {
     let retry = namespace.retry_every.unwrap_or_default();
     let slo = namespace.takeover_slo;
-    let at_most = slo.and_then(|slo| slo.checked_sub(retry)).map(model::round_down).filter(|left| !left.is_zero());
+    let at_most = slo.and_then(|slo| slo.checked_sub(retry)).map(formulas::round_down).filter(|left| !left.is_zero());
     Some(Takeover { bound: namespace.ttl? + retry, slo, at_most })
 }
 
@@ -287,15 +287,15 @@ fn without_assumption(jitter: Jitter) -> Jitter {
 /// Whether one renewal may fail and a fence falls in time, whatever the pauses are.
 fn is_sound(namespace: &Namespace, ttl: Duration, every: Duration, jitter: Jitter) -> bool {
     let jitter = without_assumption(jitter);
-    model::attempts(ttl, every, jitter) >= 2 && late_fence(namespace, ttl, every, jitter).is_none()
+    formulas::attempts(ttl, every, jitter) >= 2 && late_fence(namespace, ttl, every, jitter).is_none()
 }
 
 fn late_fence(namespace: &Namespace, ttl: Duration, every: Duration, jitter: Jitter) -> Option<Duration> {
-    model::fence(namespace, every).filter(|fence| *fence + model::duration(jitter.seconds) >= ttl)
+    formulas::fence(namespace, every).filter(|fence| *fence + formulas::duration(jitter.seconds) >= ttl)
 }
 
 fn may_fail(ttl: Duration, every: Duration, jitter: Jitter) -> u64 {
-    model::attempts(ttl, every, jitter).saturating_sub(1)
+    formulas::attempts(ttl, every, jitter).saturating_sub(1)
 }
 
 fn notes(namespace: &Namespace, evidence: &Evidence, advice: &Advice) -> Vec<Note> {

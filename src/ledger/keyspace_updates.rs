@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
+use super::causes::incidents::Incident;
 use super::causes::{self, Finding, Loss};
-use super::history::Saying;
-use super::incidents::Incident;
-use super::keyspace::{AllCounters, Keyspace, KeyspaceSettings};
-use super::life::Life;
-use super::ratios::Event;
-use super::ring::KeyHash;
+use super::locks::history::Saying;
+use super::locks::hold::Life;
+use super::locks::ring::KeyHash;
+use super::locks::{AllCounters, Keyspace, KeyspaceSettings};
+use super::recent::Event;
 use super::{Counted, Ledger, Moment};
 use crate::logs::rules::RuleSet;
 use crate::model::counters::Tally;

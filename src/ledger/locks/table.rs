@@ -9,15 +9,15 @@ use std::collections::BinaryHeap;
 
 use hashbrown::HashTable;
 
-use super::belonging::Choice;
-use super::life::Life;
+use super::hold::Life;
+use super::namespace_chooser::Choice;
 use super::ring::KeyHash;
 use crate::model::namespace::NamespaceId;
 use crate::model::sighting::LinkId;
 use crate::util::clock::TimeMs;
 
 /// Index into the slab.
-pub(super) type Slot = u32;
+pub(in crate::ledger) type Slot = u32;
 
 /// How long to wait for the answer to a read before the key is offered again.
 const ASK_AGAIN_MS: TimeMs = 1000;
@@ -27,19 +27,19 @@ const EARLY_LOOK_MS: TimeMs = 100;
 const STALE_ENTRIES: usize = 1024;
 
 /// One lock that is held.
-pub(super) struct Lock {
-    pub(super) key: Box<str>,
-    pub(super) life: Life,
+pub(in crate::ledger) struct Lock {
+    pub(in crate::ledger) key: Box<str>,
+    pub(in crate::ledger) life: Life,
     /// The epoch of the link when the lock was last seen; 0: seen to have left its node.
-    pub(super) epoch: u32,
+    pub(in crate::ledger) epoch: u32,
     /// The [`mark`] of its entry in the heap; 0: it has none. Other entries for its slot are not valid.
     queued_for: u32,
-    pub(super) link: LinkId,
-    pub(super) namespace: NamespaceId,
+    pub(in crate::ledger) link: LinkId,
+    pub(in crate::ledger) namespace: NamespaceId,
     /// A complete pass did not show it: to be read, whatever its deadline is.
-    pub(super) unverified: bool,
+    pub(in crate::ledger) unverified: bool,
     /// Several namespaces have its key template.
-    pub(super) shared: bool,
+    pub(in crate::ledger) shared: bool,
 }
 
 /// When to look at the lock in the slot.
@@ -52,7 +52,7 @@ fn mark(time: TimeMs) -> u32 {
 }
 
 #[derive(Default)]
-pub(super) struct Table {
+pub(in crate::ledger) struct Table {
     slab: Vec<Option<Lock>>,
     free: Vec<Slot>,
     by_key: HashTable<Slot>,
@@ -60,7 +60,7 @@ pub(super) struct Table {
 }
 
 impl Lock {
-    pub(super) fn new(key: Box<str>, life: Life, link: (LinkId, u32), choice: Choice) -> Self {
+    pub(in crate::ledger) fn new(key: Box<str>, life: Life, link: (LinkId, u32), choice: Choice) -> Self {
         Self {
             key,
             life,
@@ -86,28 +86,28 @@ impl Lock {
 }
 
 impl Table {
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::ledger) fn len(&self) -> usize {
         self.slab.len() - self.free.len()
     }
 
-    pub(super) fn find(&self, hash: KeyHash, key: &str) -> Option<Slot> {
+    pub(in crate::ledger) fn find(&self, hash: KeyHash, key: &str) -> Option<Slot> {
         self.by_key.find(hash.0, |slot| self.get(*slot).is_some_and(|lock| *lock.key == *key)).copied()
     }
 
-    pub(super) fn get(&self, slot: Slot) -> Option<&Lock> {
+    pub(in crate::ledger) fn get(&self, slot: Slot) -> Option<&Lock> {
         self.slab.get(slot as usize)?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Lock> {
+    pub(in crate::ledger) fn get_mut(&mut self, slot: Slot) -> Option<&mut Lock> {
         self.slab.get_mut(slot as usize)?.as_mut()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, &Lock)> {
+    pub(in crate::ledger) fn iter(&self) -> impl Iterator<Item = (Slot, &Lock)> {
         self.slab.iter().enumerate().filter_map(|(slot, lock)| Some((slot as Slot, lock.as_ref()?)))
     }
 
     /// The key must not be there. `hash` gives the hash of any key, for the table may have to grow.
-    pub(super) fn insert(&mut self, lock: Lock, hash: impl Fn(&str) -> KeyHash) -> Slot {
+    pub(in crate::ledger) fn insert(&mut self, lock: Lock, hash: impl Fn(&str) -> KeyHash) -> Slot {
         let key_hash = hash(&lock.key);
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -129,7 +129,7 @@ impl Table {
         slot
     }
 
-    pub(super) fn remove(&mut self, hash: KeyHash, slot: Slot) -> Option<Lock> {
+    pub(in crate::ledger) fn remove(&mut self, hash: KeyHash, slot: Slot) -> Option<Lock> {
         if let Ok(entry) = self.by_key.find_entry(hash.0, |found| *found == slot) {
             entry.remove();
         }
@@ -140,7 +140,7 @@ impl Table {
 
     /// To be called when the lock is new or was seen: an entry that is too late is replaced, one that is too early is
     /// corrected when it comes up.
-    pub(super) fn schedule(&mut self, slot: Slot, watched: bool) {
+    pub(in crate::ledger) fn schedule(&mut self, slot: Slot, watched: bool) {
         let Some(lock) = self.get(slot).filter(|lock| !lock.unverified) else { return };
         let Some(due) = lock.due(watched) else { return };
         // Over half the range of 32 bits, 24 days, this may err; then the entry is only too late.
@@ -151,7 +151,7 @@ impl Table {
     }
 
     /// Has the lock read as soon as possible.
-    pub(super) fn verify(&mut self, slot: Slot, now: TimeMs) {
+    pub(in crate::ledger) fn verify(&mut self, slot: Slot, now: TimeMs) {
         if let Some(lock) = self.get_mut(slot).filter(|lock| !lock.unverified) {
             lock.unverified = true;
             self.push(slot, now);
@@ -159,7 +159,7 @@ impl Table {
     }
 
     /// The locks whose time has come, at most `limit`; each is offered again after a second.
-    pub(super) fn due_reads(
+    pub(in crate::ledger) fn due_reads(
         &mut self,
         now: TimeMs,
         limit: usize,
@@ -211,7 +211,7 @@ impl Table {
 
     /// Memory taken, by capacity, and that of keys as an allocator rounds it.
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::ledger) fn bytes(&self) -> usize {
         let keys: usize = self.iter().map(|(_, lock)| (lock.key.len() + 8).next_multiple_of(16)).sum();
         self.slab.capacity() * size_of::<Option<Lock>>()
             + self.free.capacity() * size_of::<Slot>()

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU32;
 
-use super::life::{Ending, Life};
+use super::hold::{Ending, Life};
 use super::ring::Ring;
 use crate::model::log_event::RuleId;
 use crate::model::namespace::NamespaceId;
@@ -11,56 +11,56 @@ use crate::model::sighting::OwnerHash;
 use crate::util::clock::TimeMs;
 
 /// Holds that have ended; the one that goes on is in the table.
-pub(super) type History = Ring<Record, 131_072, 16>;
+pub(in crate::ledger) type History = Ring<Record, 131_072, 16>;
 /// In a ring of their own, for they come more often than all else.
-pub(super) type Renewals = Ring<Renewal, 65_536, 64>;
+pub(in crate::ledger) type Renewals = Ring<Renewal, 65_536, 64>;
 /// In a ring of their own, so that renewals do not push them out.
-pub(super) type Sayings = Ring<Saying, 16_384, 32>;
+pub(in crate::ledger) type Sayings = Ring<Saying, 16_384, 32>;
 
 /// A hold that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record {
-    pub(super) owner: Option<OwnerHash>,
+pub(in crate::ledger) struct Record {
+    pub(in crate::ledger) owner: Option<OwnerHash>,
     /// When it was acquired, or first seen.
-    pub(super) began: TimeMs,
-    pub(super) ended: TimeMs,
+    pub(in crate::ledger) began: TimeMs,
+    pub(in crate::ledger) ended: TimeMs,
     /// It may have ended earlier, but not before this.
-    pub(super) not_before: TimeMs,
+    pub(in crate::ledger) not_before: TimeMs,
     /// The acquisition or the last renewal, if `sign_of_life_known`.
-    pub(super) sign_of_life: TimeMs,
-    pub(super) renewals: u32,
+    pub(in crate::ledger) sign_of_life: TimeMs,
+    pub(in crate::ledger) renewals: u32,
     /// The TTL that was set last, in milliseconds, as far as seen.
-    pub(super) ttl: Option<NonZeroU32>,
-    pub(super) namespace: NamespaceId,
+    pub(in crate::ledger) ttl: Option<NonZeroU32>,
+    pub(in crate::ledger) namespace: NamespaceId,
     /// How often the lock had changed its owner when this hold began, as far as remembered.
-    pub(super) owner_changes: u16,
-    pub(super) ending: Ending,
-    pub(super) acquisition_seen: bool,
-    pub(super) sign_of_life_known: bool,
+    pub(in crate::ledger) owner_changes: u16,
+    pub(in crate::ledger) ending: Ending,
+    pub(in crate::ledger) acquisition_seen: bool,
+    pub(in crate::ledger) sign_of_life_known: bool,
     /// A holder has found out and is done with the lock: no other refusal is about this end.
-    pub(super) explained: bool,
+    pub(in crate::ledger) explained: bool,
 }
 
 /// One renewal, or several that were not seen one by one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Renewal {
-    pub(super) at: TimeMs,
+pub(in crate::ledger) struct Renewal {
+    pub(in crate::ledger) at: TimeMs,
     /// Share of the TTL that was left, where it was seen.
-    pub(super) margin: Option<f32>,
+    pub(in crate::ledger) margin: Option<f32>,
 }
 
 /// What a log line said about a lock; only those that counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Saying {
-    pub(super) at: TimeMs,
-    pub(super) event: &'static str,
-    pub(super) reason: Option<&'static str>,
-    pub(super) rule: RuleId,
+pub(in crate::ledger) struct Saying {
+    pub(in crate::ledger) at: TimeMs,
+    pub(in crate::ledger) event: &'static str,
+    pub(in crate::ledger) reason: Option<&'static str>,
+    pub(in crate::ledger) rule: RuleId,
 }
 
 impl Record {
     /// `ended`: not before the first time, not after the second.
-    pub(super) fn of(life: &Life, ending: Ending, ended: (TimeMs, TimeMs), namespace: NamespaceId) -> Self {
+    pub(in crate::ledger) fn of(life: &Life, ending: Ending, ended: (TimeMs, TimeMs), namespace: NamespaceId) -> Self {
         let ttl = life.full_ttl().and_then(|ttl| u32::try_from(ttl).ok()).and_then(NonZeroU32::new);
         Self {
             owner: life.owner,
@@ -80,7 +80,7 @@ impl Record {
     }
 
     /// A hold that was too short to be seen; whose it was is not known.
-    pub(super) fn short(at: TimeMs, namespace: NamespaceId) -> Self {
+    pub(in crate::ledger) fn short(at: TimeMs, namespace: NamespaceId) -> Self {
         Self {
             owner: None,
             began: at,

@@ -3,21 +3,21 @@
 //! "owner 3fa2c1d0 held 41 s of a 30 s TTL, last renewed 30 s before; owner 9c01ab34 took over 2.1 s after expiry: expired,
 //! renewals stopped"
 
-use super::history::Record;
-use super::life::{Ending, Life};
+use crate::ledger::locks::history::Record;
+use crate::ledger::locks::hold::{Ending, Life};
 use crate::model::namespace::{Namespace, Style};
 use crate::model::sighting::OwnerHash;
 use crate::util::clock::{TimeMs, span};
 
 /// The hold after the one that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Next {
-    pub(super) owner: Option<OwnerHash>,
-    pub(super) began: TimeMs,
+pub(in crate::ledger) struct Next {
+    pub(in crate::ledger) owner: Option<OwnerHash>,
+    pub(in crate::ledger) began: TimeMs,
 }
 
 /// Whether a hold ended in a way that it should not have.
-pub(super) fn is_loss(record: &Record, style: Style) -> bool {
+pub(in crate::ledger) fn is_loss(record: &Record, style: Style) -> bool {
     match record.ending {
         Ending::Expired => style == Style::Item,
         Ending::Released => style == Style::Loop,
@@ -27,7 +27,7 @@ pub(super) fn is_loss(record: &Record, style: Style) -> bool {
 }
 
 /// How a hold went and ended, and who came next.
-pub(super) fn of_end(record: &Record, next: Option<Next>, namespace: &Namespace) -> String {
+pub(in crate::ledger) fn of_end(record: &Record, next: Option<Next>, namespace: &Namespace) -> String {
     let held = (record.ended - record.began).max(0);
     let at_least = if record.acquisition_seen { "" } else { "at least " };
     let ttl = record.ttl.map(|ttl| TimeMs::from(ttl.get()));
@@ -50,7 +50,7 @@ pub(super) fn of_end(record: &Record, next: Option<Next>, namespace: &Namespace)
 }
 
 /// Who holds a lock, since when, and how long it will last.
-pub(super) fn of_life(life: &Life, now: TimeMs, is_overdue: bool, is_doubtful: bool) -> String {
+pub(in crate::ledger) fn of_life(life: &Life, now: TimeMs, is_overdue: bool, is_doubtful: bool) -> String {
     let since = if life.acquisition_seen { "for" } else { "for at least" };
     let left = match (life.deadline, life.full_ttl()) {
         (None, _) => "it has no TTL and will not end by itself".to_owned(),
@@ -68,7 +68,7 @@ pub(super) fn of_life(life: &Life, now: TimeMs, is_overdue: bool, is_doubtful: b
 }
 
 /// Nobody has it.
-pub(super) fn of_absence(last: Option<&Record>, now: TimeMs) -> String {
+pub(in crate::ledger) fn of_absence(last: Option<&Record>, now: TimeMs) -> String {
     match last {
         Some(record) => format!("nobody has held it for {}", span((now - record.ended).max(0))),
         None => "nobody holds it, and nothing was seen of it in Redis".to_owned(),

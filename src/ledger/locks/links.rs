@@ -13,7 +13,7 @@ use crate::util::clock::TimeMs;
 const STALE_MS: TimeMs = 10_000;
 
 #[derive(Default)]
-pub(super) struct Links {
+pub(in crate::ledger) struct Links {
     links: BTreeMap<LinkId, Link>,
     last_epoch: u32,
     /// When the first link was first up.
@@ -25,19 +25,19 @@ pub(super) struct Links {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Link {
-    pub(super) epoch: u32,
-    pub(super) up: bool,
-    pub(super) watching: bool,
+pub(in crate::ledger) struct Link {
+    pub(in crate::ledger) epoch: u32,
+    pub(in crate::ledger) up: bool,
+    pub(in crate::ledger) watching: bool,
     /// A complete pass has been made since the last interruption.
-    pub(super) baseline: bool,
+    pub(in crate::ledger) baseline: bool,
     /// When the last complete pass began.
-    pub(super) pass_started: Option<TimeMs>,
+    pub(in crate::ledger) pass_started: Option<TimeMs>,
     /// When it came back with another server behind it, the last time.
     failover: Option<TimeMs>,
     interrupted: TimeMs,
     /// Keys were evicted some time before this.
-    pub(super) evicted: Option<TimeMs>,
+    pub(in crate::ledger) evicted: Option<TimeMs>,
     /// Everything that changed before this has been told.
     caught_up: Option<TimeMs>,
     /// Since when nothing has been missed.
@@ -46,37 +46,37 @@ pub(super) struct Link {
 
 impl Link {
     /// The lock was last seen before another server took the place of the one that had it.
-    pub(super) fn failed_over_since(&self, lock: &Lock) -> bool {
+    pub(in crate::ledger) fn failed_over_since(&self, lock: &Lock) -> bool {
         // A lock that was seen to leave its node has not been lost with it.
         lock.epoch != 0 && self.failover.is_some_and(|failover| lock.life.read_sent < failover)
     }
 }
 
 impl Links {
-    pub(super) fn get(&self, id: LinkId) -> Option<&Link> {
+    pub(in crate::ledger) fn get(&self, id: LinkId) -> Option<&Link> {
         self.links.get(&id)
     }
 
-    pub(super) fn is_doubtful(&self, lock: &Lock) -> bool {
+    pub(in crate::ledger) fn is_doubtful(&self, lock: &Lock) -> bool {
         self.links.get(&lock.link).is_none_or(|link| link.epoch != lock.epoch)
     }
 
-    pub(super) fn is_watched(&self, lock: &Lock) -> bool {
+    pub(in crate::ledger) fn is_watched(&self, lock: &Lock) -> bool {
         self.links.get(&lock.link).is_some_and(|link| link.watching)
     }
 
     /// When looking began.
-    pub(super) fn began(&self) -> Option<TimeMs> {
+    pub(in crate::ledger) fn began(&self) -> Option<TimeMs> {
         self.began
     }
 
     /// When all locks were known for the first time.
-    pub(super) fn first_baseline(&self) -> Option<TimeMs> {
+    pub(in crate::ledger) fn first_baseline(&self) -> Option<TimeMs> {
         self.first_baseline
     }
 
     /// All news but sightings.
-    pub(super) fn apply(&mut self, id: LinkId, news: &LinkNews) {
+    pub(in crate::ledger) fn apply(&mut self, id: LinkId, news: &LinkNews) {
         match *news {
             LinkNews::Up { at, watching, past } => {
                 self.began.get_or_insert(at);
@@ -129,14 +129,14 @@ impl Links {
         link.interrupted = at;
     }
 
-    pub(super) fn caught_up(&mut self, id: LinkId, at: TimeMs) {
+    pub(in crate::ledger) fn caught_up(&mut self, id: LinkId, at: TimeMs) {
         if let Some(link) = self.links.get_mut(&id) {
             link.caught_up = link.caught_up.max(Some(at));
         }
     }
 
     /// Changes were skipped.
-    pub(super) fn missed(&mut self, id: LinkId, at: TimeMs) {
+    pub(in crate::ledger) fn missed(&mut self, id: LinkId, at: TimeMs) {
         if let Some(link) = self.links.get_mut(&id)
             && link.observed_since.is_some()
         {
@@ -146,12 +146,12 @@ impl Links {
 
     /// When a link was removed, if every link that is left has been looked through, above all those that took the place of
     /// the removed one: what they have not shown of its locks must be looked for. Given once for each removal.
-    pub(super) fn orphans_missing_since(&mut self) -> Option<TimeMs> {
+    pub(in crate::ledger) fn orphans_missing_since(&mut self) -> Option<TimeMs> {
         if self.links.values().all(|link| link.baseline) { self.orphaned.take() } else { None }
     }
 
     /// Whether every link has told everything that happened before that time.
-    pub(super) fn have_shown(&self, at: TimeMs) -> bool {
+    pub(in crate::ledger) fn have_shown(&self, at: TimeMs) -> bool {
         self.links.values().all(|link| {
             let up_to = if link.watching { link.caught_up } else { link.pass_started };
             link.baseline && up_to >= Some(at)
@@ -159,7 +159,7 @@ impl Links {
     }
 
     /// How much all links together see.
-    pub(super) fn source(&self) -> OperationsSource {
+    pub(in crate::ledger) fn source(&self) -> OperationsSource {
         let mut up = self.links.values().filter(|link| link.up).map(|link| link.watching);
         match up.next() {
             None => OperationsSource::None,
@@ -169,7 +169,7 @@ impl Links {
     }
 
     /// Since when nothing has been missed on any link.
-    pub(super) fn observed_since(&self, now: TimeMs) -> Option<TimeMs> {
+    pub(in crate::ledger) fn observed_since(&self, now: TimeMs) -> Option<TimeMs> {
         let since = |link: &Link| {
             let is_stale = link.watching && link.caught_up.is_none_or(|caught_up| now - caught_up > STALE_MS);
             link.observed_since.filter(|_| !is_stale)
@@ -179,7 +179,7 @@ impl Links {
     }
 
     /// When the lock was last known to be there.
-    pub(super) fn last_known(&self, lock: &Lock) -> TimeMs {
+    pub(in crate::ledger) fn last_known(&self, lock: &Lock) -> TimeMs {
         let caught_up = self
             .links
             .get(&lock.link)

@@ -10,7 +10,7 @@ use crate::util::clock::TimeMs;
 /// What a TTL may be above the configured one and still be it.
 const TTL_TOLERANCE_MS: TimeMs = 1000;
 
-pub(super) struct Belonging {
+pub(in crate::ledger) struct Belonging {
     keys: KeyMap,
     /// For each namespace the longest TTL its locks have; `None`: any.
     longest_ttl: Vec<Option<TimeMs>>,
@@ -18,24 +18,24 @@ pub(super) struct Belonging {
 
 /// The namespace, and whether it was chosen among several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Choice {
-    pub(super) namespace: NamespaceId,
-    pub(super) shared: bool,
+pub(in crate::ledger) struct Choice {
+    pub(in crate::ledger) namespace: NamespaceId,
+    pub(in crate::ledger) shared: bool,
 }
 
 impl Belonging {
-    pub(super) fn new(namespaces: &[Arc<Namespace>]) -> Self {
+    pub(in crate::ledger) fn new(namespaces: &[Arc<Namespace>]) -> Self {
         let longest_ttl = namespaces.iter().map(|namespace| namespace.ttl.map(|ttl| ttl.as_millis() as TimeMs));
         Self { keys: KeyMap::new(namespaces), longest_ttl: longest_ttl.collect() }
     }
 
     /// The TTL configured for the namespace.
-    pub(super) fn ttl(&self, namespace: NamespaceId) -> Option<TimeMs> {
+    pub(in crate::ledger) fn ttl(&self, namespace: NamespaceId) -> Option<TimeMs> {
         self.longest_ttl.get(usize::from(namespace.0)).copied().flatten()
     }
 
     /// `ttl`: what is known of the lock's TTL, at least. `None` for a key that no template describes.
-    pub(super) fn choose(&self, key: &str, ttl: Option<TimeMs>) -> Option<Choice> {
+    pub(in crate::ledger) fn choose(&self, key: &str, ttl: Option<TimeMs>) -> Option<Choice> {
         let mut best = None;
         let mut candidates = 0;
         for namespace in self.keys.namespaces_of(key) {
@@ -48,7 +48,7 @@ impl Belonging {
         best.map(|(_, namespace)| Choice { namespace, shared: candidates > 1 })
     }
 
-    pub(super) fn can_have(&self, namespace: NamespaceId, ttl: Option<TimeMs>) -> bool {
+    pub(in crate::ledger) fn can_have(&self, namespace: NamespaceId, ttl: Option<TimeMs>) -> bool {
         match (self.ttl(namespace), ttl) {
             (None, _) => true,
             (Some(_), None) => false,

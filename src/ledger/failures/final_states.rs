@@ -8,12 +8,12 @@ use std::hash::Hasher;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use siphasher::sip::SipHasher13;
 
-use super::joined::LockHash;
+use super::joining::LockHash;
 
 const CAPACITY: usize = 16_384;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Finals {
+pub(in crate::ledger) struct Finals {
     /// The last final state of each piece of work, as a hash.
     states: BTreeMap<LockHash, u32>,
     /// The same pieces of work, the oldest first.
@@ -23,7 +23,7 @@ pub(super) struct Finals {
 
 impl Finals {
     /// Notes a final state and tells whether it conflicts with an earlier one.
-    pub(super) fn reached(&mut self, work: LockHash, state: &str, may_follow: Option<&str>) -> bool {
+    pub(in crate::ledger) fn reached(&mut self, work: LockHash, state: &str, may_follow: Option<&str>) -> bool {
         let Some(earlier) = self.states.insert(work, hash(state)) else {
             self.order.push_back(work);
             if self.order.len() > CAPACITY
@@ -37,7 +37,7 @@ impl Finals {
         may_follow.is_none_or(|legal| hash(legal) != earlier)
     }
 
-    pub(super) fn evictions(&self) -> u64 {
+    pub(in crate::ledger) fn evictions(&self) -> u64 {
         self.evictions
     }
 }
@@ -72,7 +72,7 @@ impl<'de> Deserialize<'de> for Finals {
 
 #[cfg(test)]
 mod tests {
-    use super::super::joined::Aspect;
+    use super::super::joining::Aspect;
     use super::*;
 
     fn work(number: usize) -> LockHash {

@@ -1,10 +1,10 @@
 //! What is shown of each namespace's locks. Walking all of them is left to [`Keyspace::survey`], which need not be done
 //! for each view.
 
-use super::counting::seconds;
-use super::keyspace::{Keyspace, is_watchable};
-use super::ratios::Recent;
+use super::count_transitions::seconds;
 use super::table::Lock;
+use super::{Keyspace, is_watchable};
+use crate::ledger::recent::Recent;
 use crate::model::counters::KeyspaceCounters;
 use crate::model::namespace::NamespaceId;
 use crate::model::sighting::OperationsSource;
@@ -18,14 +18,14 @@ const TTL_TOLERANCE: f64 = 0.2;
 
 /// What a walk over all locks of a namespace has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Surveyed {
+pub(in crate::ledger) struct Surveyed {
     first_deadline: Option<TimeMs>,
     oldest: Option<TimeMs>,
     overdue: u64,
 }
 
 impl Keyspace {
-    pub(super) fn survey(&mut self, now: TimeMs) {
+    pub(in crate::ledger) fn survey(&mut self, now: TimeMs) {
         let mut found = vec![Surveyed::default(); self.namespaces.len()];
         for (_, lock) in self.table.iter() {
             let found = &mut found[usize::from(lock.namespace.0)];
@@ -52,7 +52,7 @@ impl Keyspace {
         }
     }
 
-    pub(super) fn is_overdue(&self, lock: &Lock, now: TimeMs) -> bool {
+    pub(in crate::ledger) fn is_overdue(&self, lock: &Lock, now: TimeMs) -> bool {
         let is_late = |after| self.known_until(lock, now) - self.last_set(lock) > after;
         self.overdue_after(lock).is_some_and(is_late)
     }
@@ -90,7 +90,7 @@ impl Keyspace {
         }
     }
 
-    pub(super) fn view(
+    pub(in crate::ledger) fn view(
         &self,
         id: NamespaceId,
         counters: KeyspaceCounters,
@@ -108,7 +108,7 @@ impl Keyspace {
             0 => Surveyed::default(),
             _ => state.surveyed,
         };
-        let of_namespace = |found: &&super::keyspace::NotALock| found.namespace == id && !found.is_vacant;
+        let of_namespace = |found: &&super::NotALock| found.namespace == id && !found.is_vacant;
         Some(KeyspaceView {
             counters,
             now: KeyspaceNow {

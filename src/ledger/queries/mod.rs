@@ -1,17 +1,18 @@
 //! Answers about single locks. Each is bounded by its query; the order of locks is only worked out as far as it is asked
 //! for, since there may be a million of them.
 
+mod sentences;
+
 use memchr::memmem;
 
 use super::Ledger;
-use super::counting::seconds;
-use super::history::Record;
-use super::incidents::Incident;
-use super::keyspace::Keyspace;
-use super::life::Ending;
-use super::ring::KeyHash;
-use super::table::{Lock, Slot};
-use super::verdict::{self, Next};
+use super::causes::incidents::Incident;
+use super::locks::Keyspace;
+use super::locks::count_transitions::seconds;
+use super::locks::history::Record;
+use super::locks::hold::Ending;
+use super::locks::ring::KeyHash;
+use super::locks::table::{Lock, Slot};
 use crate::model::failure::Cause;
 use crate::model::label::Label;
 use crate::model::log_event::RuleId;
@@ -22,6 +23,7 @@ use crate::model::query::{
 };
 use crate::model::sighting::OwnerHash;
 use crate::util::clock::TimeMs;
+use sentences::Next;
 
 impl Ledger {
     pub(super) fn incidents(&self, query: &IncidentsQuery, now: TimeMs) -> IncidentsPage {
@@ -40,7 +42,7 @@ impl Ledger {
                 owner: finding.owner.map(OwnerHash::short),
                 next_owner: finding.next_owner.or(next.and_then(|next| next.owner)).map(OwnerHash::short),
                 rule: self.rule_name(loss.rule).to_owned(),
-                verdict: finding.hold.map(|hold| verdict::of_end(&hold, next, self.namespace_of(hold.namespace))),
+                verdict: finding.hold.map(|hold| sentences::of_end(&hold, next, self.namespace_of(hold.namespace))),
                 runbook: runbook(finding.cause),
             }
         };
@@ -139,8 +141,8 @@ impl Keyspace {
         let namespace = lock.map(|lock| lock.namespace).or(latest.map(|record| record.namespace));
         let namespace = namespace.or_else(|| Some(self.belonging.choose(key, None)?.namespace));
         let state = match lock {
-            Some(lock) => verdict::of_life(&lock.life, now, self.is_overdue(lock, now), self.links.is_doubtful(lock)),
-            None => verdict::of_absence(latest, now),
+            Some(lock) => sentences::of_life(&lock.life, now, self.is_overdue(lock, now), self.links.is_doubtful(lock)),
+            None => sentences::of_absence(latest, now),
         };
         Some(LockHistory {
             key: key.to_owned(),
@@ -195,8 +197,8 @@ impl Keyspace {
         let mut next = lock.map(|lock| Next { owner: lock.life.owner, began: lock.life.began });
         for record in self.history.of(hash) {
             let namespace = &self.namespaces[usize::from(record.namespace.0)];
-            if verdict::is_loss(record, namespace.style) {
-                return Some(verdict::of_end(record, next, namespace));
+            if sentences::is_loss(record, namespace.style) {
+                return Some(sentences::of_end(record, next, namespace));
             }
             next = Some(Next { owner: record.owner, began: record.began });
         }

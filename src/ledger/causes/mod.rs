@@ -4,11 +4,13 @@
 //! The causes of a namespace add up to its `not_owned`, but for those that still wait; what waited in a crash is
 //! `unknown` after it.
 
+pub(super) mod incidents;
+
 use std::collections::VecDeque;
 
-use super::history::{History, Record};
-use super::life::Ending;
-use super::ring::KeyHash;
+use super::locks::history::{History, Record};
+use super::locks::hold::Ending;
+use super::locks::ring::KeyHash;
 use crate::model::failure::{Cause, Operation};
 use crate::model::log_event::RuleId;
 use crate::model::namespace::NamespaceId;

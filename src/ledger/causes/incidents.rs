@@ -2,22 +2,22 @@
 
 use std::collections::VecDeque;
 
-use super::causes::{Finding, Loss};
+use super::{Finding, Loss};
 
 /// Incidents that are remembered.
 const CAPACITY: usize = 1000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Incident {
-    pub(super) loss: Loss,
-    pub(super) finding: Finding,
+pub(in crate::ledger) struct Incident {
+    pub(in crate::ledger) loss: Loss,
+    pub(in crate::ledger) finding: Finding,
 }
 
 #[derive(Default)]
-pub(super) struct Incidents(VecDeque<Incident>);
+pub(in crate::ledger) struct Incidents(VecDeque<Incident>);
 
 impl Incidents {
-    pub(super) fn remember(&mut self, incident: Incident) {
+    pub(in crate::ledger) fn remember(&mut self, incident: Incident) {
         if self.0.len() == CAPACITY {
             self.0.pop_front();
         }
@@ -25,7 +25,7 @@ impl Incidents {
     }
 
     /// The latest first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Incident> {
+    pub(in crate::ledger) fn iter(&self) -> impl Iterator<Item = &Incident> {
         self.0.iter().rev()
     }
 }

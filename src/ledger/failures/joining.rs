@@ -20,7 +20,7 @@ const KEPT_FOR_MS: TimeMs = 120_000;
 /// What about a lock is counted once. A release and a renewal that fail are two failures; a renewal that fails and the lock
 /// it finds lost are two facts about one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aspect {
+pub(in crate::ledger) enum Aspect {
     Release,
     ReleaseLoss,
     Renewal,
@@ -53,10 +53,10 @@ impl Aspect {
 /// Stands for a lock and an aspect in memory and in the state file, so that neither holds ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct LockHash(u64);
+pub(in crate::ledger) struct LockHash(u64);
 
 impl LockHash {
-    pub(super) fn new(namespace: &str, lock: &str, aspect: Aspect) -> Self {
+    pub(in crate::ledger) fn new(namespace: &str, lock: &str, aspect: Aspect) -> Self {
         let mut hasher = SipHasher13::new();
         for part in [namespace, aspect.name(), lock] {
             hasher.write_u64(part.len() as u64);
@@ -68,7 +68,7 @@ impl LockHash {
 
 /// How far from a failure a line may be and still belong to it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Window {
+pub(in crate::ledger) enum Window {
     /// Counted from its first line: what fails again and again counts again and again.
     FromFirst(TimeMs),
     /// Counted from its last line: a lost lock stays lost for as long as it is noticed.
@@ -77,7 +77,7 @@ pub(super) enum Window {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Joined {
+pub(in crate::ledger) struct Joined {
     entries: BTreeMap<LockHash, Entry>,
     evictions: u64,
 }
@@ -88,7 +88,7 @@ struct Entry(TimeMs, TimeMs);
 
 impl Joined {
     /// Notes a line and tells whether it begins a new failure.
-    pub(super) fn begins(&mut self, lock: LockHash, at: TimeMs, now: TimeMs, window: Window) -> bool {
+    pub(in crate::ledger) fn begins(&mut self, lock: LockHash, at: TimeMs, now: TimeMs, window: Window) -> bool {
         let (window, lasts) = match window {
             Window::FromFirst(window) => (window, false),
             Window::FromLast(window) => (window, true),
@@ -109,19 +109,19 @@ impl Joined {
     }
 
     /// Whether a line at that time belongs to a failure that was counted.
-    pub(super) fn is_open(&self, lock: Option<LockHash>, at: TimeMs, window: TimeMs) -> bool {
+    pub(in crate::ledger) fn is_open(&self, lock: Option<LockHash>, at: TimeMs, window: TimeMs) -> bool {
         let entry = lock.and_then(|lock| self.entries.get(&lock));
         // A window of nothing joins nothing, not even lines of the same moment.
         window > 0 && entry.is_some_and(|entry| at.abs_diff(entry.0) <= window.unsigned_abs())
     }
 
     /// Forgets what arrived too long ago for any line to belong to it; `longest_window` is that of the configuration.
-    pub(super) fn tidy(&mut self, now: TimeMs, longest_window: TimeMs) {
+    pub(in crate::ledger) fn tidy(&mut self, now: TimeMs, longest_window: TimeMs) {
         let kept_for = KEPT_FOR_MS.max(longest_window.saturating_mul(2));
         self.entries.retain(|_, entry| now - entry.1 <= kept_for);
     }
 
-    pub(super) fn evictions(&self) -> u64 {
+    pub(in crate::ledger) fn evictions(&self) -> u64 {
         self.evictions
     }
 
@@ -151,7 +151,7 @@ mod tests {
     /// The state file contains these hashes: a line after an update must find what a line before it left.
     #[test]
     fn hashes_are_those_of_format_1() {
-        let file = include_str!("../../tests/fixtures/state/v1.json");
+        let file = include_str!("../../../tests/fixtures/state/v1.json");
         for aspect in [
             Aspect::Release,
             Aspect::ReleaseLoss,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::evidence::Evidence;
-use super::sample::{MIN_SAMPLES, Sample};
+use super::percentile::{MIN_SAMPLES, Sample};
 use crate::model::namespace::{Namespace, OnRenewalFailure};
 
 /// On top of what was seen, for what was not: a share of it, and at least so much.

@@ -11,21 +11,21 @@
 //! What is good enough stays as it is. A percentile is known to lie between two bounds only; a TTL is called too short when even
 //! the lower one asks for more, and another value is advised when even the upper one fits it.
 
+mod assess;
 mod evidence;
 mod finding;
-mod judge;
-mod model;
-mod sample;
+mod formulas;
+mod percentile;
 #[cfg(test)]
 mod tests;
 
+pub use assess::advise;
 pub(crate) use evidence::EXPIRED;
 pub use evidence::Evidence;
 pub(crate) use finding::brief;
 pub use finding::{Finding, Fit, Note};
-pub use judge::advise;
-pub use model::{Jitter, Model, Need};
-pub use sample::{BOUNDED_SAMPLES, Bracket, MIN_SAMPLES, Sample};
+pub use formulas::{Jitter, Model, Need};
+pub use percentile::{BOUNDED_SAMPLES, Bracket, MIN_SAMPLES, Sample};
 
 use std::time::Duration;
 

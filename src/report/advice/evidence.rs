@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::sample::Sample;
+use super::percentile::Sample;
 use crate::model::counters::{LogCounters, Tally};
 use crate::model::failure::Cause;
 use crate::model::sighting::OperationsSource;

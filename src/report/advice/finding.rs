@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::model::{Model, Need};
-use super::sample::MIN_SAMPLES;
+use super::formulas::{Model, Need};
+use super::percentile::MIN_SAMPLES;
 use crate::util::units::format_duration;
 
 /// Something that should be changed.

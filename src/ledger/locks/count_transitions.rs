@@ -1,17 +1,17 @@
 //! What facts about locks add to the counters, to the history and to what happened lately.
 
 use super::history::{Record, Renewal};
-use super::keyspace::{AllCounters, Keyspace};
-use super::life::{Ending, Fact};
-use super::ratios::Event;
+use super::hold::{Ending, Fact};
 use super::ring::KeyHash;
+use super::{AllCounters, Keyspace};
+use crate::ledger::recent::Event;
 use crate::model::counters::{After, KeyspaceCounters};
 use crate::model::namespace::{NamespaceId, Style};
 use crate::model::sighting::OwnerHash;
 use crate::util::clock::TimeMs;
 
 impl Keyspace {
-    pub(super) fn counters_of<'a>(
+    pub(in crate::ledger) fn counters_of<'a>(
         &self,
         counters: &'a mut AllCounters,
         namespace: NamespaceId,
@@ -20,7 +20,7 @@ impl Keyspace {
         counters.saved.entry(name.clone()).or_default()
     }
 
-    pub(super) fn count(
+    pub(in crate::ledger) fn count(
         &mut self,
         counters: &mut AllCounters,
         key: &str,
@@ -117,7 +117,7 @@ impl Keyspace {
     }
 
     /// How often the lock has changed its owner when this one has it, as far as remembered.
-    pub(super) fn owner_changes(&self, hash: KeyHash, owner: Option<OwnerHash>) -> u16 {
+    pub(in crate::ledger) fn owner_changes(&self, hash: KeyHash, owner: Option<OwnerHash>) -> u16 {
         let before = self.history.latest(hash).map_or(0, |record| record.owner_changes);
         before.saturating_add(u16::from(self.is_other_owner(hash, owner)))
     }
@@ -129,6 +129,6 @@ impl Keyspace {
     }
 }
 
-pub(super) fn seconds(time: TimeMs) -> f64 {
+pub(in crate::ledger) fn seconds(time: TimeMs) -> f64 {
     time as f64 / 1000.0
 }
