@@ -46,22 +46,21 @@
 //! configuration or from closed enums, never from input; nothing is published that was not saved; nothing but `fleet` writes to
 //! Redis; an owner's token is hashed where it is read and kept nowhere.
 
+pub mod bundle;
 pub mod cli;
+pub mod client;
 pub mod commands;
 pub mod config;
 pub mod exposition;
 pub mod fleet;
-pub mod http_client;
+pub mod http;
 pub mod keyspace;
 pub mod ledger;
 pub mod logs;
 pub mod model;
-pub mod pack;
 pub mod pipeline;
-pub mod prometheus;
 pub mod report;
 pub mod rule_scaling;
-pub mod server;
 pub mod snapshot;
 pub mod state;
 mod systemd;

@@ -11,11 +11,10 @@ use serde::Serialize;
 
 use super::check_logs;
 use super::input::is_closed_pipe;
+use crate::bundle::rule_check::RuleFile;
 use crate::cli::{CheckArgs, CheckOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
 use crate::config::redis::{RedisConfig, RedisMode};
-use crate::config::{
-    BlindSpot, Config, Journal, LogKind, LogSource, Problem, Problems, Push, RuleFile, StartAt, WebConfig,
-};
+use crate::config::{BlindSpot, Config, Journal, LogKind, LogSource, Problem, Problems, Push, StartAt, WebConfig};
 use crate::model::namespace::{Namespace, OnRenewalFailure, Severity, Style};
 use crate::util::units::{format_duration, format_size};
 

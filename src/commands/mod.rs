@@ -15,6 +15,5 @@ pub mod pack;
 pub mod presets;
 pub mod replay;
 pub mod run;
-mod samples;
 mod stop_signals;
 mod table;

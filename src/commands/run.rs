@@ -21,6 +21,7 @@ use tracing::{error, info, warn};
 
 use crate::cli::{EXIT_FAILED, EXIT_USAGE, RunArgs};
 use crate::config::{Config, LogKind, LogSource, STDIN};
+use crate::http::{self, App, Entrance, Limits, Listener, ReloadRequest, WebFile, WebFollower};
 use crate::logs::extract::Extractor;
 use crate::logs::files::{Start, Tailer};
 use crate::logs::journal;
@@ -32,7 +33,6 @@ use crate::model::key_index::KeyMap;
 use crate::model::query::Inquiry;
 use crate::model::sighting::OwnerHasher;
 use crate::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
-use crate::server::{self, App, Entrance, Limits, Listener, ReloadRequest, WebFile, WebFollower};
 use crate::snapshot::Snapshot;
 use crate::state::{State, StateDirectory};
 use crate::util::clock;
@@ -195,7 +195,7 @@ impl Exporter {
                 page: !args.disable_page,
             };
             let entrance = Entrance { listener, web: web.as_ref().map(|file| Arc::clone(&file.web)) };
-            servers.spawn(server::serve_with_limits(entrance, app, limits.clone(), http.clone()));
+            servers.spawn(http::serve_with_limits(entrance, app, limits.clone(), http.clone()));
         }
         Ok(Self { addresses, daemon, generation, reloads, servers, http })
     }

@@ -7,13 +7,13 @@
 use std::time::Duration;
 
 use super::about::About;
-use super::document::{Kind, Node};
-use super::fields::{At, Fields, text};
-use super::problem::Findings;
-use super::raw_log::RawLog;
-use super::raw_owner::RawOwner;
-use super::raw_redis::{RawRedis, RawScan, RawWatch};
-use super::raw_rule::{RawReason, RawRule};
+use super::logs::raw::RawLog;
+use super::namespaces::raw_owner::RawOwner;
+use super::redis::raw::{RawRedis, RawScan, RawWatch};
+use super::rules::raw::{RawReason, RawRule};
+use super::yaml::document::{Kind, Node};
+use super::yaml::fields::{At, Fields, text};
+use super::yaml::problem::Findings;
 use crate::model::namespace::{OnRenewalFailure, Severity, Style};
 
 /// A program that shrugs off more failed renewals in a row does not give up at all.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use redis_lock_exporter::server::Limits;
+use redis_lock_exporter::http::Limits;
 use regex::Regex;
 use serde_json::Value;
 use tokio::sync::watch;

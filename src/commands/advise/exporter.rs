@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::Subject;
 use crate::cli::AdviseArgs;
-use crate::http_client::{Limits, below, get, shown};
+use crate::client::http::{Limits, below, get, shown};
 use crate::model::label::Label as _;
 use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
 use crate::model::sighting::OperationsSource;

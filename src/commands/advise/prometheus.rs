@@ -11,10 +11,10 @@ use anyhow::bail;
 use super::Subject;
 use super::exporter::ABOUT_LOCKS_HELD;
 use crate::cli::AdviseArgs;
-use crate::http_client::Limits;
+use crate::client::http::Limits;
+use crate::client::prometheus::{Prometheus, Series};
 use crate::model::label::Label as _;
 use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
-use crate::prometheus::{Prometheus, Series};
 use crate::report::advice::{EXPIRED, Evidence, Note, Sample};
 use crate::util::units::format_duration;
 

@@ -7,9 +7,9 @@ use serde::Deserialize;
 
 use super::alerts::Told;
 use super::seen::Seen;
+use crate::client::http::{self, Limits, below};
+use crate::client::prometheus::{Prometheus, Series};
 use crate::fleet::cordum::Pace;
-use crate::http_client::{self, Limits, below};
-use crate::prometheus::{Prometheus, Series};
 use crate::rule_scaling::to_text;
 
 /// Over which the rules count bad slices for a page.
@@ -73,7 +73,7 @@ impl Observer {
     }
 
     async fn seen(&self) -> Option<Seen> {
-        let answer = http_client::get(&below(&self.exporter, "/metrics"), &limits()).await.ok()?;
+        let answer = http::get(&below(&self.exporter, "/metrics"), &limits()).await.ok()?;
         Some(Seen::new(&answer.text().ok()?))
     }
 }

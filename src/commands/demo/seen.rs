@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::commands::samples::{Samples, Selector};
+use crate::client::scrape::{Samples, Selector};
 use crate::fleet::{Failures, Truth};
 
 pub(super) struct Seen {

@@ -50,8 +50,8 @@ use self::stage::{Ground, Stage};
 use self::table::{Kind, SCENARIOS, Scenario};
 use self::timing::Timing;
 use crate::cli::{DrillArgs, DrillOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
+use crate::client::http;
 use crate::commands::stop_signals::StopSignals;
-use crate::http_client;
 use crate::util::clock;
 
 /// Runs the command and returns the exit code.
@@ -122,7 +122,7 @@ async fn drill(args: &DrillArgs) -> anyhow::Result<Report> {
         redis: base.redis()?,
         exporter: setup.exporter(),
         exporter_problem,
-        prometheus: args.prometheus.as_deref().map(http_client::shown),
+        prometheus: args.prometheus.as_deref().map(http::shown),
         speed: timing.speed,
         ttl_seconds: timing.ttl.as_secs_f64(),
         duration_seconds: timing.duration.map(|duration| duration.as_secs_f64()),

@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval};
 
 use super::table::NamespaceSpec;
-use crate::commands::samples::{Samples, Selector};
-use crate::http_client::{self, Limits};
+use crate::client::http::{self, Limits};
+use crate::client::scrape::{Samples, Selector};
 
 const SCRAPE_EVERY: Duration = Duration::from_millis(250);
 /// How long an exporter may need to see Redis and its log file.
@@ -84,7 +84,7 @@ impl Probe {
     pub(super) async fn start(base: &str) -> anyhow::Result<Self> {
         let limits = Limits { time: Duration::from_secs(5), ..Limits::default() };
         let seen = Arc::new(Seen::default());
-        let url = http_client::below(base, "metrics");
+        let url = http::below(base, "metrics");
         let samples = scrape(&url, &limits).await.context("cannot ask the exporter")?;
         lock(&seen.history).note(samples);
         let mut scraper = JoinSet::new();
@@ -99,7 +99,7 @@ impl Probe {
 
     /// Asked just now.
     pub(super) async fn scrape(&self) -> anyhow::Result<Samples> {
-        scrape(&http_client::below(&self.base, "metrics"), &self.limits).await
+        scrape(&http::below(&self.base, "metrics"), &self.limits).await
     }
 
     /// When a sum was first shown to be at least this much.
@@ -109,7 +109,7 @@ impl Probe {
 
     pub(super) async fn incidents(&self, lock_namespace: &str) -> anyhow::Result<Vec<Incident>> {
         let path = format!("api/v1/incidents?limit=1000&lock_namespace={lock_namespace}");
-        let text = http_client::get(&http_client::below(&self.base, &path), &self.limits).await?.text()?;
+        let text = http::get(&http::below(&self.base, &path), &self.limits).await?.text()?;
         Ok(serde_json::from_str::<Incidents>(&text).context("the incidents cannot be read")?.incidents)
     }
 
@@ -131,7 +131,7 @@ impl Probe {
 
     /// What is missing, and whether it may come by itself.
     fn missing(&self, samples: &Samples, namespaces: &[&NamespaceSpec]) -> Option<(bool, String)> {
-        let shown = http_client::shown(&self.base);
+        let shown = http::shown(&self.base);
         let unknown: Vec<&str> = namespaces
             .iter()
             .map(|namespace| namespace.name)
@@ -211,7 +211,7 @@ async fn keep_scraping(url: String, limits: Limits, seen: Arc<Seen>) {
 }
 
 async fn scrape(url: &str, limits: &Limits) -> anyhow::Result<Samples> {
-    Ok(Samples::parse(&http_client::get(url, limits).await?.text()?, is_of_interest))
+    Ok(Samples::parse(&http::get(url, limits).await?.text()?, is_of_interest))
 }
 
 /// What the drill asks for, of its own namespaces: everything else would only fill the history.

@@ -14,8 +14,8 @@ use super::report::{ScenarioReport, Verdict};
 use super::stage::seconds;
 use super::table::{Kind, Page, Scenario, Side};
 use super::timing::Timing;
-use crate::http_client::Limits;
-use crate::prometheus::{Prometheus, Series};
+use crate::client::http::Limits;
+use crate::client::prometheus::{Prometheus, Series};
 
 const ASK_EVERY: Duration = Duration::from_secs(5);
 /// Until Prometheus has scraped the exporter for the first time.

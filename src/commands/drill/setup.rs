@@ -21,12 +21,13 @@ use super::scenarios::Servers;
 use super::stage::Ground;
 use super::table::{Kind, SCENARIOS};
 use super::timing::{KEEP, Timing};
-use crate::cli::{Cli, Command, DrillArgs, ListenAddress, RunArgs};
+use crate::cli::{Cli, Command, DrillArgs, RunArgs};
+use crate::client::http;
+use crate::client::scrape::Selector;
 use crate::commands::run::Exporter;
-use crate::commands::samples::Selector;
 use crate::config::Config;
 use crate::fleet::{Locker, Server, Territory, Token};
-use crate::http_client;
+use crate::http::listener::ListenAddress;
 
 /// For an answer of Redis while setting up and cleaning up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -181,7 +182,7 @@ impl Setup {
 
     pub(super) fn exporter(&self) -> String {
         let whose = if self.exporter.is_some() { "started for the drill" } else { "given" };
-        format!("{} ({whose})", http_client::shown(&self.exporter_url))
+        format!("{} ({whose})", http::shown(&self.exporter_url))
     }
 
     pub(super) async fn stop(self) {

@@ -14,7 +14,7 @@ use super::progress::Progress;
 use super::report::{Entry, ScenarioReport};
 use super::table::Scenario;
 use super::timing::Timing;
-use crate::commands::samples::{Samples, Selector};
+use crate::client::scrape::{Samples, Selector};
 use crate::fleet::{Lock, Record, Territory};
 
 /// A sustained drill repeats itself; the first rounds tell all.

@@ -9,7 +9,7 @@ use super::heartbeat::Stalled;
 use super::probe::Probe;
 use super::report::ScenarioReport;
 use super::stage::{Claim, Happened, IncidentClaim, Notes, Stage, seconds};
-use crate::commands::samples::Samples;
+use crate::client::scrape::Samples;
 
 /// How soon an exporter has to show everything. A cause comes some seconds after the line it explains, for the line may be
 /// read before Redis tells of the end that it is about.
@@ -161,7 +161,7 @@ fn judge(report: &mut ScenarioReport, id: &str, held: bool, measured: String) {
 mod tests {
     use super::super::table::SCENARIOS;
     use super::*;
-    use crate::commands::samples::Selector;
+    use crate::client::scrape::Selector;
 
     fn claim(what: &str, labels: &[(&'static str, &str)], count: f64) -> Claim {
         let selector = Selector::new("redis_lock_releases_total", labels);

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use memchr::{memchr, memmem, memrchr};
 
-use crate::logs::extract::records::{Open, Records, Whole};
-use crate::logs::extract::search::Searcher;
 use crate::logs::line::{Line, Record, Stream, Unwrapped, unwrap_line, without_colors};
 use crate::logs::rules::{RuleSet, Verdict};
 use crate::model::log_event::LogEvent;
 use crate::util::clock::TimeMs;
+use records::{Open, Records, Whole};
+use search::Searcher;
 
 /// A piece whose rest does not come within this time is taken as it is.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);

@@ -8,7 +8,7 @@ use super::super::stage::{IncidentClaim, Stage, seconds};
 use super::super::worker::{Renewal, Road, Worker};
 use super::pause::Paused;
 use super::{CAUSES, NOT_OWNED, judge_kept};
-use crate::commands::samples::Selector;
+use crate::client::scrape::Selector;
 use crate::fleet::End;
 
 /// The exporter allows for clocks of programs that are two seconds behind: a release so soon after a loss could be its cause.

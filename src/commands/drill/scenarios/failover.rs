@@ -11,7 +11,7 @@ use super::super::report::Failure;
 use super::super::stage::{IncidentClaim, Stage};
 use super::super::worker::{Road, Worker};
 use super::{CAUSES, NOT_OWNED};
-use crate::commands::samples::Selector;
+use crate::client::scrape::Selector;
 use crate::fleet::{End, Proxy, Server};
 
 /// How long the holder of the lost lock goes on before it finds out.

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use super::super::stage::{Stage, seconds};
 use super::super::worker::{Road, Worker};
 use super::NOT_OWNED;
-use crate::commands::samples::Selector;
+use crate::client::scrape::Selector;
 use crate::fleet::Lock;
 use crate::util::clock;
 

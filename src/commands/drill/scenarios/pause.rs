@@ -12,7 +12,7 @@ use super::super::stage::{Stage, seconds};
 use super::super::timing::KEEP;
 use super::super::worker::{Road, Worker};
 use super::{CAUSES, NOT_OWNED};
-use crate::commands::samples::Selector;
+use crate::client::scrape::Selector;
 use crate::fleet::{Hold, Lock, Proxy, Token, resource};
 
 const FENCED: &str = "storage-fenced";

@@ -6,7 +6,7 @@ use super::super::stage::{Stage, seconds};
 use super::super::timing::RENEWAL_BUDGET;
 use super::super::worker::{Policy, Renewal, Road, Worker};
 use super::{CAUSES, NOT_OWNED, judge_kept};
-use crate::commands::samples::Selector;
+use crate::client::scrape::Selector;
 use crate::fleet::{Hold, Lock, Proxy};
 
 const FENCE: usize = 0;
