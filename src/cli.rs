@@ -241,7 +241,7 @@ pub enum AdviseOutput {
 )]
 pub struct DrillArgs {
     /// What to rehearse; all of it if none is given
-    #[arg(value_name = "SCENARIO", value_parser = PossibleValuesParser::new(crate::commands::drill::NAMES))]
+    #[arg(value_name = "SCENARIO", value_parser = PossibleValuesParser::new(crate::rehearsal::drill::NAMES))]
     pub scenarios: Vec<String>,
     /// Show the scenarios and what is expected of each
     #[arg(long = "list")]

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::Context as _;
 use redis_lock_exporter::config::{Config, Overrides};
+use redis_lock_exporter::daemon::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
+use redis_lock_exporter::daemon::state_file::State;
 use redis_lock_exporter::exposition::{self, Format};
 use redis_lock_exporter::logs::extract::{Extractor, Joiner};
 use redis_lock_exporter::model::input::{Batch, Input, Reached};
 use redis_lock_exporter::model::position::SourceTotals;
 use redis_lock_exporter::model::sighting::{Held, LinkBatch, LinkId, LinkNews, OwnerHasher, Past, Sight, Sighting};
-use redis_lock_exporter::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
 use redis_lock_exporter::snapshot::{RedisNow, Snapshot, SourceNow};
-use redis_lock_exporter::state::State;
 use redis_lock_exporter::util::clock;
 use redis_lock_exporter::util::clock::TimeMs;
 use tokio::sync::{mpsc, watch};

@@ -6,8 +6,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use redis_lock_exporter::fleet::Random;
-use redis_lock_exporter::fleet::cordum::{self, Form, LineWriter, NOT_OWNED, Pace, RENEWAL_BUDGET, Said};
+use redis_lock_exporter::rehearsal::fleet::Random;
+use redis_lock_exporter::rehearsal::fleet::cordum::{self, Form, LineWriter, NOT_OWNED, Pace, RENEWAL_BUDGET, Said};
 use redis_lock_exporter::util::clock::TimeMs;
 use serde::Deserialize;
 

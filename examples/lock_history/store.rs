@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redis_lock_exporter::fleet::Random;
+use redis_lock_exporter::rehearsal::fleet::Random;
 use redis_lock_exporter::util::clock::TimeMs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What Redis tells about locks: sightings of keys, and what became of the link they were seen over.
 //!
-//! Links (`sources::keyspace`) produce [`LinkBatch`]es; the pipeline hands them to the ledger, which infers from what was
+//! Links (`keyspace`) produce [`LinkBatch`]es; the pipeline hands them to the ledger, which infers from what was
 //! there before and what is there now what happened to a lock. All times here are those of [`crate::util::clock::steady`].
 
 use std::fmt;

@@ -95,7 +95,7 @@ fn the_page_and_all_its_parts() {
             assert!(!text.contains(markup) || is_name_of_svg, "{markup} in {script}");
         }
     }
-    let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server/page")).unwrap();
+    let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http/page/assets")).unwrap();
     let files = files.map(|file| format!("page/{}", file.unwrap().file_name().into_string().unwrap()));
     let files: BTreeSet<String> = files.filter(|file| file.ends_with(".js")).collect();
     assert_eq!(scripts, files);
@@ -199,7 +199,7 @@ fn every_runbook_that_is_named_is_there() {
     let named = Regex::new(r#""(RedisLock[A-Za-z]+|common/[a-z-]+)""#).unwrap();
     let server = answering();
     let mut n_named = 0;
-    for file in ["src/health.rs", "src/ledger/inquiries.rs", "src/server/page/lock.js"] {
+    for file in ["src/report/health.rs", "src/ledger/queries/mod.rs", "src/http/page/assets/lock.js"] {
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
         for captures in named.captures_iter(&text) {
             assert_eq!(server.get(&format!("/runbooks/{}", &captures[1])).status, 200, "{} in {file}", &captures[1]);

@@ -7,10 +7,10 @@ use std::fs;
 use std::path::Path;
 
 use redis_lock_exporter::config::{Config, Overrides};
+use redis_lock_exporter::daemon::state_file::{State, decode, encode};
 use redis_lock_exporter::logs::extract::search::Searcher;
 use redis_lock_exporter::logs::line::{Record, unwrap_line};
 use redis_lock_exporter::logs::rules::Verdict;
-use redis_lock_exporter::state::{State, decode, encode};
 
 const CHANGES_OF_EACH_SEED: u64 = 120;
 

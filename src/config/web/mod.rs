@@ -2,7 +2,7 @@
 //! share (exporter-toolkit). Text in, a checked [`WebConfig`] or all of its [`Problems`] out.
 //!
 //! Certificates and keys are read along with it, so that a good web configuration is one that can be served with. What was
-//! read is remembered as a [`Fingerprint`], by which `server/web_file.rs` notices changes. Secrets (keys, password hashes)
+//! read is remembered as a [`Fingerprint`], by which `http/web_file.rs` notices changes. Secrets (keys, password hashes)
 //! never get into a problem.
 
 mod alternative_names;

@@ -14,7 +14,7 @@ use super::routes::{CSS, HTML, JAVASCRIPT, SVG};
 pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-pub(super) const DOCUMENT: File = File { content_type: HTML, text: include_str!("index.html") };
+pub(super) const DOCUMENT: File = File { content_type: HTML, text: include_str!("assets/index.html") };
 
 pub(super) struct File {
     pub(super) content_type: &'static str,
@@ -23,18 +23,18 @@ pub(super) struct File {
 
 /// By the part of the path behind `/page/`.
 const FILES: [(&str, File); 12] = [
-    ("page.css", File { content_type: CSS, text: include_str!("page.css") }),
-    ("icon.svg", File { content_type: SVG, text: include_str!("icon.svg") }),
-    ("main.js", script(include_str!("main.js"))),
-    ("ask.js", script(include_str!("ask.js"))),
-    ("dom.js", script(include_str!("dom.js"))),
-    ("format.js", script(include_str!("format.js"))),
-    ("overview.js", script(include_str!("overview.js"))),
-    ("namespace.js", script(include_str!("namespace.js"))),
-    ("lock.js", script(include_str!("lock.js"))),
-    ("timeline.js", script(include_str!("timeline.js"))),
-    ("incidents.js", script(include_str!("incidents.js"))),
-    ("exporter.js", script(include_str!("exporter.js"))),
+    ("page.css", File { content_type: CSS, text: include_str!("assets/page.css") }),
+    ("icon.svg", File { content_type: SVG, text: include_str!("assets/icon.svg") }),
+    ("main.js", script(include_str!("assets/main.js"))),
+    ("ask.js", script(include_str!("assets/ask.js"))),
+    ("dom.js", script(include_str!("assets/dom.js"))),
+    ("format.js", script(include_str!("assets/format.js"))),
+    ("overview.js", script(include_str!("assets/overview.js"))),
+    ("namespace.js", script(include_str!("assets/namespace.js"))),
+    ("lock.js", script(include_str!("assets/lock.js"))),
+    ("timeline.js", script(include_str!("assets/timeline.js"))),
+    ("incidents.js", script(include_str!("assets/incidents.js"))),
+    ("exporter.js", script(include_str!("assets/exporter.js"))),
 ];
 
 const fn script(text: &'static str) -> File {

@@ -5,7 +5,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-use redis_lock_exporter::fleet::Token;
+use redis_lock_exporter::rehearsal::fleet::Token;
 use redis_lock_exporter::util::clock;
 use serde_json::Value;
 
