@@ -233,6 +233,21 @@ pub enum AdviseOutput {
     Json,
 }
 
+/// A scenario of `drill`. They run in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DrillScenario {
+    StaleRelease,
+    RenewalFailure,
+    Combined,
+    Pause,
+    Delay,
+    PauseAndDelay,
+    CrashTakeover,
+    BlindDelete,
+    LeaderLoss,
+    RedisFailover,
+}
+
 #[derive(Clone, Args)]
 #[command(
     after_help = "Without --redis.url a redis-server of its own is started, without --exporter an exporter of its own. It \
@@ -241,8 +256,8 @@ pub enum AdviseOutput {
 )]
 pub struct DrillArgs {
     /// What to rehearse; all of it if none is given
-    #[arg(value_name = "SCENARIO", value_parser = PossibleValuesParser::new(crate::rehearsal::drill::NAMES))]
-    pub scenarios: Vec<String>,
+    #[arg(value_name = "SCENARIO", value_enum)]
+    pub scenarios: Vec<DrillScenario>,
     /// Show the scenarios and what is expected of each
     #[arg(long = "list")]
     pub list: bool,

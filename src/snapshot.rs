@@ -6,7 +6,7 @@ use crate::model::position::SourceTotals;
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::logs::rules::Told;
+use crate::config::rules::countable::CountableSeries;
 use crate::model::counters::{Histogram, KeyspaceCounters, LogCounters, ReplyBounds, Tally};
 use crate::model::failure::Cause;
 use crate::model::namespace::Namespace;
@@ -18,7 +18,7 @@ pub struct Snapshot {
     /// In configuration order, `other` last.
     pub namespaces: Vec<NamespaceView>,
     /// What can be counted for each namespace, in the same order. Where it is missing, everything.
-    pub told: Arc<[Told]>,
+    pub told: Arc<[CountableSeries]>,
     /// In configuration order.
     pub sources: Vec<SourceView>,
     /// `None`: no Redis is configured.

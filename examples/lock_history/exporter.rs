@@ -9,6 +9,7 @@ use redis_lock_exporter::daemon::pipeline::{Inputs, Pipeline, RedisSide, ReloadS
 use redis_lock_exporter::daemon::state_file::State;
 use redis_lock_exporter::exposition::{self, Format};
 use redis_lock_exporter::logs::extract::{Extractor, Joiner};
+use redis_lock_exporter::logs::rules::RuleSet;
 use redis_lock_exporter::model::input::{Batch, Input, Reached};
 use redis_lock_exporter::model::position::SourceTotals;
 use redis_lock_exporter::model::sighting::{Held, LinkBatch, LinkId, LinkNews, OwnerHasher, Past, Sight, Sighting};
@@ -82,7 +83,7 @@ impl Exporter {
         let config = Config::from_yaml("scenario", &yaml, &Overrides::default());
         let config = Arc::new(config.map_err(|problems| anyhow::anyhow!("{problems}"))?);
         Ok(Self {
-            extractor: Extractor::new(Arc::clone(&config.rules), MAX_LINE_BYTES),
+            extractor: Extractor::new(RuleSet::compile(&config), MAX_LINE_BYTES),
             config,
             joiner: Joiner::default(),
             hasher: OwnerHasher::new(),

@@ -5,7 +5,7 @@
 //! real parser of PromQL makes of it.
 
 pub(crate) mod promql;
-pub(crate) mod rule_check;
+pub mod rule_check;
 
 use promql::{is_list_of_matchers, with_matchers};
 

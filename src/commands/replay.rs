@@ -21,6 +21,7 @@ use crate::exposition::{Build, Format, Process, Scrape};
 use crate::ledger::{Counted, Ledger};
 use crate::logs::blocks::{Cut, count_lines};
 use crate::logs::extract::{Extractor, Joiner};
+use crate::logs::rules::RuleSet;
 use crate::model::log_event::LogEvent;
 use crate::model::position::SourceTotals;
 use crate::snapshot::{NamespaceView, Snapshot};
@@ -90,7 +91,7 @@ struct EventLine<'a> {
 
 impl<'a> Replay<'a> {
     fn new(args: &'a ReplayArgs, config: Config) -> Self {
-        let extractor = Arc::new(Extractor::new(Arc::clone(&config.rules), DEFAULT_MAX_LINE_BYTES));
+        let extractor = Arc::new(Extractor::new(RuleSet::compile(&config), DEFAULT_MAX_LINE_BYTES));
         let ledger = Ledger::new(config.namespaces.clone(), config.join_window, Default::default());
         Self {
             args,

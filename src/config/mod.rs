@@ -10,7 +10,7 @@ mod namespaces;
 pub mod presets;
 mod raw;
 pub mod redis;
-mod rules;
+pub mod rules;
 mod web;
 pub mod yaml;
 
@@ -23,16 +23,15 @@ use self::namespaces::Keyspace;
 use self::presets::Chosen;
 use self::raw::RawConfig;
 use self::rules::RuleBuilder;
+use self::rules::rule::RuleConfig;
 use self::yaml::document::{Document, position_of, quote};
 use self::yaml::problem::Findings;
-use crate::logs::rules::RuleSet;
 use crate::model::namespace::Namespace;
 
 pub use self::about::{About, Checked, KeysFromUser, LogLevel, Side};
 pub use self::logs::{DEFAULT_MAX_LINE_BYTES, STDIN};
 pub use self::web::{Fingerprint, RateLimit, Users, WebConfig};
 pub use self::yaml::problem::{Problem, Problems};
-pub use crate::bundle::rule_check::RuleFile;
 
 const CONFIG_FLAG: &str = "--config.file";
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -45,7 +44,7 @@ pub struct Config {
     pub logs: Vec<LogSource>,
     /// In order; `other` is always there and always last.
     pub namespaces: Vec<Arc<Namespace>>,
-    pub rules: Arc<RuleSet>,
+    pub rules: Arc<RuleConfig>,
     /// How many rules there are, those of presets and the generic ones included.
     pub n_rules: usize,
     /// `None`: logs only.
@@ -278,7 +277,7 @@ fn assemble(file: Option<Document>, overrides: &Overrides, targets: Targets) -> 
     }
     let presets = presets.into_iter().map(|preset| preset.name).collect();
     let n_rules = rules.len();
-    let rules = Arc::new(RuleSet::new(rules, reasons, key_finders, &namespaces));
+    let rules = Arc::new(RuleConfig::new(rules, reasons, key_finders, namespaces.len()));
     Ok(Config { logs: sources, namespaces, rules, n_rules, redis, state_dir, join_window, presets })
 }
 

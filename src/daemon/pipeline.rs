@@ -118,7 +118,7 @@ impl Pipeline {
         let Setup { config, mut state, directory, sources_now, redis, publish, ready, started, reloads } = setup;
         let saved = std::mem::take(&mut state.ledger);
         let ledger = Ledger::new(config.namespaces.clone(), config.join_window, saved);
-        let mut ledger = ledger.naming_rules(Arc::clone(&config.rules));
+        let mut ledger = ledger.naming_rules(config.rules.names());
         if let Some(redis) = &config.redis {
             let watched = if redis.watch.enabled { Duration::ZERO } else { redis.scan.interval };
             ledger = ledger.observing(KeyspaceSettings {
@@ -325,7 +325,7 @@ impl Pipeline {
         });
         Snapshot {
             namespaces: namespaces.collect(),
-            told: self.config.rules.told(),
+            told: self.config.rules.countable(),
             sources: sources.collect(),
             redis: self.redis_view(),
             exporter: self.exporter_view(),

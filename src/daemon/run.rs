@@ -30,6 +30,7 @@ use crate::logs::extract::Extractor;
 use crate::logs::files::{Start, Tailer};
 use crate::logs::journal;
 use crate::logs::push::{self, Intake};
+use crate::logs::rules::RuleSet;
 use crate::logs::stdin::{self, Follower};
 use crate::logs::streams::Streams;
 use crate::model::input::Input;
@@ -261,7 +262,8 @@ impl Daemon {
         let (out, events) = mpsc::channel::<Input>(QUEUE);
         let sources_now = Arc::new(Mutex::new(vec![Default::default(); config.logs.len()]));
         let mut sources = JoinSet::new();
-        let extractor = |source: &LogSource| Extractor::new(Arc::clone(&config.rules), source.max_line_bytes);
+        let rules = RuleSet::compile(&config);
+        let extractor = |source: &LogSource| Extractor::new(Arc::clone(&rules), source.max_line_bytes);
 
         let start = Start {
             cursors: state.cursors.clone(),
@@ -298,7 +300,7 @@ impl Daemon {
 
         let mut intake = None;
         for (index, source) in config.logs.iter().enumerate() {
-            let streams = || Streams::new(Arc::clone(&config.rules), source.max_line_bytes);
+            let streams = || Streams::new(Arc::clone(&rules), source.max_line_bytes);
             match &source.kind {
                 LogKind::Files | LogKind::Stdin => {}
                 LogKind::Journal(journal) => {

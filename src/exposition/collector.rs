@@ -12,7 +12,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use super::Scrape;
 use super::metric::{Distribution, Kind, Metric, Number, Numbers};
 use super::metrics::{metrics, seconds, timestamp};
-use crate::logs::rules::Told;
+use crate::config::rules::countable::CountableSeries;
 use crate::model::counters::{LogCounters, Tally};
 use crate::model::failure::{Cause, Operation};
 use crate::model::label::Label;
@@ -157,7 +157,7 @@ impl Scrape {
         &self,
         names: &[&'static str],
         tally: fn(&LogCounters) -> &Tally<L>,
-        possible: fn(&Told) -> &[L],
+        possible: fn(&CountableSeries) -> &[L],
     ) -> Vec<Sample<'_>> {
         let mut samples = Vec::new();
         for (view, told) in self.told() {
@@ -170,8 +170,8 @@ impl Scrape {
     }
 
     /// Each namespace with what can be counted for it.
-    fn told(&self) -> impl Iterator<Item = (&NamespaceView, &Told)> {
-        static EVERYTHING: LazyLock<Told> = LazyLock::new(Told::everything);
+    fn told(&self) -> impl Iterator<Item = (&NamespaceView, &CountableSeries)> {
+        static EVERYTHING: LazyLock<CountableSeries> = LazyLock::new(CountableSeries::everything);
         let told = self.snapshot.told.iter().chain(iter::repeat(&*EVERYTHING));
         self.snapshot.namespaces.iter().zip(told)
     }

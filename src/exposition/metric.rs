@@ -7,7 +7,7 @@ use std::time::Duration;
 use prometheus_client::metrics::MetricType;
 
 use super::Process;
-use crate::logs::rules::Told;
+use crate::config::rules::countable::CountableSeries;
 use crate::model::counters::{Bounds, Histogram, LogCounters, Tally};
 use crate::model::failure::{ConflictKind, Operation, Reason};
 use crate::model::namespace::Namespace;
@@ -76,11 +76,11 @@ impl Distribution {
 pub(super) enum Numbers {
     Namespace(fn(&NamespaceView) -> Option<Number>),
     /// With whether it can be counted for the namespace at all.
-    Logs(fn(&LogCounters) -> u64, fn(&Told) -> bool),
+    Logs(fn(&LogCounters) -> u64, fn(&CountableSeries) -> bool),
     Operation(fn(&LogCounters) -> &Tally<Operation>),
     /// With the values that can be counted for the namespace.
-    Reason(fn(&LogCounters) -> &Tally<Reason>, fn(&Told) -> &[Reason]),
-    Conflict(fn(&LogCounters) -> &Tally<ConflictKind>, fn(&Told) -> &[ConflictKind]),
+    Reason(fn(&LogCounters) -> &Tally<Reason>, fn(&CountableSeries) -> &[Reason]),
+    Conflict(fn(&LogCounters) -> &Tally<ConflictKind>, fn(&CountableSeries) -> &[ConflictKind]),
     Cause,
     /// As all that follow up to `Ratio`: only where Redis is configured and the namespace has keys.
     Keyspace(fn(&Namespace, &KeyspaceView) -> Option<Number>),

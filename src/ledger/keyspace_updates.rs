@@ -12,7 +12,6 @@ use super::locks::ring::KeyHash;
 use super::locks::{AllCounters, Keyspace, KeyspaceSettings};
 use super::recent::Event;
 use super::{Counted, Ledger, Moment};
-use crate::logs::rules::RuleSet;
 use crate::model::counters::Tally;
 use crate::model::failure::{Cause, Operation};
 use crate::model::label::Label;
@@ -33,9 +32,9 @@ impl Ledger {
         self
     }
 
-    /// For the names of rules in incidents, which are empty without.
-    pub fn naming_rules(mut self, rules: Arc<RuleSet>) -> Self {
-        self.rules = Some(rules);
+    /// Sets the names of rules by [`RuleId`]. Without them, incidents show an empty name.
+    pub fn naming_rules(mut self, names: Arc<[String]>) -> Self {
+        self.rule_names = names;
         self
     }
 
@@ -170,7 +169,7 @@ impl Ledger {
     }
 
     pub(super) fn rule_name(&self, rule: RuleId) -> &str {
-        self.rules.as_ref().map_or("", |rules| rules.name(rule))
+        self.rule_names.get(usize::from(rule.0)).map_or("", String::as_str)
     }
 
     fn settle_loss(&mut self, loss: Loss) {

@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::logs::rules::RuleSet;
 use crate::model::counters::{KeyspaceCounters, LogCounters, Tally};
 use crate::model::failure::{Cause, ConflictKind, Operation, Reason};
 use crate::model::log_event::{Happening, LogEvent, RuleId};
@@ -44,7 +43,7 @@ pub struct Ledger {
     /// `None`: Redis is not observed.
     keyspace: Option<Keyspace>,
     /// For their names.
-    rules: Option<Arc<RuleSet>>,
+    rule_names: Arc<[String]>,
     /// What happened lately, for each namespace.
     recents: Vec<Recent>,
     incidents: Incidents,
@@ -77,8 +76,8 @@ impl Ledger {
     pub fn new(namespaces: Vec<Arc<Namespace>>, join_window: Duration, saved: Saved) -> Self {
         let join_window = join_window.as_millis() as TimeMs;
         let recents = namespaces.iter().map(|_| Recent::new()).collect();
-        let (keyspace, rules, incidents) = (None, None, Incidents::default());
-        let mut ledger = Self { namespaces, join_window, saved, keyspace, rules, recents, incidents };
+        let (keyspace, rule_names, incidents) = (None, Arc::default(), Incidents::default());
+        let mut ledger = Self { namespaces, join_window, saved, keyspace, rule_names, recents, incidents };
         ledger.settle_saved();
         ledger
     }

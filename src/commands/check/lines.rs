@@ -20,7 +20,7 @@ use crate::ledger::{Counted, Ledger};
 use crate::logs::blocks::Cut;
 use crate::logs::extract::{Extractor, Joiner, Look};
 use crate::logs::line::{Record, unwrap_line};
-use crate::logs::rules::Verdict;
+use crate::logs::rules::{RuleSet, Verdict};
 use crate::model::failure::Reason;
 use crate::model::log_event::{Happening, LogEvent};
 use crate::model::namespace::NamespaceId;
@@ -78,6 +78,7 @@ pub(in crate::commands) fn run(
 
 struct Sample<'a> {
     config: &'a Config,
+    rules: Arc<RuleSet>,
     extractor: Extractor,
     ledger: Ledger,
     now: TimeMs,
@@ -101,9 +102,11 @@ struct Looked {
 
 impl<'a> Sample<'a> {
     fn new(config: &'a Config) -> Self {
+        let rules = RuleSet::compile(config);
         Self {
             config,
-            extractor: Extractor::new(Arc::clone(&config.rules), DEFAULT_MAX_LINE_BYTES),
+            extractor: Extractor::new(Arc::clone(&rules), DEFAULT_MAX_LINE_BYTES),
+            rules,
             ledger: Ledger::new(config.namespaces.clone(), config.join_window, Default::default()),
             now: clock::now(),
             joiner: Joiner::default(),
@@ -230,7 +233,7 @@ impl<'a> Sample<'a> {
         if !has_literal && !is_lock_trouble {
             return silent();
         }
-        let rules = &self.config.rules;
+        let rules = &self.rules;
         let judged = line.judged.clone().unwrap_or_else(|| {
             let record = Record::parse(&line.text, line.time);
             let verdict = rules.evaluate(&record);
@@ -251,7 +254,7 @@ impl<'a> Sample<'a> {
         };
         Finding {
             time: record.time.and_then(clock::format),
-            rule: rule.map(|rule| rules.name(rule)),
+            rule: rule.map(|rule| self.config.rules.name(rule)),
             why: Some(why),
             message: Some(record.message.chars().take(MAX_MESSAGE_CHARS).collect()),
             ..Finding::new(number, line.offset, outcome)

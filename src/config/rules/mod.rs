@@ -1,8 +1,11 @@
 //! Checked rules: regexes compiled, names resolved, and only the fields that their event uses.
 
+pub mod countable;
+pub mod literals;
 pub(super) mod patterns;
 pub(super) mod raw;
 pub(super) mod reasons;
+pub mod rule;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,12 +18,13 @@ use super::yaml::document::{Place, quote};
 use super::yaml::fields::At;
 use super::yaml::problem::Findings;
 use super::yaml::suggest;
-use crate::logs::rules::{Condition, FieldTest, Matcher, RuleDraft, RuleEvent, required_literals};
 use crate::model::failure::Operation;
 use crate::model::key_template::KeyTemplate;
 use crate::model::namespace::{Namespace, NamespaceId};
 use crate::util::units;
+use literals::required_literals;
 use raw::{EventName, RawRule, RawTest};
+use rule::{Condition, FieldTest, IdSource, Matcher, RuleDraft, RuleEvent};
 
 /// The name of the user's own layer.
 pub(super) const USER: &str = "config";
@@ -222,14 +226,14 @@ fn terminal_state(raw: &RawRule, findings: &mut Findings) -> Option<RuleEvent> {
 }
 
 /// Names of fields, or templates of whole keys.
-fn ids(texts: Option<Vec<At<String>>>, findings: &mut Findings) -> Vec<String> {
+fn ids(texts: Option<Vec<At<String>>>, findings: &mut Findings) -> Vec<IdSource> {
     let mut ids = Vec::new();
     for text in texts.into_iter().flatten() {
         let is_template = text.value.contains(['{', '}', ':']);
         if is_template && let Err(sentence) = KeyTemplate::parse(&text.value) {
             findings.add(text.place, sentence, KEY_HELP);
         }
-        ids.push(text.value);
+        ids.push(IdSource::new(&text.value));
     }
     ids
 }

@@ -2,11 +2,11 @@
 
 use regex::{Regex, RegexBuilder};
 
+use crate::config::rules::literals::required_literals;
 use crate::config::yaml::document::quote;
 use crate::config::yaml::fields::At;
 use crate::config::yaml::problem::Findings;
 use crate::config::yaml::suggest;
-use crate::logs::rules::required_literals;
 
 /// Memory for one compiled expression.
 const MAX_COMPILED_BYTES: usize = 1 << 20;

@@ -2,8 +2,8 @@
 
 use super::patterns;
 use super::raw::RawReason;
+use crate::config::rules::rule::{ReasonDraft, TextTest};
 use crate::config::yaml::problem::Findings;
-use crate::logs::rules::{ReasonDraft, TextTest};
 
 /// Drafts of the reasons of one layer, in the order in which they are tried.
 pub(in crate::config) fn build(reasons: Vec<RawReason>, findings: &mut Findings) -> Vec<ReasonDraft> {

@@ -10,7 +10,7 @@ use aho_corasick::{Span, packed};
 use memchr::memmem;
 use regex::bytes::{Regex, RegexBuilder};
 
-use crate::logs::rules::AnyOf;
+use crate::config::rules::literals::AnyOf;
 
 /// Length of an anchor. The packed search looks at four bytes at first, in up to 32 anchors at its full speed, and the fewer
 /// they are the seldomer it is wrong. Four letters are in too many harmless lines (`clock`, `blocked`).

@@ -151,6 +151,7 @@ impl Task {
 mod tests {
     use super::*;
     use crate::config::{Config, Overrides};
+    use crate::logs::rules::RuleSet;
 
     /// Searches `text` behind enough bytes to have something before it.
     fn found(text: &str) -> Option<Finding> {
@@ -159,7 +160,7 @@ mod tests {
         let before = format!("{}\n", "x".repeat(2 * MARK_BYTES));
         let path = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(path.path(), format!("{before}{text}")).unwrap();
-        let extractor = Arc::new(Extractor::new(config.rules, 1 << 20));
+        let extractor = Arc::new(Extractor::new(RuleSet::compile(&config), 1 << 20));
         let file = Arc::new(path.reopen().unwrap());
         Task { file, extractor, start: before.len() as u64 }.search(&mut Vec::new()).unwrap()
     }

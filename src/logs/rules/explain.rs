@@ -2,7 +2,8 @@
 //!
 //! Kept apart from evaluation, which must be fast: this looks at every rule and writes sentences.
 
-use super::{FieldTest, Matcher, RuleEvent, RuleSet, failing_condition, search, value_of};
+use super::{RuleSet, failing_condition, search, value_of};
+use crate::config::rules::rule::{FieldTest, Matcher, RuleDraft, RuleEvent};
 use crate::logs::line::{Aside, Record};
 use crate::model::log_event::RuleId;
 
@@ -33,7 +34,7 @@ impl RuleSet {
 
     /// Why there is nothing to count in a record that this rule took.
     pub fn why_ignored(&self, rule: RuleId) -> &'static str {
-        match self.rule(rule).draft.event {
+        match self.rule(rule).event {
             RuleEvent::RenewalFailed => "a renewal that is canceled is the normal end of the work",
             RuleEvent::TerminalState { .. } => "the state is not a final one",
             _ => "the rule says so",
@@ -84,8 +85,8 @@ impl RuleSet {
         best.map(|(_, near)| near)
     }
 
-    fn drafts(&self) -> impl Iterator<Item = (RuleId, &super::RuleDraft)> {
-        (0..=u16::MAX).map(RuleId).zip(self.rules.iter().map(|rule| &rule.draft))
+    fn drafts(&self) -> impl Iterator<Item = (RuleId, &RuleDraft)> {
+        (0..=u16::MAX).map(RuleId).zip(&self.config.rules)
     }
 }
 

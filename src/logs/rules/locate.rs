@@ -4,6 +4,7 @@
 //! keys are not. Then come keys inside of texts, then the key built from the namespace's template and the record's fields;
 //! an id that has the form of such a key is the key.
 
+use crate::config::rules::rule::{IdSource, KEY_FIELDS};
 use std::sync::Arc;
 
 use regex::Regex;
@@ -12,33 +13,12 @@ use crate::logs::line::Record;
 use crate::model::key_template::KeyTemplate;
 use crate::model::namespace::{Namespace, NamespaceId};
 
-/// Fields that hold a whole key.
-pub(super) const KEY_FIELDS: [&str; 2] = ["key", "lock_key"];
-
 #[derive(Debug)]
 pub(super) struct Locator {
     /// `other` is the last one.
     namespaces: Vec<Arc<Namespace>>,
     /// Each has a group `key`.
     keys_in_text: Vec<Regex>,
-}
-
-/// Where a rule finds the id of the lock.
-#[derive(Debug)]
-pub(super) enum IdSource {
-    Field(String),
-    /// The whole key, with fields of the record.
-    Key(KeyTemplate),
-}
-
-impl IdSource {
-    pub(super) fn new(text: &str) -> Self {
-        let is_key = text.contains(['{', ':']);
-        match KeyTemplate::parse(text) {
-            Ok(template) if is_key => Self::Key(template),
-            _ => Self::Field(text.to_owned()),
-        }
-    }
 }
 
 /// What is known about the lock that a record speaks of.

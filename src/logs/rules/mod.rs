@@ -4,32 +4,24 @@
 //! tailer searches blocks of a log for [`RuleSet::needed_texts`] and evaluates the lines that contain one. Everything is pure.
 //! A record that no rule takes says nothing; [`RuleSet::explain`] tells a person why.
 
-mod draft;
 mod explain;
-mod literals;
 mod locate;
-mod told;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use regex::Regex;
-
+use crate::config::Config;
+use crate::config::rules::literals::{self, AnyOf};
+use crate::config::rules::rule::{Condition, FieldTest, Matcher, RuleConfig, RuleDraft, RuleEvent, STACK};
 use crate::logs::line::Record;
 use crate::model::failure::{Operation, Reason};
 use crate::model::log_event::{Happening, LogEvent, RuleId};
 use crate::model::namespace::{Namespace, NamespaceId};
-use locate::{IdSource, Locator, Query};
+use locate::{Locator, Query};
 
-pub use draft::{Condition, FieldTest, Matcher, ReasonDraft, RuleDraft, RuleEvent, TextTest};
 pub use explain::Near;
-pub use literals::{AnyOf, required_literals};
-pub use told::Told;
-
-/// In conditions: what a record says beside its message.
-const STACK: &str = "stack";
 
 /// What the rules make of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,22 +35,15 @@ pub enum Verdict {
     NoMatch,
 }
 
+/// The rules in a form that finds the right one quickly.
 #[derive(Debug)]
 pub struct RuleSet {
-    rules: Vec<Rule>,
+    config: Arc<RuleConfig>,
     /// Rules by whole message, in list order. They come before all regexes: a whole message is the surest sign.
     exact: HashMap<String, Vec<RuleId>>,
     /// Rules with a regex, in list order.
     searching: Vec<RuleId>,
-    reasons: Vec<ReasonDraft>,
     locator: Locator,
-    told: Arc<[Told]>,
-}
-
-#[derive(Debug)]
-struct Rule {
-    draft: RuleDraft,
-    ids: Vec<IdSource>,
 }
 
 /// What a regex took from the text.
@@ -70,16 +55,16 @@ struct Groups<'r> {
 }
 
 impl RuleSet {
+    /// The rules of a configuration.
+    pub fn compile(config: &Config) -> Arc<RuleSet> {
+        Arc::new(Self::new(Arc::clone(&config.rules), &config.namespaces))
+    }
+
     /// The configuration has checked everything. The last namespace is `other`.
-    pub fn new(
-        rules: Vec<RuleDraft>,
-        reasons: Vec<ReasonDraft>,
-        keys_in_text: Vec<Regex>,
-        namespaces: &[Arc<Namespace>],
-    ) -> RuleSet {
+    fn new(config: Arc<RuleConfig>, namespaces: &[Arc<Namespace>]) -> RuleSet {
         let mut exact: HashMap<String, Vec<RuleId>> = HashMap::new();
         let mut searching = Vec::new();
-        for (index, rule) in (0..=u16::MAX).zip(&rules) {
+        for (index, rule) in (0..=u16::MAX).zip(&config.rules) {
             match &rule.matcher {
                 Matcher::Message(messages) => {
                     for message in messages {
@@ -89,10 +74,8 @@ impl RuleSet {
                 Matcher::Regex(_) => searching.push(RuleId(index)),
             }
         }
-        let told = told::of_rules(&rules, &reasons, namespaces.len()).into();
-        let with_ids = |draft: RuleDraft| Rule { ids: draft.id.iter().map(|id| IdSource::new(id)).collect(), draft };
-        let rules = rules.into_iter().map(with_ids).collect();
-        RuleSet { rules, exact, searching, reasons, locator: Locator::new(namespaces, keys_in_text), told }
+        let locator = Locator::new(namespaces, config.keys_in_text.clone());
+        RuleSet { config, exact, searching, locator }
     }
 
     pub fn evaluate(&self, record: &Record) -> Verdict {
@@ -101,11 +84,11 @@ impl RuleSet {
         }
         let Some((id, groups)) = self.find(record) else { return Verdict::NoMatch };
         let rule = self.rule(id);
-        let Some(happening) = self.happening(&rule.draft, record, &groups) else {
+        let Some(happening) = self.happening(rule, record, &groups) else {
             return Verdict::Ignored { rule: id };
         };
         let (namespace, lock) = self.locate(rule, record, &groups);
-        let joins = rule.draft.joins;
+        let joins = rule.joins;
         Verdict::Event(LogEvent {
             offset: 0,
             time: record.time,
@@ -118,42 +101,33 @@ impl RuleSet {
         })
     }
 
-    /// What can be counted, by namespace.
-    pub fn told(&self) -> Arc<[Told]> {
-        Arc::clone(&self.told)
-    }
-
-    pub fn name(&self, rule: RuleId) -> &str {
-        &self.rule(rule).draft.name
-    }
-
     /// For each rule what a line must contain for it to make an event, byte for byte, whatever encoder wrote the line and
     /// whatever wraps it. (Colors in the middle of a message can hide it.)
     pub fn needed_texts(&self) -> Vec<Vec<AnyOf>> {
-        let counting = self.rules.iter().filter(|rule| rule.draft.event != RuleEvent::Ignore);
-        counting.map(|rule| literals::of_rule(&rule.draft)).collect()
+        let counting = self.config.rules.iter().filter(|rule| rule.event != RuleEvent::Ignore);
+        counting.map(literals::of_rule).collect()
     }
 
     /// As [`RuleSet::needed_texts`], for lines whose fields may be outside of them.
     pub fn needed_texts_of_messages(&self) -> Vec<Vec<AnyOf>> {
-        let counting = self.rules.iter().filter(|rule| rule.draft.event != RuleEvent::Ignore);
-        counting.map(|rule| literals::of_matcher(&rule.draft.matcher)).collect()
+        let counting = self.config.rules.iter().filter(|rule| rule.event != RuleEvent::Ignore);
+        counting.map(|rule| literals::of_matcher(&rule.matcher)).collect()
     }
 
-    fn rule(&self, id: RuleId) -> &Rule {
-        &self.rules[usize::from(id.0)]
+    fn rule(&self, id: RuleId) -> &RuleDraft {
+        self.config.rule(id)
     }
 
     /// The first rule that takes the record.
     fn find<'r>(&self, record: &'r Record) -> Option<(RuleId, Groups<'r>)> {
         let by_message = self.exact.get(&record.message).into_iter().flatten();
         for id in by_message {
-            if failing_condition(&self.rule(*id).draft, record).is_none() {
+            if failing_condition(self.rule(*id), record).is_none() {
                 return Some((*id, Groups::default()));
             }
         }
         for id in &self.searching {
-            let draft = &self.rule(*id).draft;
+            let draft = self.rule(*id);
             if let Some(groups) = search(draft, record)
                 && failing_condition(draft, record).is_none()
             {
@@ -195,13 +169,14 @@ impl RuleSet {
     /// The first error text, or else the message, that the reasons know something about.
     fn classify(&self, record: &Record, groups: &Groups<'_>) -> Option<Reason> {
         let texts = groups.error.into_iter().chain(record.texts_by_detail());
-        let known = |text: &str| self.reasons.iter().find(|draft| draft.test.holds(text)).map(|draft| draft.reason);
+        let known =
+            |text: &str| self.config.reasons.iter().find(|draft| draft.test.holds(text)).map(|draft| draft.reason);
         texts.into_iter().find_map(known)
     }
 
-    fn locate(&self, rule: &Rule, record: &Record, groups: &Groups<'_>) -> (NamespaceId, Option<String>) {
-        let namespace = rule.draft.namespace;
-        self.locator.locate(&Query { record, namespace, ids: &rule.ids, key: groups.key, id: groups.id })
+    fn locate(&self, rule: &RuleDraft, record: &Record, groups: &Groups<'_>) -> (NamespaceId, Option<String>) {
+        let namespace = rule.namespace;
+        self.locator.locate(&Query { record, namespace, ids: &rule.id, key: groups.key, id: groups.id })
     }
 }
 

@@ -1,6 +1,9 @@
 //! The engine, with small rule sets made in code. What the presets make of Cordum's lines is tested with the presets.
 
+use regex::Regex;
+
 use super::*;
+use crate::config::rules::rule::{IdSource, ReasonDraft, TextTest};
 use crate::model::failure::ConflictKind;
 use crate::model::key_template::KeyTemplate;
 use crate::model::label::Label;
@@ -66,7 +69,8 @@ const NAMESPACES: [&str; 5] = [
 
 fn rule_set(rules: Vec<RuleDraft>) -> RuleSet {
     let finder = Regex::new(r"release lock (?P<key>\S+): ").unwrap();
-    RuleSet::new(rules, reasons(), vec![finder], &namespaces(&NAMESPACES))
+    let namespaces = namespaces(&NAMESPACES);
+    RuleSet::new(Arc::new(RuleConfig::new(rules, reasons(), vec![finder], namespaces.len())), &namespaces)
 }
 
 /// `expected` is `happening reason namespace lock`, or `ignored`, or nothing.
@@ -144,13 +148,13 @@ fn looks_for_regexes_in_message_and_errors_only() {
 #[test]
 fn finds_the_lock() {
     let mut by_id = rule("by id", RuleEvent::ReleaseFailed, Some(2));
-    by_id.id = vec!["run".to_owned(), "run_id".to_owned()];
+    by_id.id = vec![IdSource::new("run"), IdSource::new("run_id")];
     let mut by_key = rule("by key", RuleEvent::ReleaseFailed, Some(4));
-    by_key.id = vec!["lock:{resource}".to_owned(), "lock:packs".to_owned()];
+    by_key.id = vec![IdSource::new("lock:{resource}"), IdSource::new("lock:packs")];
     let mut bare = rule("bare", RuleEvent::ReleaseFailed, None);
-    bare.id = vec!["run".to_owned()];
+    bare.id = vec![IdSource::new("run")];
     let mut packs = rule("packs lock", RuleEvent::ReleaseFailed, Some(4));
-    packs.id = vec!["lock".to_owned()];
+    packs.id = vec![IdSource::new("lock")];
     let rules = rule_set(vec![
         by_id,
         by_key,
@@ -244,7 +248,7 @@ fn gives_the_texts_of_what_counts() {
 
 fn check_near(rules: &RuleSet, line: &str, expected: &str) {
     let near = rules.explain(&Record::parse(line.as_bytes(), None));
-    let found = near.map(|near| format!("{}: {}", rules.name(near.rule), near.why)).unwrap_or_default();
+    let found = near.map(|near| format!("{}: {}", rules.config.name(near.rule), near.why)).unwrap_or_default();
     assert_eq!(found, expected, "{line}");
 }
 

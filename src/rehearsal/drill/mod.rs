@@ -47,9 +47,9 @@ use self::report::{Report, ScenarioReport};
 use self::scenarios::Servers;
 use self::setup::{Base, Setup, random_id};
 use self::stage::{Ground, Stage};
-use self::table::{Kind, SCENARIOS, Scenario};
+use self::table::{SCENARIOS, Scenario};
 use self::timing::Timing;
-use crate::cli::{DrillArgs, DrillOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
+use crate::cli::{DrillArgs, DrillOutput, DrillScenario, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
 use crate::client::http;
 use crate::rehearsal::stop_signals::StopSignals;
 use crate::util::clock;
@@ -89,8 +89,8 @@ fn list() {
 }
 
 /// The chosen ones in their usual order, each once; all if none was chosen.
-fn choose(names: &[String]) -> Vec<&'static Scenario> {
-    let is_chosen = |scenario: &&Scenario| names.is_empty() || names.iter().any(|name| name == scenario.name);
+fn choose(chosen: &[DrillScenario]) -> Vec<&'static Scenario> {
+    let is_chosen = |scenario: &&Scenario| chosen.is_empty() || chosen.contains(&scenario.kind);
     SCENARIOS.iter().filter(is_chosen).collect()
 }
 
@@ -255,7 +255,7 @@ async fn run_all(
     for (index, scenario) in scenarios.iter().copied().enumerate() {
         ground.progress.phase(scenario.name, Phase::Running);
         let (ground, course) = (Arc::clone(&ground), Arc::clone(&course));
-        if scenario.kind == Kind::RedisFailover {
+        if scenario.kind == DrillScenario::RedisFailover {
             checks.spawn(async move { fail_over(ground, scenario, &course, index).await });
             continue;
         }

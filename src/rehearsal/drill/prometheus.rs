@@ -12,8 +12,9 @@ use tokio::time::{Instant, interval, sleep};
 
 use super::report::{ScenarioReport, Verdict};
 use super::stage::seconds;
-use super::table::{Kind, Page, Scenario, Side};
+use super::table::{Page, Scenario, Side};
 use super::timing::Timing;
+use crate::cli::DrillScenario;
 use crate::client::http::Limits;
 use crate::client::prometheus::{Prometheus, Series};
 
@@ -84,9 +85,9 @@ impl Watch {
         let paged: Vec<(&(String, String), &Instant)> =
             seen.pages.iter().filter(|((namespace, _), _)| own(namespace)).collect();
         let lasts = match scenario.kind {
-            Kind::LeaderLoss => Lasts::of_absence(report, self.started),
+            DrillScenario::LeaderLoss => Lasts::of_absence(report, self.started),
             // The exporter that sees it is not scraped.
-            Kind::RedisFailover => return,
+            DrillScenario::RedisFailover => return,
             _ => Lasts { surely: timing.duration.unwrap_or_default(), perhaps: Duration::ZERO },
         };
         let expected = expected(scenario, lasts);
@@ -220,7 +221,7 @@ mod tests {
     /// Whether anybody led before and after it is not the scenario's doing: no page can be asked for because of that.
     #[test]
     fn a_leader_is_missed_for_as_long_as_it_was_measured() {
-        let leader_loss = SCENARIOS.iter().find(|scenario| scenario.kind == Kind::LeaderLoss).unwrap();
+        let leader_loss = SCENARIOS.iter().find(|scenario| scenario.kind == DrillScenario::LeaderLoss).unwrap();
         let check = |surely: u64, perhaps: u64, wanted: &str| {
             let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
             let expected = expected(leader_loss, Lasts { surely: minutes(surely), perhaps: minutes(perhaps) });
@@ -234,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_page_that_was_not_expected_fails() {
-        let scenario = SCENARIOS.iter().find(|scenario| scenario.kind == Kind::RenewalFailure).unwrap();
+        let scenario = SCENARIOS.iter().find(|scenario| scenario.kind == DrillScenario::RenewalFailure).unwrap();
         let page = scenario.page.unwrap();
         let own = (page.lock_namespace, page.alert);
         let along = ("drill-renewal-fence", page.along[0]);

@@ -19,9 +19,9 @@ use super::progress::Progress;
 use super::report::Cleanup;
 use super::scenarios::Servers;
 use super::stage::Ground;
-use super::table::{Kind, SCENARIOS};
+use super::table::SCENARIOS;
 use super::timing::{KEEP, Timing};
-use crate::cli::{Cli, Command, DrillArgs, RunArgs};
+use crate::cli::{Cli, Command, DrillArgs, DrillScenario, RunArgs};
 use crate::client::http;
 use crate::client::scrape::Selector;
 use crate::config::Config;
@@ -203,7 +203,7 @@ impl Scene {
         progress.say("waiting for the exporter to see everything");
         let namespaces: Vec<_> = SCENARIOS
             .iter()
-            .filter(|scenario| (scenario.kind == Kind::RedisFailover) == for_failover)
+            .filter(|scenario| (scenario.kind == DrillScenario::RedisFailover) == for_failover)
             .flat_map(|scenario| scenario.namespaces)
             .collect();
         let mut blind = probe.ready(&namespaces).await.err().map(|problem| format!("{problem:#}"));

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::cli::DrillScenario;
+
 /// Who must prove an expectation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
@@ -58,21 +60,7 @@ pub(super) struct Scenario {
     pub(super) namespaces: &'static [NamespaceSpec],
     pub(super) expectations: &'static [Expectation],
     pub(super) page: Option<Page>,
-    pub(super) kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    StaleRelease,
-    RenewalFailure,
-    Combined,
-    Pause,
-    Delay,
-    PauseAndDelay,
-    CrashTakeover,
-    BlindDelete,
-    LeaderLoss,
-    RedisFailover,
+    pub(super) kind: DrillScenario,
 }
 
 const fn workers(id: &'static str, statement: &'static str) -> Expectation {
@@ -139,7 +127,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             DETECTED,
         ],
         page: lost_locks("drill-stale-release", RELEASES),
-        kind: Kind::StaleRelease,
+        kind: DrillScenario::StaleRelease,
     },
     Scenario {
         name: "renewal-failure",
@@ -183,7 +171,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             after: RATIO_PAGE,
             not_before: LONGEST_BURST,
         }),
-        kind: Kind::RenewalFailure,
+        kind: DrillScenario::RenewalFailure,
     },
     Scenario {
         name: "combined",
@@ -205,7 +193,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             DETECTED,
         ],
         page: lost_locks("drill-combined", RENEWALS),
-        kind: Kind::Combined,
+        kind: DrillScenario::Combined,
     },
     Scenario {
         name: "pause",
@@ -224,7 +212,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             DETECTED,
         ],
         page: lost_locks("drill-pause", WRITES),
-        kind: Kind::Pause,
+        kind: DrillScenario::Pause,
     },
     Scenario {
         name: "delay",
@@ -242,7 +230,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             DETECTED,
         ],
         page: lost_locks("drill-delay", RENEWALS),
-        kind: Kind::Delay,
+        kind: DrillScenario::Delay,
     },
     Scenario {
         name: "pause-and-delay",
@@ -262,7 +250,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             DETECTED,
         ],
         page: lost_locks("drill-pause-and-delay", WRITES),
-        kind: Kind::PauseAndDelay,
+        kind: DrillScenario::PauseAndDelay,
     },
     Scenario {
         name: "crash-takeover",
@@ -280,7 +268,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             DETECTED,
         ],
         page: None,
-        kind: Kind::CrashTakeover,
+        kind: DrillScenario::CrashTakeover,
     },
     Scenario {
         name: "blind-delete",
@@ -297,7 +285,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             DETECTED,
         ],
         page: lost_locks("drill-blind-delete", RENEWALS),
-        kind: Kind::BlindDelete,
+        kind: DrillScenario::BlindDelete,
     },
     Scenario {
         name: "leader-loss",
@@ -322,7 +310,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             after: Duration::from_secs(8 * 60),
             not_before: Duration::from_secs(7 * 60),
         }),
-        kind: Kind::LeaderLoss,
+        kind: DrillScenario::LeaderLoss,
     },
     Scenario {
         name: "redis-failover",
@@ -341,7 +329,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
         ],
         // Prometheus does not scrape the exporter that sees it.
         page: None,
-        kind: Kind::RedisFailover,
+        kind: DrillScenario::RedisFailover,
     },
 ];
 
@@ -358,7 +346,17 @@ pub const NAMES: [&str; SCENARIOS.len()] = {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum as _;
+
     use super::*;
+
+    #[test]
+    fn the_command_line_names_every_scenario() {
+        let values = DrillScenario::value_variants();
+        assert_eq!(values, SCENARIOS.each_ref().map(|scenario| scenario.kind));
+        let names = values.iter().map(|value| value.to_possible_value().unwrap().get_name().to_owned());
+        assert_eq!(names.collect::<Vec<_>>(), NAMES);
+    }
 
     #[test]
     fn expectations_are_told_apart() {

@@ -12,8 +12,8 @@ pub(super) use failover::Servers;
 use tokio::time::Instant;
 
 use super::stage::{Stage, seconds};
-use super::table::Kind;
 use super::worker::Worker;
+use crate::cli::DrillScenario;
 use crate::rehearsal::fleet::Hold;
 
 pub(super) const NOT_OWNED: &str = "redis_lock_not_owned_total";
@@ -22,16 +22,16 @@ pub(super) const CAUSES: &str = "redis_lock_not_owned_causes_total";
 /// `servers` are there for the scenario that needs them.
 pub(super) async fn round(stage: &Stage, round: u32, servers: Option<&mut Servers>) -> anyhow::Result<()> {
     match stage.scenario.kind {
-        Kind::StaleRelease => expiry::stale_release(stage, round).await,
-        Kind::RenewalFailure => renewal::renewal_failure(stage, round).await,
-        Kind::Combined => renewal::combined(stage, round).await,
-        Kind::Pause => pause::pause(stage, round, false).await,
-        Kind::Delay => delay::delay(stage, round).await,
-        Kind::PauseAndDelay => pause::pause(stage, round, true).await,
-        Kind::CrashTakeover => expiry::crash_takeover(stage, round).await,
-        Kind::BlindDelete => expiry::blind_delete(stage, round).await,
-        Kind::LeaderLoss => leader::leader_loss(stage).await,
-        Kind::RedisFailover => match servers {
+        DrillScenario::StaleRelease => expiry::stale_release(stage, round).await,
+        DrillScenario::RenewalFailure => renewal::renewal_failure(stage, round).await,
+        DrillScenario::Combined => renewal::combined(stage, round).await,
+        DrillScenario::Pause => pause::pause(stage, round, false).await,
+        DrillScenario::Delay => delay::delay(stage, round).await,
+        DrillScenario::PauseAndDelay => pause::pause(stage, round, true).await,
+        DrillScenario::CrashTakeover => expiry::crash_takeover(stage, round).await,
+        DrillScenario::BlindDelete => expiry::blind_delete(stage, round).await,
+        DrillScenario::LeaderLoss => leader::leader_loss(stage).await,
+        DrillScenario::RedisFailover => match servers {
             Some(servers) => failover::redis_failover(stage, round, servers).await,
             None => anyhow::bail!("a failover without servers"),
         },

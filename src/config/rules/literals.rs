@@ -6,7 +6,7 @@
 
 use regex_syntax::hir::{Hir, HirKind};
 
-use super::{FieldTest, Matcher, RuleDraft};
+use super::rule::{FieldTest, Matcher, RuleDraft};
 
 /// Shorter text is in too many lines.
 const MIN_LENGTH: usize = 3;
@@ -24,18 +24,18 @@ pub fn required_literals(regex_source: &str) -> Option<AnyOf> {
 
 /// Everything that a line must contain for a rule to take it. Each is needed, so a search may look for whichever it
 /// likes best. Empty if there is nothing.
-pub(super) fn of_rule(rule: &RuleDraft) -> Vec<AnyOf> {
+pub(crate) fn of_rule(rule: &RuleDraft) -> Vec<AnyOf> {
     let mut needed = of_matcher(&rule.matcher);
     for condition in &rule.conditions {
         // Text formats write the first two in their own way, and a stack may be on other lines than the message.
-        if !["component", "level", super::STACK].contains(&condition.field.as_str()) {
+        if !["component", "level", super::rule::STACK].contains(&condition.field.as_str()) {
             needed.extend(of_test(&condition.test));
         }
     }
     needed
 }
 
-pub(super) fn of_matcher(matcher: &Matcher) -> Vec<AnyOf> {
+pub(crate) fn of_matcher(matcher: &Matcher) -> Vec<AnyOf> {
     match matcher {
         Matcher::Regex(regex) => of_regex(regex.as_str()),
         Matcher::Message(messages) => Vec::from_iter(one_of_each(messages)),

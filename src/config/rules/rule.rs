@@ -1,11 +1,61 @@
-//! What the configuration hands over: rules with their regexes compiled and their names resolved.
+//! Checked rules: their regexes are compiled and their names resolved. `logs::rules` evaluates them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use regex::Regex;
 
+use super::countable::{self, CountableSeries};
+use crate::model::key_template::KeyTemplate;
+use crate::model::log_event::RuleId;
+
 use crate::model::failure::{ConflictKind, Operation, Reason};
 use crate::model::namespace::NamespaceId;
+
+/// In conditions: what a record says beside its message.
+pub const STACK: &str = "stack";
+/// Fields that hold a whole key.
+pub const KEY_FIELDS: [&str; 2] = ["key", "lock_key"];
+
+/// The rules of all layers in the order in which they are tried, and what else decides what a record says.
+#[derive(Debug)]
+pub struct RuleConfig {
+    pub rules: Vec<RuleDraft>,
+    pub reasons: Vec<ReasonDraft>,
+    /// Each has a group `key`.
+    pub keys_in_text: Vec<Regex>,
+    countable: Arc<[CountableSeries]>,
+}
+
+impl RuleConfig {
+    pub fn new(
+        rules: Vec<RuleDraft>,
+        reasons: Vec<ReasonDraft>,
+        keys_in_text: Vec<Regex>,
+        n_namespaces: usize,
+    ) -> Self {
+        let countable = countable::of_rules(&rules, &reasons, n_namespaces).into();
+        Self { rules, reasons, keys_in_text, countable }
+    }
+
+    /// What the rules can count, by namespace.
+    pub fn countable(&self) -> Arc<[CountableSeries]> {
+        Arc::clone(&self.countable)
+    }
+
+    pub fn rule(&self, id: RuleId) -> &RuleDraft {
+        &self.rules[usize::from(id.0)]
+    }
+
+    pub fn name(&self, id: RuleId) -> &str {
+        &self.rule(id).name
+    }
+
+    /// The names of all rules, by [`RuleId`].
+    pub fn names(&self) -> Arc<[String]> {
+        self.rules.iter().map(|rule| rule.name.clone()).collect()
+    }
+}
 
 /// One rule: which records it takes, and what such a record says.
 #[derive(Clone, Debug)]
@@ -16,13 +66,30 @@ pub struct RuleDraft {
     pub conditions: Vec<Condition>,
     pub event: RuleEvent,
     pub namespace: Option<NamespaceId>,
-    /// Fields that may hold the lock's id, in order. An entry that is not a plain field name is a template of the whole
-    /// key, filled from the record's fields: `lock:{resource}`, or a fixed key.
-    pub id: Vec<String>,
+    /// Where the lock's id may be, in order.
+    pub id: Vec<IdSource>,
     /// Fixed reason. Without it, the reason is read from the error text.
     pub reason: Option<Reason>,
     /// Such a line belongs to a failure of the same lock and operation counted up to this long before.
     pub joins: Option<Duration>,
+}
+
+/// Where a rule finds the id of the lock.
+#[derive(Clone, Debug)]
+pub enum IdSource {
+    Field(String),
+    /// The whole key, with fields of the record.
+    Key(KeyTemplate),
+}
+
+impl IdSource {
+    pub fn new(text: &str) -> Self {
+        let is_key = text.contains(['{', ':']);
+        match KeyTemplate::parse(text) {
+            Ok(template) if is_key => Self::Key(template),
+            _ => Self::Field(text.to_owned()),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -4,15 +4,14 @@
 //! A rule tells about its own namespace, or about every namespace where the key in the line decides. Anything else (a line
 //! of one namespace that names a key of another) is counted and shown all the same, from its first time on.
 
-use super::draft::{Matcher, ReasonDraft, RuleDraft, RuleEvent};
-use super::locate::KEY_FIELDS;
+use super::rule::{KEY_FIELDS, Matcher, ReasonDraft, RuleDraft, RuleEvent};
 use crate::model::failure::{ConflictKind, Operation, Reason};
 use crate::model::label::Label;
 use crate::model::namespace::NamespaceId;
 
 /// What can be counted for one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct CountableSeries {
     pub renewal_failures: Vec<Reason>,
     pub release_failures: Vec<Reason>,
     pub acquire_failures: Vec<Reason>,
@@ -21,7 +20,7 @@ pub struct Told {
     pub unlocked_work: bool,
 }
 
-impl Told {
+impl CountableSeries {
     /// Where nothing is known about the rules.
     pub fn everything() -> Self {
         let reasons = || Reason::ALL.to_vec();
@@ -64,14 +63,14 @@ impl Told {
 }
 
 /// By namespace, in the order of the configuration.
-pub(super) fn of_rules(rules: &[RuleDraft], reasons: &[ReasonDraft], n_namespaces: usize) -> Vec<Told> {
+pub(crate) fn of_rules(rules: &[RuleDraft], reasons: &[ReasonDraft], n_namespaces: usize) -> Vec<CountableSeries> {
     let from_texts: Vec<Reason> = reasons.iter().map(|draft| draft.reason).chain([Reason::Other]).collect();
-    let mut told = vec![Told::default(); n_namespaces];
-    for (index, told) in (0..=u16::MAX).zip(&mut told) {
+    let mut countable = vec![CountableSeries::default(); n_namespaces];
+    for (index, series) in (0..=u16::MAX).zip(&mut countable) {
         let is_about = |rule: &&RuleDraft| rule.namespace == Some(NamespaceId(index)) || is_about_any(rule);
-        rules.iter().filter(is_about).for_each(|rule| told.add(rule, &from_texts));
+        rules.iter().filter(is_about).for_each(|rule| series.add(rule, &from_texts));
     }
-    told
+    countable
 }
 
 fn is_about_any(rule: &RuleDraft) -> bool {
