@@ -2,11 +2,7 @@
 //!
 //! None of the structs can be printed with `{:?}`: URLs in them may hold passwords.
 
-use std::fmt;
-use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -14,7 +10,9 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use crate::config::{Overrides, presets, units};
+use crate::config::{Overrides, presets};
+use crate::http::listener::ListenAddress;
+use crate::util::units;
 
 /// Exit code: all is well.
 pub const EXIT_OK: u8 = 0;
@@ -235,6 +233,21 @@ pub enum AdviseOutput {
     Json,
 }
 
+/// A scenario of `drill`. They run in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DrillScenario {
+    StaleRelease,
+    RenewalFailure,
+    Combined,
+    Pause,
+    Delay,
+    PauseAndDelay,
+    CrashTakeover,
+    BlindDelete,
+    LeaderLoss,
+    RedisFailover,
+}
+
 #[derive(Clone, Args)]
 #[command(
     after_help = "Without --redis.url a redis-server of its own is started, without --exporter an exporter of its own. It \
@@ -243,8 +256,8 @@ pub enum AdviseOutput {
 )]
 pub struct DrillArgs {
     /// What to rehearse; all of it if none is given
-    #[arg(value_name = "SCENARIO", value_parser = PossibleValuesParser::new(crate::commands::drill::NAMES))]
-    pub scenarios: Vec<String>,
+    #[arg(value_name = "SCENARIO", value_enum)]
+    pub scenarios: Vec<DrillScenario>,
     /// Show the scenarios and what is expected of each
     #[arg(long = "list")]
     pub list: bool,
@@ -551,81 +564,6 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number) if number > 0 => Ok(number),
         _ => Err("expected a number from 1".to_owned()),
-    }
-}
-
-/// Where to listen. A host is looked up when the address is bound, not when it is parsed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ListenAddress {
-    Tcp {
-        /// Empty: every interface. An IPv6 address is without its brackets.
-        host: String,
-        port: u16,
-    },
-    Unix {
-        path: PathBuf,
-        /// Permissions of the socket; `None`: what the umask leaves.
-        mode: Option<u32>,
-    },
-}
-
-impl ListenAddress {
-    /// Addresses to try in turn until one can be bound.
-    pub fn candidates(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        if host.is_empty() {
-            // On most systems the first one takes IPv4 as well; the second is for machines without IPv6.
-            let everywhere = [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()];
-            return Ok(everywhere.to_vec());
-        }
-        Ok((host, port).to_socket_addrs()?.collect())
-    }
-
-    fn parse_unix(rest: &str) -> Result<Self, String> {
-        let expected = "expected unix:///PATH or unix:///PATH?mode=660";
-        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        if !path.starts_with('/') || path.ends_with('/') {
-            return Err(expected.to_owned());
-        }
-        let mode = match query {
-            "" => None,
-            query => {
-                let digits = query.strip_prefix("mode=").ok_or(expected)?;
-                let mode = u32::from_str_radix(digits, 8).ok().filter(|mode| *mode <= 0o777);
-                Some(mode.ok_or_else(|| format!("{digits:?} are no permissions such as 660, {expected}"))?)
-            }
-        };
-        Ok(Self::Unix { path: path.into(), mode })
-    }
-}
-
-impl FromStr for ListenAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(rest) = text.strip_prefix("unix://") {
-            return Self::parse_unix(rest);
-        }
-        let expected = "expected :PORT, HOST:PORT, [IPV6]:PORT or unix:///PATH";
-        let (host, port) = text.rsplit_once(':').ok_or(expected)?;
-        let port = port.parse().map_err(|_| format!("{port:?} is not a port, {expected}"))?;
-        let bare_ipv6 = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        let host = match bare_ipv6 {
-            Some(address) => address.parse::<Ipv6Addr>().map_err(|_| expected)?.to_string(),
-            None if host.contains([':', '[', ']', '/']) => return Err(expected.to_owned()),
-            None => host.to_owned(),
-        };
-        Ok(Self::Tcp { host, port })
-    }
-}
-
-impl fmt::Display for ListenAddress {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(formatter, "[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(formatter, "{host}:{port}"),
-            Self::Unix { path, mode: None } => write!(formatter, "unix://{}", path.display()),
-            Self::Unix { path, mode: Some(mode) } => write!(formatter, "unix://{}?mode={mode:o}", path.display()),
-        }
     }
 }
 

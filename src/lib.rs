@@ -16,62 +16,49 @@
 //!                                            /metrics  /api  / (page)  <--------------'
 //! ```
 //!
-//! # Layout, in reading order
+//! # Modules, in reading order
 //!
-//! * [`event`]: the words everything else speaks: what a line said about a lock, batches
-//! * [`observation`]: what Redis tells: sightings of keys, news of links, owners as hashes
-//! * [`namespace`]: lock namespaces and key templates: key -> namespace, log fields -> key
+//! A module uses only modules above it in this list. A test (`tests/integration/architecture.rs`) reads the list and
+//! enforces this.
+//!
+//! * [`util`]: clocks, durations, percent encoding, backoff
+//! * [`model`]: the words that all modules share: failures, log events, sightings, namespaces, counters, positions
 //! * [`config`]: YAML, presets and flags -> a checked `Config`, or every problem with its line
-//! * [`sources`]: where events come from: files, standard input, journals, what is pushed, and how lines
-//!   become events; Redis and its links
-//! * [`ledger`]: THE state, pure: what events and sightings add to the counters, and why locks were lost
-//! * [`advice`]: which TTL and renewal interval the locks should have, pure
-//! * [`pipeline`]: the only writer: batch -> ledger; save, then publish
-//! * [`state`]: the state file: positions and counters together, atomically
-//! * [`snapshot`]: what is published
-//! * [`health`]: what is wrong now, in sentences
-//! * [`inquiry`]: questions about single locks, and their answers
+//! * [`snapshot`]: the numbers that the pipeline publishes
+//! * [`logs`]: log sources: files, standard input, journals, pushed lines -> log events
+//! * [`keyspace`]: the Redis source: one link for each primary; keys -> sightings
+//! * [`ledger`]: THE state, pure: counts failures and lock transitions, and finds why locks were lost
+//! * [`report`]: health sentences and TTL advice from a snapshot
 //! * [`exposition`]: every metric name and HELP; a snapshot as text
-//! * [`server`]: HTTP routes
-//! * [`pack`]: rules, dashboards, runbooks and examples that are part of the program
-//! * `systemd`: what the service manager is told
-//! * [`cli`], [`commands`]: flags, and one file for each command
-//! * [`rule_scaling`]: alert rules that run faster, for demonstrations and tests
-//! * [`fleet`]: simulated workers that really lock, and a record of what they did
-//! * [`http_client`]: one GET of one URL, for the commands that ask an exporter or Prometheus
-//! * [`prometheus`]: questions to a Prometheus, for the same commands
-//! * [`clock`]: the wall clock and one that never steps
-//! * [`ports`]: free ports for the servers that drills, demos and tests start
+//! * [`bundle`]: rules, dashboards and runbooks inside the program; the check of rule files
+//! * [`http`]: the server: `/metrics`, the API, the page, the push endpoint
+//! * [`client`]: HTTP requests to an exporter or to Prometheus
+//! * [`cli`]: flags and exit codes
+//! * [`daemon`]: start, reload, stop; the pipeline and the state file
+//! * [`commands`]: the commands that answer one question
+//! * [`rehearsal`]: simulated programs that lock, `drill` and `demo`
 //!
 //! Invariants: the ledger does no I/O and reads no clock; nothing but the pipeline writes to it; label values come from the
-//! configuration or from closed enums, never from input; nothing is published that was not saved; nothing but `fleet` writes to
+//! configuration or from closed enums, never from input; nothing is published that was not saved; nothing but `rehearsal` writes to
 //! Redis; an owner's token is hashed where it is read and kept nowhere.
 
 // The unit tests of `keyspace` share the integration tests' servers, which name the crate.
 #[cfg(test)]
 extern crate self as redis_lock_exporter;
 
-pub mod advice;
+pub mod bundle;
 pub mod cli;
-pub mod clock;
+pub mod client;
 pub mod commands;
 pub mod config;
-pub mod event;
+pub mod daemon;
 pub mod exposition;
-pub mod fleet;
-pub mod health;
-pub mod http_client;
-pub mod inquiry;
+pub mod http;
+pub mod keyspace;
 pub mod ledger;
-pub mod namespace;
-pub mod observation;
-pub mod pack;
-pub mod pipeline;
-pub mod ports;
-pub mod prometheus;
-pub mod rule_scaling;
-pub mod server;
+pub mod logs;
+pub mod model;
+pub mod rehearsal;
+pub mod report;
 pub mod snapshot;
-pub mod sources;
-pub mod state;
-mod systemd;
+pub mod util;

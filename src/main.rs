@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use redis_lock_exporter::cli::{Cli, Command, LogFormat, LogLevel};
-use redis_lock_exporter::commands;
+use redis_lock_exporter::{commands, daemon, rehearsal};
 use tracing_subscriber::filter::LevelFilter;
 
 fn main() -> ExitCode {
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     match command {
         Command::Run(args) => {
             start_logging(args.log_level, args.log_format);
-            commands::run::run(&args)
+            daemon::run::run(&args)
         }
         Command::Advise(args) => commands::advise::run(&args).into(),
         Command::Check(args) => commands::check::run(&args).into(),
@@ -30,15 +30,15 @@ fn main() -> ExitCode {
         }
         Command::Drill(args) => {
             start_logging(LogLevel::Error, LogFormat::Text);
-            commands::drill::run(&args).into()
+            rehearsal::drill::run(&args).into()
         }
-        Command::DrillWorker => commands::drill::run_worker().into(),
+        Command::DrillWorker => rehearsal::drill::run_worker().into(),
         Command::Healthcheck(args) => commands::healthcheck::run(&args),
         Command::Presets(args) => commands::presets::run(&args).into(),
         Command::Pack(args) => commands::pack::run(&args),
         Command::Completions(args) => commands::manual::completions(&args),
         Command::Man(args) => commands::manual::pages(&args),
-        Command::Demo(args) => commands::demo::run(&args),
+        Command::Demo(args) => rehearsal::demo::run(&args),
     }
 }
 

@@ -2,23 +2,23 @@
 //!
 //! A snapshot is published only after the very same numbers were saved, so that a crash cannot make a counter step back.
 
+use crate::model::position::SourceTotals;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::config::Config;
-use crate::event::{Cause, TimeMs};
-use crate::ledger::counters::{Histogram, KeyspaceCounters, LogCounters, ReplyBounds, Tally};
-use crate::namespace::Namespace;
-use crate::observation::OperationsSource;
-use crate::sources::rules::Told;
+use crate::config::rules::countable::CountableSeries;
+use crate::model::counters::{Histogram, KeyspaceCounters, LogCounters, ReplyBounds, Tally};
+use crate::model::failure::Cause;
+use crate::model::namespace::Namespace;
+use crate::model::sighting::OperationsSource;
+use crate::util::clock::TimeMs;
 
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// In configuration order, `other` last.
     pub namespaces: Vec<NamespaceView>,
     /// What can be counted for each namespace, in the same order. Where it is missing, everything.
-    pub told: Arc<[Told]>,
+    pub told: Arc<[CountableSeries]>,
     /// In configuration order.
     pub sources: Vec<SourceView>,
     /// `None`: no Redis is configured.
@@ -192,41 +192,6 @@ pub struct SourceView {
     pub now: SourceNow,
 }
 
-/// What one configured log source has given so far; saved together with the offsets.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SourceTotals {
-    pub bytes: u64,
-    pub lines: u64,
-    /// Lines that said something about a lock, before several lines about one failure are joined.
-    pub events: u64,
-    pub oversized_lines: u64,
-    pub rotations: u64,
-    pub truncations: u64,
-    pub read_errors: u64,
-    /// Pushed lines about a lock that had been counted before.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub duplicates: u64,
-    /// When new bytes were last read: kept over a restart, or a source that fell silent would look new.
-    pub last_read: Option<TimeMs>,
-}
-
-impl SourceTotals {
-    pub fn add(&mut self, more: &Self) {
-        let Self { bytes, lines, events, oversized_lines, rotations, truncations, read_errors, duplicates, last_read } =
-            more;
-        self.bytes += bytes;
-        self.lines += lines;
-        self.events += events;
-        self.oversized_lines += oversized_lines;
-        self.rotations += rotations;
-        self.truncations += truncations;
-        self.read_errors += read_errors;
-        self.duplicates += duplicates;
-        self.last_read = self.last_read.max(*last_read);
-    }
-}
-
 /// How one configured log source is doing right now; not saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceNow {
@@ -263,9 +228,4 @@ pub struct ExporterView {
     pub evictions: Vec<(&'static str, u64)>,
     pub config_reload_ok: bool,
     pub config_reloaded: TimeMs,
-}
-
-/// What is left out of the saved state, so that an older version can still read it.
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }

@@ -15,8 +15,8 @@ use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use redis_lock_exporter::fleet::cordum::{Fault, Fleet, Load, Pace, exporter_settings};
-use redis_lock_exporter::rule_scaling;
+use redis_lock_exporter::rehearsal::fleet::cordum::{Fault, Fleet, Load, Pace, exporter_settings};
+use redis_lock_exporter::rehearsal::rule_scaling;
 use tokio::sync::mpsc;
 
 #[tokio::main(flavor = "current_thread")]

@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use redis_lock_exporter::fleet::Random;
-use redis_lock_exporter::fleet::cordum::{Form, LineWriter, Nanos, SECOND, Service, chatter};
+use redis_lock_exporter::rehearsal::fleet::Random;
+use redis_lock_exporter::rehearsal::fleet::cordum::{Form, LineWriter, Nanos, SECOND, Service, chatter};
 
 use crate::incidents::{Due, Incidents, MEAN_LINES};
 use crate::truth::Truth;

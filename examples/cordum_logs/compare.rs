@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use redis_lock_exporter::fleet::Failures;
+use redis_lock_exporter::rehearsal::fleet::Failures;
 
 use crate::truth::Truth;
 

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use redis_lock_exporter::fleet::cordum::{LineWriter, MILLISECOND, NOT_OWNED, Nanos, SECOND, Said, Service};
-use redis_lock_exporter::fleet::{Random, Uuid};
+use redis_lock_exporter::rehearsal::fleet::cordum::{LineWriter, MILLISECOND, NOT_OWNED, Nanos, SECOND, Said, Service};
+use redis_lock_exporter::rehearsal::fleet::{Random, Uuid};
 
 use crate::truth::Truth;
 

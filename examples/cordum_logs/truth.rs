@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
-use redis_lock_exporter::fleet::Failures;
+use redis_lock_exporter::rehearsal::fleet::Failures;
 use serde::{Deserialize, Serialize};
 
 #[derive(Default, Serialize, Deserialize)]

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use redis_lock_exporter::fleet::{Locker, Token};
+use redis_lock_exporter::rehearsal::fleet::{Locker, Token};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

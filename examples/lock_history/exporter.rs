@@ -4,15 +4,18 @@
 use std::sync::{Arc, Mutex};
 
 use anyhow::Context as _;
-use redis_lock_exporter::clock;
 use redis_lock_exporter::config::{Config, Overrides};
-use redis_lock_exporter::event::{Batch, Input, Reached, TimeMs};
+use redis_lock_exporter::daemon::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
+use redis_lock_exporter::daemon::state_file::State;
 use redis_lock_exporter::exposition::{self, Format};
-use redis_lock_exporter::observation::{Held, LinkBatch, LinkId, LinkNews, OwnerHasher, Past, Sight, Sighting};
-use redis_lock_exporter::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
-use redis_lock_exporter::snapshot::{RedisNow, Snapshot, SourceNow, SourceTotals};
-use redis_lock_exporter::sources::extractor::{Extractor, Joiner};
-use redis_lock_exporter::state::State;
+use redis_lock_exporter::logs::extract::{Extractor, Joiner};
+use redis_lock_exporter::logs::rules::RuleSet;
+use redis_lock_exporter::model::input::{Batch, Input, Reached};
+use redis_lock_exporter::model::position::SourceTotals;
+use redis_lock_exporter::model::sighting::{Held, LinkBatch, LinkId, LinkNews, OwnerHasher, Past, Sight, Sighting};
+use redis_lock_exporter::snapshot::{RedisNow, Snapshot, SourceNow};
+use redis_lock_exporter::util::clock;
+use redis_lock_exporter::util::clock::TimeMs;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -67,7 +70,7 @@ struct Running {
     published: watch::Receiver<Arc<Snapshot>>,
     task: JoinHandle<State>,
     /// Held so that they stay open.
-    _inquiries: mpsc::Sender<redis_lock_exporter::inquiry::Inquiry>,
+    _inquiries: mpsc::Sender<redis_lock_exporter::model::query::Inquiry>,
     _reloads: watch::Sender<ReloadStatus>,
 }
 
@@ -80,7 +83,7 @@ impl Exporter {
         let config = Config::from_yaml("scenario", &yaml, &Overrides::default());
         let config = Arc::new(config.map_err(|problems| anyhow::anyhow!("{problems}"))?);
         Ok(Self {
-            extractor: Extractor::new(Arc::clone(&config.rules), MAX_LINE_BYTES),
+            extractor: Extractor::new(RuleSet::compile(&config), MAX_LINE_BYTES),
             config,
             joiner: Joiner::default(),
             hasher: OwnerHasher::new(),

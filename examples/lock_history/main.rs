@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use redis_lock_exporter::clock;
-use redis_lock_exporter::event::TimeMs;
-use redis_lock_exporter::fleet::Random;
+use redis_lock_exporter::rehearsal::fleet::Random;
+use redis_lock_exporter::util::clock;
+use redis_lock_exporter::util::clock::TimeMs;
 use serde::Serialize;
 
 use exporter::{Exporter, Eyes, RedisSeen};

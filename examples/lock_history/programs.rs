@@ -6,9 +6,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use redis_lock_exporter::event::TimeMs;
-use redis_lock_exporter::fleet::Random;
-use redis_lock_exporter::fleet::cordum::{self, Form, LineWriter, NOT_OWNED, Pace, RENEWAL_BUDGET, Said};
+use redis_lock_exporter::rehearsal::fleet::Random;
+use redis_lock_exporter::rehearsal::fleet::cordum::{self, Form, LineWriter, NOT_OWNED, Pace, RENEWAL_BUDGET, Said};
+use redis_lock_exporter::util::clock::TimeMs;
 use serde::Deserialize;
 
 use crate::scenario::{Fault, FaultKind, Scenario, Service};

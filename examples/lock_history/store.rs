@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use redis_lock_exporter::event::TimeMs;
-use redis_lock_exporter::fleet::Random;
+use redis_lock_exporter::rehearsal::fleet::Random;
+use redis_lock_exporter::util::clock::TimeMs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Script, cmd, pipe};
-use redis_lock_exporter::fleet::RELEASE;
+use redis_lock_exporter::rehearsal::fleet::RELEASE;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// Commands in one pipeline.

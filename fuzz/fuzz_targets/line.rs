@@ -6,27 +6,27 @@
 
 #![no_main]
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
 use redis_lock_exporter::config::{Config, Overrides};
-use redis_lock_exporter::sources::lines::{Record, unwrap_line};
-use redis_lock_exporter::sources::rules::Verdict;
-use redis_lock_exporter::sources::search::Searcher;
+use redis_lock_exporter::logs::line::{Record, unwrap_line};
+use redis_lock_exporter::logs::rules::{RuleSet, Verdict};
+use redis_lock_exporter::logs::extract::search::Searcher;
 
-static CONFIG: LazyLock<Config> = LazyLock::new(|| {
+static RULES: LazyLock<Arc<RuleSet>> = LazyLock::new(|| {
     let overrides =
         Overrides { logs: vec!["-".to_owned()], presets: vec!["cordum".to_owned()], ..Overrides::default() };
-    Config::from_yaml("fuzz", "", &overrides).expect("the embedded preset is valid")
+    RuleSet::compile(&Config::from_yaml("fuzz", "", &overrides).expect("the embedded preset is valid"))
 });
 
-static SEARCHER: LazyLock<Searcher> = LazyLock::new(|| Searcher::new(&CONFIG.rules.needed_texts()));
+static SEARCHER: LazyLock<Searcher> = LazyLock::new(|| Searcher::new(&RULES.needed_texts()));
 
 fuzz_target!(|line: &[u8]| {
     let unwrapped = unwrap_line(line);
     let record = Record::parse(&unwrapped.text, unwrapped.time);
     let contains = |text: &[u8]| line.windows(text.len()).any(|window| window == text);
-    if let Verdict::Event(_) = CONFIG.rules.evaluate(&record)
+    if let Verdict::Event(_) = RULES.evaluate(&record)
         && !contains(b"\\u")
     {
         assert!(SEARCHER.find_at(line, 0).is_some(), "a rule took a line that the search does not find");

@@ -5,5 +5,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = redis_lock_exporter::state::decode(bytes);
+    let _ = redis_lock_exporter::daemon::state_file::decode(bytes);
 });

@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use crate::cli::{EXIT_FINDINGS, EXIT_OK, HealthcheckArgs};
-use crate::http_client::{self, Identity, Limits, Response};
-use crate::server::connection::HTTPS_WANTED;
+use crate::client::http::{self, Identity, Limits, Response};
+use crate::http::connection::HTTPS_WANTED;
+use crate::util::percent::percent_encode;
 
 /// An answer is a few lines.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
@@ -38,12 +39,12 @@ fn ask(args: &HealthcheckArgs) -> anyhow::Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let response = runtime.block_on(async {
         if let Some(socket) = args.url.strip_prefix("unix://") {
-            return http_client::get_over_unix(Path::new(socket), path, &limits).await;
+            return http::get_over_unix(Path::new(socket), path, &limits).await;
         }
         let client = args.cert_file.clone().zip(args.key_file.clone());
         let identity = Identity { client, insecure: args.insecure };
-        let url = http_client::below(&with_login(args)?, path);
-        http_client::get_as(&url, &limits, &identity).await
+        let url = http::below(&with_login(args)?, path);
+        http::get_as(&url, &limits, &identity).await
     })?;
     judge(args, response)
 }
@@ -67,13 +68,4 @@ fn with_login(args: &HealthcheckArgs) -> anyhow::Result<String> {
     let (scheme, rest) = args.url.split_once("://").context("--url has no scheme such as http://")?;
     let password = password.trim_end_matches(['\n', '\r']);
     Ok(format!("{scheme}://{}:{}@{rest}", percent_encode(user), percent_encode(password)))
-}
-
-fn percent_encode(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
 }

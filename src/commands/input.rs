@@ -9,11 +9,12 @@ use anyhow::Context as _;
 use flate2::read::MultiGzDecoder;
 
 use crate::config::DEFAULT_MAX_LINE_BYTES;
-use crate::event::{LogEvent, TimeMs};
-use crate::sources::blocks::{Blocks, Cut, FileBlocks};
-use crate::sources::extractor::Extractor;
-use crate::sources::scout::Finding;
-use crate::sources::tailer::ASSUMED_BYTES_PER_MS;
+use crate::logs::blocks::{Blocks, Cut, FileBlocks};
+use crate::logs::extract::Extractor;
+use crate::logs::files::ASSUMED_BYTES_PER_MS;
+use crate::logs::files::prefetch::Finding;
+use crate::model::log_event::LogEvent;
+use crate::util::clock::TimeMs;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 
+use crate::bundle::{Changes, File, files};
 use crate::cli::{EXIT_FAILED, EXIT_OK, EXIT_USAGE, PackArgs};
-use crate::pack::{Changes, File, files};
 
 pub fn run(args: &PackArgs) -> ExitCode {
     let changes = Changes { runbook_base_url: args.runbook_base_url.clone(), selector: args.selector.clone() };

@@ -14,16 +14,19 @@ use serde::Serialize;
 use tracing::error;
 
 use crate::cli::{EXIT_FAILED, EXIT_USAGE, ReplayArgs, ReplayOutput};
-use crate::clock;
 use crate::commands::input::{self, Pieces, is_closed_pipe};
 use crate::commands::table;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
-use crate::event::{LogEvent, TimeMs};
 use crate::exposition::{Build, Format, Process, Scrape};
 use crate::ledger::{Counted, Ledger};
-use crate::snapshot::{NamespaceView, Snapshot, SourceTotals};
-use crate::sources::blocks::{Cut, count_lines};
-use crate::sources::extractor::{Extractor, Joiner};
+use crate::logs::blocks::{Cut, count_lines};
+use crate::logs::extract::{Extractor, Joiner};
+use crate::logs::rules::RuleSet;
+use crate::model::log_event::LogEvent;
+use crate::model::position::SourceTotals;
+use crate::snapshot::{NamespaceView, Snapshot};
+use crate::util::clock;
+use crate::util::clock::TimeMs;
 
 pub fn run(args: &ReplayArgs) -> ExitCode {
     let config = match Config::load_without_logs(args.config_file.as_deref(), &args.overrides()) {
@@ -88,7 +91,7 @@ struct EventLine<'a> {
 
 impl<'a> Replay<'a> {
     fn new(args: &'a ReplayArgs, config: Config) -> Self {
-        let extractor = Arc::new(Extractor::new(Arc::clone(&config.rules), DEFAULT_MAX_LINE_BYTES));
+        let extractor = Arc::new(Extractor::new(RuleSet::compile(&config), DEFAULT_MAX_LINE_BYTES));
         let ledger = Ledger::new(config.namespaces.clone(), config.join_window, Default::default());
         Self {
             args,
@@ -169,7 +172,7 @@ impl<'a> Replay<'a> {
             event: counted.event,
             lock_namespace: &namespace.name,
             operation: counted.operation,
-            reason: counted.reason.map(crate::event::Label::as_str),
+            reason: counted.reason.map(crate::model::label::Label::as_str),
             lock_id: (!redact).then_some(lock.id),
             lock_key: lock.key.filter(|_| !redact),
             rule: self.config.rules.name(event.rule),

@@ -3,9 +3,11 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use crate::event::{Label, Operation, Reason};
-use crate::ledger::counters::{LogCounters, Tally};
-use crate::snapshot::{NamespaceView, SourceTotals};
+use crate::model::counters::{LogCounters, Tally};
+use crate::model::failure::{Operation, Reason};
+use crate::model::label::Label;
+use crate::model::position::SourceTotals;
+use crate::snapshot::NamespaceView;
 
 /// Heading and number of each column but the first.
 type Column = (&'static str, fn(&LogCounters) -> u64);

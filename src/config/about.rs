@@ -5,9 +5,9 @@
 
 use serde::Serialize;
 
-use super::document::Node;
-use super::fields::{At, Fields};
-use super::problem::Findings;
+use super::yaml::document::Node;
+use super::yaml::fields::{At, Fields};
+use super::yaml::problem::Findings;
 
 /// The lowest level at which a library's own lines must be logged for the rules to see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

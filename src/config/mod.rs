@@ -5,49 +5,33 @@
 //! flags name, and the generic preset; earlier layers come first or win. Every stage goes on after a problem.
 
 mod about;
-mod connection;
-mod document;
-pub(crate) mod expression;
-mod fields;
 mod logs;
 mod namespaces;
-mod overlap;
-mod patterns;
 pub mod presets;
-mod problem;
 mod raw;
-mod raw_log;
-mod raw_owner;
-mod raw_redis;
-mod raw_rule;
-mod reasons;
 pub mod redis;
-mod redis_url;
-mod rule_file;
-mod rules;
-mod suggest;
-pub(crate) mod units;
+pub mod rules;
 mod web;
+pub mod yaml;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::document::{Document, position_of, quote};
 use self::namespaces::Keyspace;
 use self::presets::Chosen;
-use self::problem::Findings;
 use self::raw::RawConfig;
 use self::rules::RuleBuilder;
-use crate::namespace::Namespace;
-use crate::sources::rules::RuleSet;
+use self::rules::rule::RuleConfig;
+use self::yaml::document::{Document, position_of, quote};
+use self::yaml::problem::Findings;
+use crate::model::namespace::Namespace;
 
 pub use self::about::{About, Checked, KeysFromUser, LogLevel, Side};
 pub use self::logs::{DEFAULT_MAX_LINE_BYTES, STDIN};
-pub use self::problem::{Problem, Problems};
-pub use self::rule_file::RuleFile;
 pub use self::web::{Fingerprint, RateLimit, Users, WebConfig};
+pub use self::yaml::problem::{Problem, Problems};
 
 const CONFIG_FLAG: &str = "--config.file";
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -60,7 +44,7 @@ pub struct Config {
     pub logs: Vec<LogSource>,
     /// In order; `other` is always there and always last.
     pub namespaces: Vec<Arc<Namespace>>,
-    pub rules: Arc<RuleSet>,
+    pub rules: Arc<RuleConfig>,
     /// How many rules there are, those of presets and the generic ones included.
     pub n_rules: usize,
     /// `None`: logs only.
@@ -201,7 +185,7 @@ impl fmt::Display for BlindSpot {
 }
 
 /// `flag` is what the path was given to.
-fn read_file(path: Option<&Path>, flag: &str) -> Result<Option<Document>, Problems> {
+pub(crate) fn read_file(path: Option<&Path>, flag: &str) -> Result<Option<Document>, Problems> {
     let Some(path) = path else { return Ok(None) };
     let name = path.display().to_string();
     let refuse = |problem| Err(Problems(vec![problem]));
@@ -263,7 +247,7 @@ fn assemble(file: Option<Document>, overrides: &Overrides, targets: Targets) -> 
 
     let user = &layers[0].raw;
     let sources = logs::build(&user.logs, overrides, &mut findings);
-    let redis = connection::build(user, overrides, &mut findings);
+    let redis = redis::check::build(user, overrides, &mut findings);
     let has_logs = !user.logs.is_empty() || !overrides.logs.is_empty();
     let nothing_to_watch = !has_logs && user.redis.is_none() && overrides.redis_url.is_none();
     if targets == Targets::Required && nothing_to_watch && file_is_sound {
@@ -276,7 +260,7 @@ fn assemble(file: Option<Document>, overrides: &Overrides, targets: Targets) -> 
     let namespace_layers = layers.iter_mut().map(|layer| std::mem::take(&mut layer.raw.namespaces)).collect();
     let namespaces = namespaces::build(namespace_layers, keyspace, &mut findings);
     if redis.is_some() && !asks_for_keys && namespaces.iter().all(|namespace| namespace.keys.is_empty()) {
-        connection::report_without_keys(&layers[0].raw, &mut findings);
+        redis::check::report_without_keys(&layers[0].raw, &mut findings);
     }
 
     let mut rules = RuleBuilder::new(&namespaces);
@@ -284,7 +268,7 @@ fn assemble(file: Option<Document>, overrides: &Overrides, targets: Targets) -> 
     let mut key_finders = Vec::new();
     for layer in layers {
         rules.add_layer(&layer.name, layer.raw.rules, &mut findings);
-        reasons.extend(reasons::build(layer.raw.reasons, &mut findings));
+        reasons.extend(rules::reasons::build(layer.raw.reasons, &mut findings));
         key_finders.extend(rules::key_finders(&layer.raw.keys_in_text, &mut findings));
     }
     let rules = rules.finish();
@@ -293,7 +277,7 @@ fn assemble(file: Option<Document>, overrides: &Overrides, targets: Targets) -> 
     }
     let presets = presets.into_iter().map(|preset| preset.name).collect();
     let n_rules = rules.len();
-    let rules = Arc::new(RuleSet::new(rules, reasons, key_finders, &namespaces));
+    let rules = Arc::new(RuleConfig::new(rules, reasons, key_finders, namespaces.len()));
     Ok(Config { logs: sources, namespaces, rules, n_rules, redis, state_dir, join_window, presets })
 }
 
@@ -332,7 +316,8 @@ fn ask_for_keys(abouts: &[(&Chosen, About)], user: &[raw::RawNamespace], finding
     let mut asks = false;
     for (preset, about) in abouts {
         for KeysFromUser { namespace, example } in &about.keys_from_user {
-            let is_named = |text: &Option<fields::At<String>>| text.as_ref().is_some_and(|at| at.value == *namespace);
+            let is_named =
+                |text: &Option<yaml::fields::At<String>>| text.as_ref().is_some_and(|at| at.value == *namespace);
             let is_answered = user.iter().any(|own| is_named(&own.name) && own.keys.is_some() || is_named(&own.like));
             if is_answered {
                 continue;
@@ -360,7 +345,7 @@ fn ask_for_keys(abouts: &[(&Chosen, About)], user: &[raw::RawNamespace], finding
 fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut Findings) -> Vec<Chosen> {
     let mut chosen: Vec<Chosen> = Vec::new();
     let unknown = |name: &str| {
-        let help = suggest::help_with(name, &presets::names());
+        let help = yaml::suggest::help_with(name, &presets::names());
         (format!("unknown preset {}", quote(name)), help)
     };
     for preset in &user.presets {
@@ -387,7 +372,7 @@ fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut Findin
 fn join_window(user: &RawConfig, findings: &mut Findings) -> Duration {
     let Some(window) = &user.join_window else { return DEFAULT_JOIN_WINDOW };
     if window.value > MAX_JOIN_WINDOW {
-        let message = format!("`join_window` is out of range: {}", units::format_duration(window.value));
+        let message = format!("`join_window` is out of range: {}", crate::util::units::format_duration(window.value));
         findings.add(window.place, message, "give a duration from 0s, which joins nothing, to 10m");
     }
     window.value

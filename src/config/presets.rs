@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::about::About;
-use super::document::{Document, Place};
-use super::problem::Findings;
 use super::raw::{RawConfig, RawNamespace};
-use super::raw_rule::RawRule;
+use super::rules::raw::RawRule;
+use super::yaml::document::{Document, Place};
+use super::yaml::problem::Findings;
 
 pub(super) const FLAG: &str = "--preset";
 

@@ -1,20 +1,20 @@
 //! What a configuration file or a preset says, typed and with places, before anything is compared with anything else.
 //!
 //! The first of two stages: [`RawConfig::read`] reports unknown fields, wrong types and words, bad durations and sizes.
-//! `logs.rs`, `namespaces.rs` and `rules.rs` make the checked configuration of it. Rules are read in `raw_rule.rs`,
-//! log sources in `raw_log.rs`, what is said about Redis in `raw_redis.rs`.
+//! `logs.rs`, `namespaces.rs` and `rules.rs` make the checked configuration of it. Rules are read in `rules/raw.rs`,
+//! log sources in `logs/raw.rs`, what is said about Redis in `redis/raw.rs`.
 
 use std::time::Duration;
 
 use super::about::About;
-use super::document::{Kind, Node};
-use super::fields::{At, Fields, text};
-use super::problem::Findings;
-use super::raw_log::RawLog;
-use super::raw_owner::RawOwner;
-use super::raw_redis::{RawRedis, RawScan, RawWatch};
-use super::raw_rule::{RawReason, RawRule};
-use crate::namespace::{OnRenewalFailure, Severity, Style};
+use super::logs::raw::RawLog;
+use super::namespaces::raw_owner::RawOwner;
+use super::redis::raw::{RawRedis, RawScan, RawWatch};
+use super::rules::raw::{RawReason, RawRule};
+use super::yaml::document::{Kind, Node};
+use super::yaml::fields::{At, Fields, text};
+use super::yaml::problem::Findings;
+use crate::model::namespace::{OnRenewalFailure, Severity, Style};
 
 /// A program that shrugs off more failed renewals in a row does not give up at all.
 const MAX_FAILURE_BUDGET: u64 = 1000;

@@ -11,14 +11,15 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 
 use super::Scrape;
 use super::metric::{Distribution, Kind, Metric, Number, Numbers};
-use super::names::{metrics, seconds, timestamp};
-use crate::advice::{self, Advice, Evidence, advise};
-use crate::event::{Cause, Label, Operation};
-use crate::ledger::counters::{LogCounters, Tally};
-use crate::namespace::Namespace;
-use crate::observation::OperationsSource;
+use super::metrics::{metrics, seconds, timestamp};
+use crate::config::rules::countable::CountableSeries;
+use crate::model::counters::{LogCounters, Tally};
+use crate::model::failure::{Cause, Operation};
+use crate::model::label::Label;
+use crate::model::namespace::Namespace;
+use crate::model::sighting::OperationsSource;
+use crate::report::advice::{self, Advice, Evidence, advise};
 use crate::snapshot::{KeyspaceView, NamespaceView, Ratios};
-use crate::sources::rules::Told;
 
 #[derive(Debug)]
 pub(super) struct SnapshotCollector(pub(super) Scrape);
@@ -156,7 +157,7 @@ impl Scrape {
         &self,
         names: &[&'static str],
         tally: fn(&LogCounters) -> &Tally<L>,
-        possible: fn(&Told) -> &[L],
+        possible: fn(&CountableSeries) -> &[L],
     ) -> Vec<Sample<'_>> {
         let mut samples = Vec::new();
         for (view, told) in self.told() {
@@ -169,8 +170,8 @@ impl Scrape {
     }
 
     /// Each namespace with what can be counted for it.
-    fn told(&self) -> impl Iterator<Item = (&NamespaceView, &Told)> {
-        static EVERYTHING: LazyLock<Told> = LazyLock::new(Told::everything);
+    fn told(&self) -> impl Iterator<Item = (&NamespaceView, &CountableSeries)> {
+        static EVERYTHING: LazyLock<CountableSeries> = LazyLock::new(CountableSeries::everything);
         let told = self.snapshot.told.iter().chain(iter::repeat(&*EVERYTHING));
         self.snapshot.namespaces.iter().zip(told)
     }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use prometheus_client::metrics::MetricType;
 
 use super::Process;
-use crate::advice::Advice;
-use crate::event::{ConflictKind, Operation, Reason};
-use crate::ledger::counters::{Bounds, Histogram, LogCounters, Tally};
-use crate::namespace::Namespace;
+use crate::config::rules::countable::CountableSeries;
+use crate::model::counters::{Bounds, Histogram, LogCounters, Tally};
+use crate::model::failure::{ConflictKind, Operation, Reason};
+use crate::model::namespace::Namespace;
+use crate::report::advice::Advice;
 use crate::snapshot::{ExporterView, KeyspaceView, NamespaceView, Ratios, RedisNow, SourceView};
-use crate::sources::rules::Told;
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -76,11 +76,11 @@ impl Distribution {
 pub(super) enum Numbers {
     Namespace(fn(&NamespaceView) -> Option<Number>),
     /// With whether it can be counted for the namespace at all.
-    Logs(fn(&LogCounters) -> u64, fn(&Told) -> bool),
+    Logs(fn(&LogCounters) -> u64, fn(&CountableSeries) -> bool),
     Operation(fn(&LogCounters) -> &Tally<Operation>),
     /// With the values that can be counted for the namespace.
-    Reason(fn(&LogCounters) -> &Tally<Reason>, fn(&Told) -> &[Reason]),
-    Conflict(fn(&LogCounters) -> &Tally<ConflictKind>, fn(&Told) -> &[ConflictKind]),
+    Reason(fn(&LogCounters) -> &Tally<Reason>, fn(&CountableSeries) -> &[Reason]),
+    Conflict(fn(&LogCounters) -> &Tally<ConflictKind>, fn(&CountableSeries) -> &[ConflictKind]),
     Cause,
     /// As all that follow up to `Ratio`: only where Redis is configured and the namespace has keys.
     Keyspace(fn(&Namespace, &KeyspaceView) -> Option<Number>),
@@ -159,7 +159,7 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::counters::MarginBounds;
+    use crate::model::counters::MarginBounds;
 
     #[test]
     fn buckets_that_are_not_shown_are_part_of_the_next() {

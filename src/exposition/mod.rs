@@ -7,7 +7,7 @@
 mod classic;
 mod collector;
 mod metric;
-mod names;
+mod metrics;
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
 pub use metric::{Kind, Metric};
-pub use names::metrics;
+pub use metrics::metrics;
 
 use crate::snapshot::Snapshot;
 use collector::SnapshotCollector;

@@ -7,26 +7,12 @@
 //! (`causes.rs`) and in ratios (`ratios.rs`). The pipeline is the only caller in the daemon, `replay` and `check --logs` the
 //! other ones; those do not observe Redis.
 
-mod belonging;
-mod bounded;
 mod causes;
-pub mod counters;
-mod counting;
-mod finals;
-mod history;
-mod incidents;
-mod inquiries;
-mod joined;
-mod keyspace;
-mod life;
-mod links;
-mod observing;
-mod ratios;
-mod ring;
-mod seeing;
-mod table;
-mod verdict;
-mod views;
+mod failures;
+mod keyspace_updates;
+mod locks;
+mod queries;
+mod recent;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,16 +20,17 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Cause, ConflictKind, Happening, LogEvent, NamespaceId, Operation, Reason, RuleId, TimeMs};
-use crate::namespace::Namespace;
-use crate::sources::rules::RuleSet;
-use counters::{KeyspaceCounters, LogCounters, Tally};
-use finals::Finals;
-use incidents::Incidents;
-use joined::{Aspect, Joined, LockHash, Window};
-use keyspace::Keyspace;
-pub use keyspace::KeyspaceSettings;
-use ratios::{Event, Recent};
+use crate::model::counters::{KeyspaceCounters, LogCounters, Tally};
+use crate::model::failure::{Cause, ConflictKind, Operation, Reason};
+use crate::model::log_event::{Happening, LogEvent, RuleId};
+use crate::model::namespace::{Namespace, NamespaceId};
+use crate::util::clock::TimeMs;
+use causes::incidents::Incidents;
+use failures::final_states::Finals;
+use failures::joining::{Aspect, Joined, LockHash, Window};
+use locks::Keyspace;
+pub use locks::KeyspaceSettings;
+use recent::{Event, Recent};
 
 /// A lost lock is noticed by each renewal that follows. They are one loss while they keep coming at about the pace of
 /// renewals.
@@ -56,7 +43,7 @@ pub struct Ledger {
     /// `None`: Redis is not observed.
     keyspace: Option<Keyspace>,
     /// For their names.
-    rules: Option<Arc<RuleSet>>,
+    rule_names: Arc<[String]>,
     /// What happened lately, for each namespace.
     recents: Vec<Recent>,
     incidents: Incidents,
@@ -89,8 +76,8 @@ impl Ledger {
     pub fn new(namespaces: Vec<Arc<Namespace>>, join_window: Duration, saved: Saved) -> Self {
         let join_window = join_window.as_millis() as TimeMs;
         let recents = namespaces.iter().map(|_| Recent::new()).collect();
-        let (keyspace, rules, incidents) = (None, None, Incidents::default());
-        let mut ledger = Self { namespaces, join_window, saved, keyspace, rules, recents, incidents };
+        let (keyspace, rule_names, incidents) = (None, Arc::default(), Incidents::default());
+        let mut ledger = Self { namespaces, join_window, saved, keyspace, rule_names, recents, incidents };
         ledger.settle_saved();
         ledger
     }

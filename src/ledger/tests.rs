@@ -1,7 +1,9 @@
 //! What an event adds to the counters, with times and locks made up.
 
 use super::*;
-use crate::event::{Label, RuleId};
+use crate::model::counters;
+use crate::model::label::Label;
+use crate::model::log_event::RuleId;
 
 const JOBS: NamespaceId = NamespaceId(0);
 const OTHER: NamespaceId = NamespaceId(1);

@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis_lock_exporter::inquiry::{
+use redis_lock_exporter::http::Limits;
+use redis_lock_exporter::model::query::{
     HistoryView, HoldView, IncidentView, IncidentsPage, Inquiry, LockHistory, LockOrder, LockView, LocksPage,
 };
-use redis_lock_exporter::server::Limits;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 

@@ -8,9 +8,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis_lock_exporter::commands::drill::NAMES;
-use redis_lock_exporter::fleet::{Locker, Territory, Token};
-use redis_lock_exporter::ports::UnusedPort;
+use redis_lock_exporter::rehearsal::drill::NAMES;
+use redis_lock_exporter::rehearsal::fleet::{Locker, Territory, Token};
+use redis_lock_exporter::util::ports::UnusedPort;
 use serde_json::Value;
 
 use crate::daemon::{BINARY, Daemon, command};

@@ -6,13 +6,15 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::{env, fs, io::Write};
 
+use redis_lock_exporter::config::rules::countable::CountableSeries;
 use redis_lock_exporter::config::{Config, Overrides};
-use redis_lock_exporter::event::{Cause, ConflictKind, Label, Operation, Reason};
 use redis_lock_exporter::exposition::{Build, Format, Kind, Process, Scrape, metrics, render};
-use redis_lock_exporter::ledger::counters::LogCounters;
-use redis_lock_exporter::namespace::{KeyTemplate, Namespace};
+use redis_lock_exporter::model::counters::LogCounters;
+use redis_lock_exporter::model::failure::{Cause, ConflictKind, Operation, Reason};
+use redis_lock_exporter::model::key_template::KeyTemplate;
+use redis_lock_exporter::model::label::Label;
+use redis_lock_exporter::model::namespace::Namespace;
 use redis_lock_exporter::snapshot::{NamespaceView, RedisView, Snapshot};
-use redis_lock_exporter::sources::rules::Told;
 
 use crate::sample::{full_counters, full_keyspace, full_redis, full_snapshot, namespace, tally, view};
 
@@ -109,7 +111,7 @@ fn what_no_rule_can_count_has_no_series_until_it_is_counted() {
     let overrides = Overrides { presets: vec!["cordum".to_owned()], ..Overrides::default() };
     let config = Config::load_without_logs(None, &overrides).unwrap();
     let views = config.namespaces.iter().map(|namespace| view(Namespace::clone(namespace), LogCounters::default()));
-    let mut snapshot = Snapshot { namespaces: views.collect(), told: config.rules.told(), ..Snapshot::default() };
+    let mut snapshot = Snapshot { namespaces: views.collect(), told: config.rules.countable(), ..Snapshot::default() };
     let text = render(&snapshot, Format::Classic);
     let has = |text: &str, sample: &str| text.contains(&format!("\nredis_lock_{sample} "));
     for possible in [
@@ -207,7 +209,7 @@ fn a_scrape_with_the_cordum_preset_stays_below_100_kb() {
     let config = Config::load(None, &overrides).unwrap();
     let namespaces = config.namespaces.iter().enumerate().map(|(index, namespace)| NamespaceView {
         namespace: Arc::clone(namespace),
-        logs: counted(&config.rules.told()[index]),
+        logs: counted(&config.rules.countable()[index]),
         causes: tally(60),
         keyspace: (!namespace.keys.is_empty()).then(|| {
             let mut keyspace = full_keyspace(namespace);
@@ -222,8 +224,12 @@ fn a_scrape_with_the_cordum_preset_stays_below_100_kb() {
         lately: Default::default(),
     });
     let redis = RedisView { name: "redis".to_owned(), now: full_redis() };
-    let mut snapshot =
-        Snapshot { namespaces: namespaces.collect(), told: config.rules.told(), redis: Some(redis), ..full_snapshot() };
+    let mut snapshot = Snapshot {
+        namespaces: namespaces.collect(),
+        told: config.rules.countable(),
+        redis: Some(redis),
+        ..full_snapshot()
+    };
     snapshot.sources.truncate(1);
     for format in [Format::OpenMetrics, Format::Classic] {
         let text = text(snapshot.clone(), format);
@@ -232,7 +238,7 @@ fn a_scrape_with_the_cordum_preset_stays_below_100_kb() {
 }
 
 /// All that the rules can count, some of it many times.
-fn counted(told: &Told) -> LogCounters {
+fn counted(told: &CountableSeries) -> LogCounters {
     let mut logs = LogCounters { not_owned: tally(1_000), ..LogCounters::default() };
     let reasons = [
         (&mut logs.renewal_failures, &told.renewal_failures),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Client;
-use redis_lock_exporter::fleet::{
+use redis_lock_exporter::rehearsal::fleet::{
     Answer, Gate, Hold, Kept, Lock, Locker, Next, Program, Record, Trouble, Truth, Worker,
 };
 use tokio::time::{Instant, sleep};

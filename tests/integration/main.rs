@@ -4,6 +4,7 @@
 
 mod alertmanager;
 mod api;
+mod architecture;
 mod check_logs;
 mod check_rules;
 mod configuration;

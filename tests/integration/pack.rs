@@ -70,7 +70,7 @@ fn without_options_it_is_the_repository_byte_for_byte() {
     assert!(pack(&below, &[]).status.success());
     let (expected, found) = (shipped(), tree(&below));
     let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<BTreeSet<_>>();
-    assert_eq!(names(&found), names(&expected), "add new files to src/pack.rs");
+    assert_eq!(names(&found), names(&expected), "add new files to src/bundle/mod.rs");
     assert!(found == expected);
     assert!(found.len() > 40, "{}", found.len());
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use redis_lock_exporter::server::Limits;
+use redis_lock_exporter::http::Limits;
 use regex::Regex;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -95,7 +95,7 @@ fn the_page_and_all_its_parts() {
             assert!(!text.contains(markup) || is_name_of_svg, "{markup} in {script}");
         }
     }
-    let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server/page")).unwrap();
+    let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http/page/assets")).unwrap();
     let files = files.map(|file| format!("page/{}", file.unwrap().file_name().into_string().unwrap()));
     let files: BTreeSet<String> = files.filter(|file| file.ends_with(".js")).collect();
     assert_eq!(scripts, files);
@@ -199,7 +199,7 @@ fn every_runbook_that_is_named_is_there() {
     let named = Regex::new(r#""(RedisLock[A-Za-z]+|common/[a-z-]+)""#).unwrap();
     let server = answering();
     let mut n_named = 0;
-    for file in ["src/health.rs", "src/ledger/inquiries.rs", "src/server/page/lock.js"] {
+    for file in ["src/report/health.rs", "src/ledger/queries/mod.rs", "src/http/page/assets/lock.js"] {
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
         for captures in named.captures_iter(&text) {
             assert_eq!(server.get(&format!("/runbooks/{}", &captures[1])).status, 200, "{} in {file}", &captures[1]);
@@ -279,7 +279,7 @@ fn a_failure_is_on_the_line_of_the_last_hour() {
     site.configure("logs: [{path: 'SITE/logs/*.log'}]\npresets: [cordum]\n");
     site.append("logs/engine.log", "");
     let daemon = site.start_configured(&[]);
-    let at = redis_lock_exporter::clock::format(redis_lock_exporter::clock::now() - 20 * 60_000).unwrap();
+    let at = redis_lock_exporter::util::clock::format(redis_lock_exporter::util::clock::now() - 20 * 60_000).unwrap();
     let attributes = [("run_id", "<b>run</b>"), ("error", "lock not owned")];
     let line = crate::lines::Line::new("workflow-engine", "run lock renewal failed", &attributes).json(&at);
     site.append("logs/engine.log", line + "\n");

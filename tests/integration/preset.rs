@@ -1,12 +1,15 @@
 //! Cordum's lines (tests/fixtures/cordum-lines.yaml) against the preset, in every form in which they can arrive.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use redis_lock_exporter::config::{Config, Overrides};
-use redis_lock_exporter::event::{Happening, Label, LogEvent, Operation, Reason, RuleId};
-use redis_lock_exporter::sources::lines::{Record, unwrap_line};
-use redis_lock_exporter::sources::rules::Verdict;
-use redis_lock_exporter::sources::search::Searcher;
+use redis_lock_exporter::logs::extract::search::Searcher;
+use redis_lock_exporter::logs::line::{Record, unwrap_line};
+use redis_lock_exporter::logs::rules::{RuleSet, Verdict};
+use redis_lock_exporter::model::failure::{Operation, Reason};
+use redis_lock_exporter::model::label::Label;
+use redis_lock_exporter::model::log_event::{Happening, LogEvent, RuleId};
 
 use crate::lines::{Line, Wrapping};
 
@@ -25,10 +28,11 @@ fn escaped(json: &str) -> String {
 }
 
 /// The preset, and the search for lines that its rules may take.
-fn cordum() -> (Config, Searcher) {
+fn cordum() -> (Config, Arc<RuleSet>, Searcher) {
     let config = Config::from_yaml("test", "presets: [cordum]\nlogs: [{path: '-'}]", &Overrides::default()).unwrap();
-    let searcher = Searcher::new(&config.rules.needed_texts());
-    (config, searcher)
+    let rules = RuleSet::compile(&config);
+    let searcher = Searcher::new(&rules.needed_texts());
+    (config, rules, searcher)
 }
 
 fn shown(config: &Config, event: &LogEvent) -> BTreeMap<String, String> {
@@ -59,10 +63,14 @@ fn shown(config: &Config, event: &LogEvent) -> BTreeMap<String, String> {
     parts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-fn check((config, searcher): &(Config, Searcher), wrapped: &str, expected: &BTreeMap<String, String>) {
+fn check(
+    (config, rules, searcher): &(Config, Arc<RuleSet>, Searcher),
+    wrapped: &str,
+    expected: &BTreeMap<String, String>,
+) {
     let unwrapped = unwrap_line(wrapped.as_bytes());
     let record = Record::parse(&unwrapped.text, unwrapped.time);
-    let found = match config.rules.evaluate(&record) {
+    let found = match rules.evaluate(&record) {
         Verdict::Event(event) => shown(config, &event),
         Verdict::Ignored { .. } | Verdict::NoMatch => BTreeMap::new(),
     };
@@ -97,11 +105,11 @@ fn every_line_in_every_form() {
 /// Whoever adds a rule to the preset adds the line it is for.
 #[test]
 fn every_rule_has_a_line() {
-    let (config, _) = cordum();
+    let (config, rule_set, _) = cordum();
     let lines: Vec<Line> = serde_yaml::from_str(LINES).unwrap();
     let mut used = BTreeSet::new();
     for line in &lines {
-        match config.rules.evaluate(&Record::parse(line.json(TIME).as_bytes(), None)) {
+        match rule_set.evaluate(&Record::parse(line.json(TIME).as_bytes(), None)) {
             Verdict::Event(LogEvent { rule, .. }) | Verdict::Ignored { rule } => used.insert(rule),
             Verdict::NoMatch => continue,
         };

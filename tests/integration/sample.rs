@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis_lock_exporter::event::{After, Cause, ConflictKind, Label, Operation, Reason};
-use redis_lock_exporter::ledger::counters::{Bounds, Histogram, KeyspaceCounters, LogCounters, Tally};
-use redis_lock_exporter::namespace::{KeyTemplate, Namespace, OnRenewalFailure, Severity, Style, Thresholds};
-use redis_lock_exporter::observation::OperationsSource;
+use redis_lock_exporter::model::counters::{After, Bounds, Histogram, KeyspaceCounters, LogCounters, Tally};
+use redis_lock_exporter::model::failure::{Cause, ConflictKind, Operation, Reason};
+use redis_lock_exporter::model::key_template::KeyTemplate;
+use redis_lock_exporter::model::label::Label;
+use redis_lock_exporter::model::namespace::{Namespace, OnRenewalFailure, Severity, Style, Thresholds};
+use redis_lock_exporter::model::position::SourceTotals;
+use redis_lock_exporter::model::sighting::OperationsSource;
 use redis_lock_exporter::snapshot::{
     ExporterView, KeyspaceNow, KeyspaceView, NamespaceView, PushNow, Ratios, RedisNow, RedisView, Snapshot, SourceNow,
-    SourceTotals, SourceView,
+    SourceView,
 };
 
 /// A label value that needs every escape there is.

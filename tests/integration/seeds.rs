@@ -7,10 +7,10 @@ use std::fs;
 use std::path::Path;
 
 use redis_lock_exporter::config::{Config, Overrides};
-use redis_lock_exporter::sources::lines::{Record, unwrap_line};
-use redis_lock_exporter::sources::rules::Verdict;
-use redis_lock_exporter::sources::search::Searcher;
-use redis_lock_exporter::state::{State, decode, encode};
+use redis_lock_exporter::daemon::state_file::{State, decode, encode};
+use redis_lock_exporter::logs::extract::search::Searcher;
+use redis_lock_exporter::logs::line::{Record, unwrap_line};
+use redis_lock_exporter::logs::rules::{RuleSet, Verdict};
 
 const CHANGES_OF_EACH_SEED: u64 = 120;
 
@@ -85,14 +85,15 @@ fn lines_never_panic_and_are_found_if_a_rule_takes_them() {
     let overrides =
         Overrides { logs: vec!["-".to_owned()], presets: vec!["cordum".to_owned()], ..Overrides::default() };
     let config = Config::from_yaml("seeds", "", &overrides).unwrap();
-    let searcher = Searcher::new(&config.rules.needed_texts());
+    let rules = RuleSet::compile(&config);
+    let searcher = Searcher::new(&rules.needed_texts());
     let taken = std::cell::Cell::new(0);
     for_each_input("line", |name, line| {
         let unwrapped = unwrap_line(line);
         let record = Record::parse(&unwrapped.text, unwrapped.time);
-        let verdict = config.rules.evaluate(&record);
-        assert_eq!(verdict, config.rules.evaluate(&record), "{name}");
-        let is_near = config.rules.explain(&record).is_some();
+        let verdict = rules.evaluate(&record);
+        assert_eq!(verdict, rules.evaluate(&record), "{name}");
+        let is_near = rules.explain(&record).is_some();
         assert!(!is_near || verdict == Verdict::NoMatch, "{name} is taken and nearly taken");
         let Verdict::Event(event) = verdict else { return };
         taken.set(taken.get() + 1);

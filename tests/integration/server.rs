@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis_lock_exporter::inquiry::Inquiry;
-use redis_lock_exporter::server::{App, Entrance, Limits, ReloadRequest, Web, serve_with_limits};
+use redis_lock_exporter::http::{App, Entrance, Limits, ReloadRequest, Web, serve_with_limits};
+use redis_lock_exporter::model::query::Inquiry;
 use redis_lock_exporter::snapshot::{RedisNow, RedisView, Snapshot};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;

@@ -7,12 +7,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::Subject;
-use crate::advice::{EXPIRED, Evidence, Sample};
 use crate::cli::AdviseArgs;
-use crate::event::Label as _;
-use crate::http_client::{Limits, below, get, shown};
-use crate::namespace::{Namespace, OnRenewalFailure, Style};
-use crate::observation::OperationsSource;
+use crate::client::http::{Limits, below, get, shown};
+use crate::model::label::Label as _;
+use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
+use crate::model::sighting::OperationsSource;
+use crate::report::advice::{EXPIRED, Evidence, Sample};
 
 /// Counts from logs that show that lines about renewals and releases are read.
 pub(super) const ABOUT_LOCKS_HELD: [&str; 4] = ["not_owned", "renewal_failures", "release_failures", "abandonments"];

@@ -1,6 +1,6 @@
 //! `advise`: which TTL and renewal interval the locks should have, from what a running exporter or Prometheus has seen.
 //!
-//! The judgement is that of [`crate::advice`], the same that `/metrics` shows. Advice goes to standard output as text or JSON,
+//! The judgement is that of [`crate::report::advice`], the same that `/metrics` shows. Advice goes to standard output as text or JSON,
 //! complaints to standard error. Exit code 1 if something should be changed, 2 if there is no advice to be had.
 
 mod exporter;
@@ -13,9 +13,9 @@ use std::io::{self, BufWriter, Write};
 use anyhow::bail;
 
 use super::input::is_closed_pipe;
-use crate::advice::{Advice, Evidence, Note, advise};
 use crate::cli::{AdviseArgs, AdviseOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
-use crate::namespace::Namespace;
+use crate::model::namespace::Namespace;
+use crate::report::advice::{Advice, Evidence, Note, advise};
 
 /// One namespace and what is known about it.
 struct Subject {

@@ -10,13 +10,13 @@ use anyhow::bail;
 
 use super::Subject;
 use super::exporter::ABOUT_LOCKS_HELD;
-use crate::advice::{EXPIRED, Evidence, Note, Sample};
 use crate::cli::AdviseArgs;
-use crate::config::units::format_duration;
-use crate::event::Label as _;
-use crate::http_client::Limits;
-use crate::namespace::{Namespace, OnRenewalFailure, Style};
-use crate::prometheus::{Prometheus, Series};
+use crate::client::http::Limits;
+use crate::client::prometheus::{Prometheus, Series};
+use crate::model::label::Label as _;
+use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
+use crate::report::advice::{EXPIRED, Evidence, Note, Sample};
+use crate::util::units::format_duration;
 
 /// A query over weeks takes its time.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::Advised;
-use crate::advice::{Advice, Confidence, Model, Note, brief};
-use crate::config::units::format_duration;
-use crate::namespace::Namespace;
+use crate::model::namespace::Namespace;
+use crate::report::advice::{Advice, Confidence, Model, Note, brief};
+use crate::util::units::format_duration;
 
 const HEADINGS: [&str; 8] =
     ["NAMESPACE", "MODEL", "TTL", "RENEW EVERY", "MAY FAIL", "TAKEOVER / SLO", "SAMPLES", "CONFIDENCE"];

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use hyper::header::{HeaderName, HeaderValue};
 
-use super::super::document::{Kind, Node, quote};
-use super::super::fields::Fields;
-use super::super::problem::Findings;
+use super::super::yaml::document::{Kind, Node, quote};
+use super::super::yaml::fields::Fields;
+use super::super::yaml::problem::Findings;
 use super::RateLimit;
 
 /// The headers that can be set, and their values where only some make sense.

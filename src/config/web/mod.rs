@@ -2,9 +2,11 @@
 //! share (exporter-toolkit). Text in, a checked [`WebConfig`] or all of its [`Problems`] out.
 //!
 //! Certificates and keys are read along with it, so that a good web configuration is one that can be served with. What was
-//! read is remembered as a [`Fingerprint`], by which `server/web_file.rs` notices changes. Secrets (keys, password hashes)
+//! read is remembered as a [`Fingerprint`], by which `http/web_file.rs` notices changes. Secrets (keys, password hashes)
 //! never get into a problem.
 
+mod alternative_names;
+pub(crate) mod client_certificates;
 mod http;
 mod tls;
 mod users;
@@ -20,9 +22,9 @@ use hyper::header::{HeaderName, HeaderValue};
 use rustls::ServerConfig;
 
 use self::tls::Demands;
-use super::document::{Document, Kind, Node};
-use super::fields::Fields;
-use super::problem::{Findings, Problem, Problems};
+use super::yaml::document::{Document, Kind, Node};
+use super::yaml::fields::Fields;
+use super::yaml::problem::{Findings, Problem, Problems};
 use super::{MAX_FILE_BYTES, read_bounded, read_file};
 
 pub use self::users::Users;

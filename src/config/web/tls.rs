@@ -9,13 +9,13 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
 
-use super::super::document::{Kind, Node, Place, quote};
-use super::super::fields::{At, Fields};
-use super::super::problem::Findings;
-use super::super::suggest;
+use super::super::yaml::document::{Kind, Node, Place, quote};
+use super::super::yaml::fields::{At, Fields};
+use super::super::yaml::problem::Findings;
+use super::super::yaml::suggest;
 use super::Files;
 use super::vocabulary::{CIPHER_SUITES, CURVES, VERSIONS};
-use crate::server::client_certificates::ClientCertificates;
+use crate::config::web::client_certificates::ClientCertificates;
 
 #[rustfmt::skip]
 const FIELDS: [&str; 13] = [

@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use bcrypt::HashParts;
 
-use super::super::document::{Kind, Node, quote};
-use super::super::problem::Findings;
+use super::super::yaml::document::{Kind, Node, quote};
+use super::super::yaml::problem::Findings;
 
 /// Beyond this one attempt takes seconds: a slip of the pen, not a wish.
 const MAX_COST: u32 = 18;

@@ -12,7 +12,7 @@ mod workload;
 
 use std::thread::sleep;
 
-use redis_lock_exporter::fleet::cordum::{Pace, Totals};
+use redis_lock_exporter::rehearsal::fleet::cordum::{Pace, Totals};
 use stage::{Stage, one_server};
 
 use crate::redis::RedisServer;

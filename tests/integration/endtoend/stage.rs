@@ -5,8 +5,8 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use redis_lock_exporter::fleet::cordum::{Pace, exporter_settings};
-use redis_lock_exporter::rule_scaling::{scale, to_text};
+use redis_lock_exporter::rehearsal::fleet::cordum::{Pace, exporter_settings};
+use redis_lock_exporter::rehearsal::rule_scaling::{scale, to_text};
 
 use super::receiver::Receiver;
 use super::workload::Workload;

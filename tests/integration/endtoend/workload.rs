@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use redis_lock_exporter::fleet::cordum::{Fault, Fleet, Load, Pace, Totals};
+use redis_lock_exporter::rehearsal::fleet::cordum::{Fault, Fleet, Load, Pace, Totals};
 use tokio::runtime::Runtime;
 
 /// Runs take longer than an outage of 45 s, and there are admissions all the time.

@@ -5,8 +5,8 @@ use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis_lock_exporter::fleet::Token;
-use redis_lock_exporter::ports::UnusedPort;
+use redis_lock_exporter::rehearsal::fleet::Token;
+use redis_lock_exporter::util::ports::UnusedPort;
 use serde_json::Value;
 
 use super::stage::{Program, is_watching};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use redis_lock_exporter::clock;
+use redis_lock_exporter::util::clock;
 use serde_json::Value;
 
 use super::stage::{Counted, LONG, Stage, is_watching, json, observed_since};

@@ -5,8 +5,8 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-use redis_lock_exporter::clock;
-use redis_lock_exporter::fleet::Token;
+use redis_lock_exporter::rehearsal::fleet::Token;
+use redis_lock_exporter::util::clock;
 use serde_json::Value;
 
 use super::stage::{Counted, Program, is_watching, json};

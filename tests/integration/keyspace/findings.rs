@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use redis_lock_exporter::fleet::Token;
+use redis_lock_exporter::rehearsal::fleet::Token;
 use serde_json::Value;
 
 use super::advise::{advise, check, of};

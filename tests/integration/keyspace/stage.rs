@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use redis_lock_exporter::fleet::{Locker, Token};
+use redis_lock_exporter::rehearsal::fleet::{Locker, Token};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Client;
-use redis_lock_exporter::fleet::{self, Behavior, Record, Truth};
+use redis_lock_exporter::rehearsal::fleet::{self, Behavior, Record, Truth};
 use tokio::time::Instant;
 
 use crate::daemon::{Daemon, Samples, sum};

@@ -1,7 +1,7 @@
 //! Real Redis servers for tests: on free ports of the loopback interface, in directories of their own, without persistence
 //! unless a test asks for it, killed when they are dropped.
 //!
-//! Everything is waited for by a condition with a deadline, never by sleeping. The unit tests of `sources::keyspace`
+//! Everything is waited for by a condition with a deadline, never by sleeping. The unit tests of `keyspace`
 //! include these files too.
 
 #![allow(dead_code, unreachable_pub, reason = "no test binary uses all of it, and in one it is a private module")]
@@ -18,7 +18,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use redis_lock_exporter::ports;
+use redis_lock_exporter::util::ports;
 use tempfile::TempDir;
 
 use client::Client;

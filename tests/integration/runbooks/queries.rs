@@ -6,8 +6,9 @@ use promql_parser::label::Matchers;
 use promql_parser::parser::{Expr, VectorSelector};
 use regex::Regex;
 
-use redis_lock_exporter::event::{Cause, ConflictKind, Label, Operation, Reason};
 use redis_lock_exporter::exposition::{Kind, metrics};
+use redis_lock_exporter::model::failure::{Cause, ConflictKind, Operation, Reason};
+use redis_lock_exporter::model::label::Label;
 
 use super::pack;
 use super::page::all_pages;

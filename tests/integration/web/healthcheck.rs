@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use redis_lock_exporter::ports::UnusedPort;
+use redis_lock_exporter::util::ports::UnusedPort;
 use regex::Regex;
 
 use super::{PASSWORD, Secured, TLS, hash};

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use redis_lock_exporter::server::{Limits, WebFile};
+use redis_lock_exporter::http::{Limits, WebFile};
 
 use super::{Reply, Secured, TLS, curl};
 use crate::daemon::text;

@@ -1,0 +1,275 @@
+//! The metrics that a PromQL expression names, with their label matchers. Not a parser: `promtool` checks the grammar.
+
+/// `name{label="value", ...}`, the braces optional.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Selector {
+    pub(crate) name: String,
+    pub(crate) matchers: Vec<Matcher>,
+    room: Room,
+}
+
+/// Where more matchers would go, as an offset into the expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// There are no braces.
+    After(usize),
+    /// Before the closing brace, with or without a comma in between.
+    Inside { at: usize, needs_comma: bool },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Matcher {
+    pub(crate) label: String,
+    pub(crate) operator: String,
+    pub(crate) value: String,
+}
+
+/// Every name in the expression that is followed by neither `(` nor a modifier's list, with the matchers behind it. Names of
+/// labels in `by (...)` are among them: the caller looks at names that can only be metrics.
+pub(crate) fn selectors(expression: &str) -> Vec<Selector> {
+    let tokens = tokens(expression);
+    let mut selectors = Vec::new();
+    let mut index = 0;
+    while index < tokens.len() {
+        let (at, Token::Word(name)) = &tokens[index] else {
+            index += 1;
+            continue;
+        };
+        index += 1;
+        let mut matchers = Vec::new();
+        let mut room = Room::After(at + name.len());
+        let sign = |wanted| move |(_, token): &(usize, Token<'_>)| *token == Token::Sign(wanted);
+        match tokens.get(index).map(|(_, token)| token) {
+            Some(Token::Sign("(")) => continue,
+            Some(Token::Sign("{")) => {
+                let end = tokens[index..].iter().position(sign("}"));
+                let end = end.map_or(tokens.len(), |end| index + end);
+                let inside = &tokens[index + 1..end];
+                let needs_comma = inside.last().is_some_and(|last| !sign(",")(last));
+                room = Room::Inside { at: tokens.get(end).map_or(expression.len(), |(at, _)| *at), needs_comma };
+                for matcher in inside.split(sign(",")) {
+                    if let [(_, Token::Word(label)), (_, Token::Sign(operator)), (_, Token::Text(value))] = matcher {
+                        matchers.push(Matcher {
+                            label: label.to_string(),
+                            operator: operator.to_string(),
+                            value: value.clone(),
+                        });
+                    }
+                }
+                index = end;
+            }
+            _ => {}
+        }
+        selectors.push(Selector { name: name.to_string(), matchers, room });
+    }
+    selectors
+}
+
+/// Labels in the lists of `by`, `without`, `on`, `ignoring`, `group_left` and `group_right`.
+pub(crate) fn listed_labels(expression: &str) -> Vec<String> {
+    const LISTS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
+    let tokens = tokens(expression);
+    let mut labels = Vec::new();
+    for (index, pair) in tokens.windows(2).enumerate() {
+        if let [(_, Token::Word(word)), (_, Token::Sign("("))] = pair
+            && LISTS.contains(word)
+        {
+            let inside = tokens[index + 2..].iter().map(|(_, token)| token);
+            labels.extend(inside.take_while(|token| **token != Token::Sign(")")).filter_map(|token| match token {
+                Token::Word(label) => Some(label.to_string()),
+                _ => None,
+            }));
+        }
+    }
+    labels
+}
+
+/// The expressions that a template asks Prometheus for: `{{ query "..." }}` and `{{ printf "..." $labels.x | query }}`, with an empty
+/// text for what `printf` fills in.
+pub(crate) fn queries_of_template(template: &str) -> Vec<String> {
+    let mut queries = Vec::new();
+    let mut rest = template;
+    while let Some(start) = rest.find("{{") {
+        rest = &rest[start + 2..];
+        let end = end_of_action(rest);
+        let tokens = tokens(&rest[..end]);
+        if tokens.iter().any(|(_, token)| *token == Token::Word("query")) {
+            queries.extend(tokens.into_iter().filter_map(|(_, token)| match token {
+                Token::Text(text) => Some(text.replace("%q", "\"\"").replace("%s", "").replace("%v", "")),
+                _ => None,
+            }));
+        }
+        rest = &rest[end..];
+    }
+    queries
+}
+
+/// Where `}}` is that is not in a text.
+fn end_of_action(text: &str) -> usize {
+    let mut at = 0;
+    while let Some(first) = text[at..].chars().next() {
+        at += match first {
+            '"' | '\'' | '`' => quoted(&text[at..], first).1,
+            '}' if text[at..].starts_with("}}") => return at,
+            _ => first.len_utf8(),
+        };
+    }
+    text.len()
+}
+
+/// The expression with `extra`, matchers without braces, added to the selectors of these metrics. Nothing else changes.
+pub(crate) fn with_matchers(expression: &str, extra: &str, is_wanted: impl Fn(&str) -> bool) -> String {
+    let mut text = String::new();
+    let mut copied = 0;
+    for selector in selectors(expression).iter().filter(|selector| is_wanted(&selector.name)) {
+        let (at, added) = match selector.room {
+            Room::After(at) => (at, format!("{{{extra}}}")),
+            Room::Inside { at, needs_comma: true } => (at, format!(",{extra}")),
+            Room::Inside { at, needs_comma: false } => (at, extra.to_owned()),
+        };
+        text += &expression[copied..at];
+        text += &added;
+        copied = at;
+    }
+    text + &expression[copied..]
+}
+
+/// Is this `label="value", other=~"regex"`, and nothing else?
+pub(crate) fn is_list_of_matchers(text: &str) -> bool {
+    let tokens: Vec<Token<'_>> = tokens(text).into_iter().map(|(_, token)| token).collect();
+    let is_matcher = |matcher: &[Token<'_>]| match matcher {
+        [Token::Word(label), Token::Sign("=" | "!=" | "=~" | "!~"), Token::Text(_)] => {
+            !label.contains(':') && !label.starts_with(|first: char| first.is_ascii_digit())
+        }
+        _ => false,
+    };
+    tokens.split(|token| *token == Token::Sign(",")).all(is_matcher)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token<'a> {
+    Word(&'a str),
+    Text(String),
+    Sign(&'a str),
+}
+
+/// Each with its offset.
+fn tokens(expression: &str) -> Vec<(usize, Token<'_>)> {
+    let mut tokens = Vec::new();
+    let mut rest = expression.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let at = expression.len() - rest.len();
+        let length = match first {
+            '#' => rest.find('\n').unwrap_or(rest.len()),
+            '"' | '\'' | '`' => {
+                let (text, length) = quoted(rest, first);
+                tokens.push((at, Token::Text(text)));
+                length
+            }
+            _ if is_word(first) => {
+                let length = rest.find(|other: char| !is_word(other)).unwrap_or(rest.len());
+                tokens.push((at, Token::Word(&rest[..length])));
+                length
+            }
+            _ => {
+                let two = ["=~", "!~", "!=", "==", ">=", "<="].into_iter().find(|sign| rest.starts_with(sign));
+                let length = two.map_or(first.len_utf8(), str::len);
+                tokens.push((at, Token::Sign(&rest[..length])));
+                length
+            }
+        };
+        rest = rest[length..].trim_start();
+    }
+    tokens
+}
+
+fn is_word(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '_' | ':')
+}
+
+/// The text without its quotes, and how long it is with them.
+fn quoted(rest: &str, quote: char) -> (String, usize) {
+    let mut text = String::new();
+    let mut escaped = false;
+    for (at, character) in rest.char_indices().skip(1) {
+        match character {
+            _ if escaped => {
+                text.push(character);
+                escaped = false;
+            }
+            '\\' if quote != '`' => escaped = true,
+            _ if character == quote => return (text, at + 1),
+            _ => text.push(character),
+        }
+    }
+    (text, rest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(expression: &str, expected: &[&str]) {
+        let found: Vec<String> = selectors(expression)
+            .iter()
+            .map(|selector| {
+                let matchers: Vec<String> = selector
+                    .matchers
+                    .iter()
+                    .map(|matcher| format!("{}{}{}", matcher.label, matcher.operator, matcher.value))
+                    .collect();
+                format!("{}[{}]", selector.name, matchers.join(","))
+            })
+            .collect();
+        assert_eq!(found, expected, "{expression}");
+    }
+
+    #[test]
+    fn names_and_matchers_are_found_and_functions_are_not() {
+        check("a", &["a[]"]);
+        check("sum(rate(a_total{x=\"1\", y!~'2|3',}[5m]))", &["a_total[x=1,y!~2|3]", "5m[]"]);
+        check("a{} > b:c # d\n or e", &["a[]", "b:c[]", "or[]", "e[]"]);
+        check("label_replace(a, \"x(\\\"\", \"b{\", `c\\`, \"d\")", &["a[]"]);
+        check("a{x=\"}\"} unless b", &["a[x=}]", "unless[]", "b[]"]);
+        for broken in ["a{", "a{x=", "\"", "a{x=\"1\"", "é{x='", "", "{{}}"] {
+            selectors(broken);
+        }
+    }
+
+    #[test]
+    fn lists_of_labels_are_found() {
+        let found = listed_labels("sum by (a, b) (on) / on(c) group_left () sum without(d)(x{by=\"(e)\"}) # by (f)");
+        assert_eq!(found, ["a", "b", "c", "d"]);
+        for broken in ["by (", "by (a", "on(", "by"] {
+            listed_labels(broken);
+        }
+    }
+
+    #[test]
+    fn queries_of_templates_are_found() {
+        let template = r#"a {{ with query "a{b!=\"}}\"}" }}{{ . | first | label "c" }}{{ end }} query "no"
+            {{ printf "d{e=%q,f=\"%s\"}" $labels.e $labels.f | query | first }} {{ `query "g"` }}"#;
+        assert_eq!(queries_of_template(template), ["a{b!=\"}}\"}", "d{e=\"\",f=\"\"}"]);
+        for broken in ["{{", "{{ query \"", "{{ query `é", "}}{{}}"] {
+            queries_of_template(broken);
+        }
+    }
+
+    #[test]
+    fn matchers_are_added_to_some_metrics() {
+        fn check(expression: &str, expected: &str) {
+            assert_eq!(with_matchers(expression, "e=\"p\"", |name| name.starts_with("a_")), expected);
+        }
+        check("a_b", "a_b{e=\"p\"}");
+        check("sum by (a) (rate(a_b[5m])) / b", "sum by (a) (rate(a_b{e=\"p\"}[5m])) / b");
+        check("a_b{} + a_c{x=\"}\"} + a_d{x='1', }", "a_b{e=\"p\"} + a_c{x=\"}\",e=\"p\"} + a_d{x='1', e=\"p\"}");
+        check("a_b{x=~\"$x\"}[$__rate_interval] # a_b", "a_b{x=~\"$x\",e=\"p\"}[$__rate_interval] # a_b");
+        check("a_b(c) or b:a_c:d", "a_b(c) or b:a_c:d");
+        for good in ["a=\"b\"", "a=~'b|c', d!=`e`"] {
+            assert!(is_list_of_matchers(good), "{good}");
+        }
+        for bad in ["", "a", "a=b", "a=\"b\",", "{a=\"b\"}", "a:b=\"c\"", "a==\"b\"", "1=\"b\"", "a=\"b\"} or up{"] {
+            assert!(!is_list_of_matchers(bad), "{bad}");
+        }
+    }
+}

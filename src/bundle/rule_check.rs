@@ -1,0 +1,211 @@
+//! Does a file of Prometheus rules fit this exporter? Names of metrics and labels that it does not have are problems.
+//!
+//! Looks at expressions and at the queries of annotations. Series that the bundled rules record may be used. Takes plain rule files and
+//! PrometheusRule manifests. The grammar of the expressions is left to `promtool`.
+
+use std::path::Path;
+
+use super::promql::{Matcher, Selector, listed_labels, queries_of_template, selectors};
+use crate::bundle;
+use crate::config::yaml::document::{Kind, Node, Place};
+use crate::config::yaml::problem::{Findings, Problem, Problems};
+use crate::config::yaml::suggest;
+use crate::exposition::{self, Metric, metrics};
+use crate::model::counters::After;
+use crate::model::failure::{Cause, ConflictKind, Operation, Reason};
+use crate::model::label::Label;
+use crate::model::sighting::OperationsSource;
+use crate::snapshot::Ratios;
+
+const PREFIX: &str = "redis_lock_";
+
+/// What a good file has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct RuleFile {
+    pub alerts: usize,
+    pub recording_rules: usize,
+}
+
+impl RuleFile {
+    pub fn check(path: &Path) -> Result<Self, Problems> {
+        let Some(document) = crate::config::read_file(Some(path), "--rules")? else { return Ok(Self::default()) };
+        let root = document.parse(0).map_err(|problem| Problems(vec![problem]))?;
+        let mut findings = Findings::default();
+        let rules = rules_of(&root);
+        if rules.is_empty() {
+            let help = "a rule file has `groups: [{name: ..., rules: [...]}]`";
+            findings.add_problem(Problem::without_line(&document.name, "there are no rules in the file", help));
+        }
+        let own: Vec<&str> = rules.iter().filter_map(|rule| text(rule, "record")).map(|(name, _)| name).collect();
+        let mut recorded: Vec<&str> = bundle::recorded_series();
+        recorded.extend(&own);
+        for rule in &rules {
+            match text(rule, "expr") {
+                Some((expression, place)) => check_expression(expression, place, &recorded, &mut findings),
+                None => findings.add(rule.place, "a rule without `expr`", "say what it looks for"),
+            }
+            for (template, place) in ["annotations", "labels"].into_iter().flat_map(|name| texts(rule, name)) {
+                for query in queries_of_template(template) {
+                    check_expression(&query, place, &recorded, &mut findings);
+                }
+            }
+        }
+        match findings.is_empty() {
+            true => Ok(Self { alerts: rules.len() - own.len(), recording_rules: own.len() }),
+            false => Err(findings.into_problems(&[document])),
+        }
+    }
+}
+
+/// All rules of all groups, at the top or in the `spec` of a manifest.
+fn rules_of(root: &Node) -> Vec<&Node> {
+    let groups = field(root, "groups").or_else(|| field(field(root, "spec")?, "groups"));
+    let groups = groups.map(items).unwrap_or_default();
+    groups.iter().filter_map(|group| field(group, "rules")).flat_map(items).collect()
+}
+
+fn field<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
+    let Kind::Mapping(fields) = &node.kind else { return None };
+    fields.iter().find(|(key, _)| matches!(&key.kind, Kind::Text(text) if text == name)).map(|(_, value)| value)
+}
+
+fn items(node: &Node) -> &[Node] {
+    match &node.kind {
+        Kind::List(items) => items,
+        _ => &[],
+    }
+}
+
+fn text<'a>(node: &'a Node, name: &str) -> Option<(&'a str, Place)> {
+    let value = field(node, name)?;
+    match &value.kind {
+        Kind::Text(text) => Some((text, value.place)),
+        _ => None,
+    }
+}
+
+/// The texts of a mapping.
+fn texts<'a>(node: &'a Node, name: &str) -> Vec<(&'a str, Place)> {
+    let Some(Kind::Mapping(fields)) = field(node, name).map(|node| &node.kind) else { return Vec::new() };
+    let texts = fields.iter().filter_map(|(_, value)| match &value.kind {
+        Kind::Text(text) => Some((text.as_str(), value.place)),
+        _ => None,
+    });
+    texts.collect()
+}
+
+fn check_expression(expression: &str, place: Place, recorded: &[&str], findings: &mut Findings) {
+    for selector in selectors(expression) {
+        let name = selector.name.as_str();
+        if name.contains(':') {
+            if name.contains(PREFIX) && !recorded.contains(&name) {
+                let help = did_you_mean(name, recorded, "add the recording rule, or use a metric of docs/metrics.md");
+                findings.add(place, format!("no rule of this file, nor a bundled one, records `{name}`"), help);
+            }
+        } else if name.starts_with(PREFIX) {
+            match metrics().find(|metric| is_series_of(metric, name)) {
+                Some(metric) => check_labels(&selector, metric, place, findings),
+                None => {
+                    let names: Vec<&str> = metrics().map(|metric| metric.name).collect();
+                    let message = format!("this exporter has no metric `{name}`");
+                    findings.add(place, message, did_you_mean(name, &names, "docs/metrics.md lists all of them"));
+                }
+            }
+        }
+    }
+    check_listed_labels(expression, place, findings);
+}
+
+/// A label to group or join by may come from the target or from outside, but not one that only other metrics of this exporter have,
+/// nor one that is nearly written like one of its own. Where series come from elsewhere, or labels are made, nothing is known.
+fn check_listed_labels(expression: &str, place: Place, findings: &mut Findings) {
+    let selectors = selectors(expression);
+    let named: Vec<&Metric> =
+        selectors.iter().filter_map(|one| metrics().find(|metric| is_series_of(metric, &one.name))).collect();
+    let listed = listed_labels(expression);
+    let is_foreign = |name: &String| name.contains('_') && !name.starts_with(PREFIX) && !listed.contains(name);
+    let is_open =
+        expression.contains("label_") || selectors.iter().any(|one| one.name.contains(':') || is_foreign(&one.name));
+    let ours: Vec<&str> = metrics().flat_map(Metric::labels).copied().collect();
+    for label in listed.iter().filter(|label| *label != "le") {
+        let has_it = named.iter().any(|metric| metric.labels().contains(&label.as_str()));
+        if named.is_empty() || has_it {
+            continue;
+        }
+        if ours.contains(&label.as_str()) {
+            if !is_open {
+                let names = named.iter().map(|metric| metric.name).collect::<Vec<_>>().join("`, `");
+                let help = format!("these are asked for: `{names}`");
+                findings.add(place, format!("none of the metrics has the label `{label}`"), help);
+            }
+        } else if let Some(near) = suggest::nearest(label, ours.iter().copied()) {
+            let help = format!("did you mean `{near}`?");
+            findings.add(place, format!("this exporter has no label `{label}`"), help);
+        }
+    }
+}
+
+fn did_you_mean(name: &str, known: &[&str], otherwise: &str) -> String {
+    match suggest::nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => otherwise.to_owned(),
+    }
+}
+
+fn is_series_of(metric: &Metric, name: &str) -> bool {
+    let is_histogram = metric.kind == exposition::Kind::Histogram;
+    let suffix = name.strip_prefix(metric.name);
+    suffix == Some("") || is_histogram && matches!(suffix, Some("_bucket" | "_sum" | "_count"))
+}
+
+/// A label may come from the target or from outside; one that other metrics here have and this one has not is a mistake.
+fn check_labels(selector: &Selector, metric: &Metric, place: Place, findings: &mut Findings) {
+    for matcher in &selector.matchers {
+        let label = matcher.label.as_str();
+        let is_ours = metrics().any(|metric| metric.labels().contains(&label));
+        if is_ours && !metric.labels().contains(&label) {
+            let labels = metric.labels().join("`, `");
+            let message = format!("`{}` has no label `{label}`", metric.name);
+            findings.add(place, message, format!("it has `{labels}`"));
+        }
+        if metric.labels().contains(&label)
+            && let Some(values) = values_of(metric, label)
+            && !can_match(matcher, &values)
+        {
+            let message = format!("`{label}` of `{}` is never {:?}", metric.name, matcher.value);
+            findings.add(place, message, format!("it is one of {}", values.join(", ")));
+        }
+    }
+}
+
+/// Where the values of a label are known.
+fn values_of(metric: &Metric, label: &str) -> Option<Vec<&'static str>> {
+    fn all<L: Label>() -> Vec<&'static str> {
+        L::ALL.iter().map(|value| value.as_str()).collect()
+    }
+    Some(match label {
+        "operation" => all::<Operation>(),
+        "reason" => all::<Reason>(),
+        "kind" => all::<ConflictKind>(),
+        "cause" => all::<Cause>(),
+        "after" => all::<After>(),
+        // A log source is whatever path is configured.
+        "source" if metric.labels().contains(&"lock_namespace") => all::<OperationsSource>(),
+        "window" => Ratios::WINDOWS.iter().map(|(window, _)| *window).collect(),
+        "within_slo" => vec!["true", "false"],
+        "style" => vec!["item", "loop"],
+        "on_renewal_failure" => vec!["fence", "continue"],
+        "severity" => vec!["page", "ticket"],
+        _ => return None,
+    })
+}
+
+/// A negative matcher excludes, which is never wrong by itself.
+fn can_match(matcher: &Matcher, values: &[&str]) -> bool {
+    match matcher.operator.as_str() {
+        "=" => matcher.value.is_empty() || values.contains(&matcher.value.as_str()),
+        "=~" => regex::Regex::new(&format!("^(?:{})$", matcher.value))
+            .map_or(true, |regex| regex.is_match("") || values.iter().any(|value| regex.is_match(value))),
+        _ => true,
+    }
+}

@@ -1,0 +1,305 @@
+//! One GET of one URL, for the commands that talk to a running exporter or to Prometheus.
+//!
+//! A connection for each request: these commands ask a few times a second at most. Redirects are not followed (the answer
+//! shows them). Everything is limited: the time of the whole, and the bytes of the answer. Errors name the URL without the
+//! user and password that may be in it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{AUTHORIZATION, HOST, USER_AGENT};
+use hyper::{Request, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::config::redis::Tls;
+use crate::keyspace::tls;
+use crate::util::percent::percent_decode;
+
+const AGENT: &str = concat!("redis_lock_exporter/", env!("CARGO_PKG_VERSION"));
+
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// From the look-up of the name to the last byte.
+    pub time: Duration,
+    /// Of the body.
+    pub bytes: usize,
+    /// For https://: whom to trust instead of the system's certificates.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { time: Duration::from_secs(10), bytes: 64 << 20, ca_file: None }
+    }
+}
+
+/// For https://: what to show, and how much to believe.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// Certificate and key, in PEM files.
+    pub client: Option<(PathBuf, PathBuf)>,
+    /// Take any certificate of the server. For a server on the same machine, whose certificate has another name.
+    pub insecure: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Response {
+    pub status: u16,
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The body of an answer that is fine, as text.
+    pub fn text(self) -> anyhow::Result<String> {
+        let text = String::from_utf8(self.body).context("the answer is not UTF-8")?;
+        if self.status != 200 {
+            let start: String = text.trim().chars().take(200).collect();
+            bail!("the answer has the status {}: {start}", self.status);
+        }
+        Ok(text)
+    }
+}
+
+/// What an http:// or https:// URL says.
+#[derive(Debug, PartialEq, Eq)]
+struct Target {
+    is_tls: bool,
+    /// An IPv6 address without its brackets.
+    host: String,
+    port: u16,
+    /// For the header `Host`.
+    authority: String,
+    path: String,
+    /// The header `Authorization`.
+    authorization: Option<String>,
+}
+
+/// The answer to a GET of `http://HOST:PORT/PATH` or `https://...`; `USER:PASSWORD@` before the host is sent as basic
+/// authentication.
+pub async fn get(url: &str, limits: &Limits) -> anyhow::Result<Response> {
+    get_as(url, limits, &Identity::default()).await
+}
+
+/// The same, with an identity of our own.
+pub async fn get_as(url: &str, limits: &Limits, identity: &Identity) -> anyhow::Result<Response> {
+    let shown = shown(url);
+    let target = Target::parse(url).with_context(|| format!("bad URL {shown}"))?;
+    within(limits, &shown, ask(&target, limits, identity)).await
+}
+
+/// The same over a Unix socket, in plain HTTP.
+pub async fn get_over_unix(socket: &Path, path: &str, limits: &Limits) -> anyhow::Result<Response> {
+    let target = Target {
+        is_tls: false,
+        host: "localhost".to_owned(),
+        port: 0,
+        authority: "localhost".to_owned(),
+        path: path.to_owned(),
+        authorization: None,
+    };
+    let asked = async {
+        let stream = UnixStream::connect(socket).await.context("cannot connect")?;
+        exchange(stream, &target, limits.bytes).await
+    };
+    within(limits, &format!("{path} over {}", socket.display()), asked).await
+}
+
+async fn within(
+    limits: &Limits,
+    shown: &str,
+    asked: impl Future<Output = anyhow::Result<Response>>,
+) -> anyhow::Result<Response> {
+    match timeout(limits.time, asked).await {
+        Ok(response) => response.with_context(|| format!("cannot get {shown}")),
+        Err(_) => bail!("cannot get {shown}: no complete answer within {:?}", limits.time),
+    }
+}
+
+/// The URL of something below a base URL that may or may not end in a slash.
+pub fn below(base: &str, path: &str) -> String {
+    format!("{}/{}", base.trim_end_matches('/'), path.trim_start_matches('/'))
+}
+
+/// A URL that may be shown: without user and password.
+pub fn shown(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        // Not a URL, but perhaps meant to be one, with a password.
+        return url.rsplit_once('@').map_or(url, |(_, rest)| rest).to_owned();
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
+}
+
+impl Target {
+    fn parse(url: &str) -> anyhow::Result<Self> {
+        // The reason is not passed on where it could hold a part of a password.
+        let uri: Uri = url.parse().ok().context("expected http://HOST:PORT/PATH or https://HOST:PORT/PATH")?;
+        let is_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => bail!("expected a URL that begins with http:// or https://"),
+        };
+        let authority = uri.authority().context("there is no host")?;
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        if host.is_empty() {
+            bail!("there is no host");
+        }
+        let (login, authority_text) = match authority.as_str().rsplit_once('@') {
+            Some((login, rest)) => (Some(login), rest),
+            None => (None, authority.as_str()),
+        };
+        let authorization = login.map(|login| {
+            let login = percent_decode(login).context("the user or password is not percent-encoded UTF-8")?;
+            Ok::<_, anyhow::Error>(format!("Basic {}", base64(login.as_bytes())))
+        });
+        Ok(Self {
+            is_tls,
+            host,
+            port: authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
+            authority: authority_text.to_owned(),
+            path: uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
+            authorization: authorization.transpose()?,
+        })
+    }
+}
+
+async fn ask(target: &Target, limits: &Limits, identity: &Identity) -> anyhow::Result<Response> {
+    let address = (target.host.as_str(), target.port);
+    let stream =
+        TcpStream::connect(address).await.with_context(|| format!("cannot connect to {}", target.authority))?;
+    if !target.is_tls {
+        return exchange(stream, target, limits.bytes).await;
+    }
+    let settings = Tls { ca_file: limits.ca_file.clone(), client: identity.client.clone(), ..Tls::default() };
+    let name = tls::server_name(&settings, &target.host)?;
+    let config =
+        if identity.insecure { tls::trusting_config(&settings).await? } else { tls::client_config(&settings).await? };
+    let connector = TlsConnector::from(config);
+    let stream = connector.connect(name, stream).await.context("TLS failed")?;
+    exchange(stream, target, limits.bytes).await
+}
+
+async fn exchange<S>(stream: S, target: &Target, max_bytes: usize) -> anyhow::Result<Response>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let mut request = Request::get(&target.path).header(HOST, &target.authority).header(USER_AGENT, AGENT);
+    if let Some(authorization) = &target.authorization {
+        request = request.header(AUTHORIZATION, authorization);
+    }
+    let answer = async {
+        let response = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), max_bytes).collect().await.map_err(anyhow::Error::from_boxed)?;
+        Ok(Response { status, body: body.to_bytes().to_vec() })
+    };
+    // The connection moves only while it is polled; an answer may be complete before it has ended.
+    let mut answer = std::pin::pin!(answer);
+    tokio::select! {
+        answer = &mut answer => answer,
+        ended = connection => {
+            ended.context("the connection failed")?;
+            answer.await
+        }
+    }
+}
+
+/// RFC 4648, with padding.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let group = chunk.iter().fold(0_u32, |group, byte| group << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for digit in 0..4 {
+            let index = (group >> (18 - 6 * digit)) & 63;
+            text.push(if digit <= chunk.len() { char::from(ALPHABET[index as usize]) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn urls() {
+        let target = Target::parse("http://127.0.0.1:9877/metrics?a=b%20c").unwrap();
+        assert_eq!((target.is_tls, target.host.as_str(), target.port), (false, "127.0.0.1", 9877));
+        assert_eq!((target.path.as_str(), target.authority.as_str()), ("/metrics?a=b%20c", "127.0.0.1:9877"));
+        let target = Target::parse("https://me:a%40b@[::1]").unwrap();
+        assert_eq!((target.is_tls, target.host.as_str(), target.port), (true, "::1", 443));
+        assert_eq!((target.path.as_str(), target.authority.as_str()), ("/", "[::1]"));
+        assert_eq!(target.authorization.as_deref(), Some("Basic bWU6YUBi"));
+        for bad in ["", "127.0.0.1:9877", "ftp://a/", "/metrics", "http://", "http://a:b@/", "http://%:x@a/"] {
+            assert!(Target::parse(bad).is_err(), "{bad}");
+        }
+        assert_eq!(below("http://a/prometheus/", "/api/v1"), "http://a/prometheus/api/v1");
+        assert_eq!(shown("http://me:secret@a:1/b@c"), "http://a:1/b@c");
+        assert_eq!((shown("http//me:secret@a/b"), shown("a:1/b")), ("a/b".to_owned(), "a:1/b".to_owned()));
+    }
+
+    #[test]
+    fn base64_of_the_standard() {
+        for (text, encoded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+            assert_eq!(base64(text.as_bytes()), encoded);
+        }
+    }
+
+    /// A server that gives one answer to one request, and what it was asked.
+    async fn serve(answer: &'static [u8]) -> (String, tokio::task::JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://me:secret@{}/x", listener.local_addr().unwrap());
+        let asked = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 4096];
+            let length = stream.read(&mut request).await.unwrap();
+            stream.write_all(answer).await.unwrap();
+            request.truncate(length);
+            String::from_utf8(request).unwrap()
+        });
+        (url, asked)
+    }
+
+    #[tokio::test]
+    async fn an_answer_with_and_without_a_length() {
+        for answer in [&b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone"[..], b"HTTP/1.0 404 No\r\n\r\nnone"]
+        {
+            let (url, asked) = serve(answer).await;
+            let response = get(&url, &Limits::default()).await.unwrap();
+            assert_eq!((response.status, response.body.as_slice()), (404, &b"none"[..]));
+            let asked = asked.await.unwrap();
+            assert!(asked.starts_with("GET /x HTTP/1.1\r\n"), "{asked}");
+            assert!(asked.to_lowercase().contains("authorization: basic bwu6c2vjcmv0\r\n"), "{asked}");
+            assert!(response.text().unwrap_err().to_string().contains("404"));
+        }
+    }
+
+    #[tokio::test]
+    async fn too_much_too_slow_and_not_there() {
+        let limits = Limits { time: Duration::from_millis(300), bytes: 3, ca_file: None };
+        let (url, _asked) = serve(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfour").await;
+        let error = format!("{:#}", get(&url, &limits).await.unwrap_err());
+        assert!(error.contains("length limit exceeded") && !error.contains("secret"), "{error}");
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = silent.local_addr().unwrap();
+        let error = get(&format!("http://{address}/"), &limits).await.unwrap_err().to_string();
+        assert!(error.contains("no complete answer within 300ms"), "{error}");
+        drop(silent);
+        let error = format!("{:#}", get(&format!("http://{address}/"), &limits).await.unwrap_err());
+        assert!(error.contains("cannot connect to 127.0.0.1"), "{error}");
+    }
+}

@@ -1,0 +1,11 @@
+//! HTTP requests to an exporter or to Prometheus, for the commands that ask one. The daemon does not use it.
+//!
+//! `advise`, `healthcheck`, `drill` and `demo` call this module. In reading order:
+//!
+//! * [`http`]: one GET of one URL
+//! * [`prometheus`]: queries to a Prometheus server
+//! * [`scrape`]: the samples of a `/metrics` page
+
+pub mod http;
+pub mod prometheus;
+pub(crate) mod scrape;

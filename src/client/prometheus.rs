@@ -1,0 +1,83 @@
+//! Questions to a Prometheus, for the commands that want to know what it has or what it makes of it.
+//!
+//! Errors name its address without user and password, and without the query, which would drown the reason.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, anyhow, bail};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::client::http::{Limits, Response, below, get, shown};
+use crate::util::percent::percent_encode;
+
+pub struct Prometheus {
+    base: String,
+    limits: Limits,
+}
+
+/// One element of the answer to a query.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Series {
+    pub metric: BTreeMap<String, String>,
+    /// Time and number, the number as text.
+    pub value: (f64, String),
+}
+
+#[derive(Deserialize)]
+struct Answer<T> {
+    status: String,
+    data: Option<T>,
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Vector {
+    result: Vec<Series>,
+}
+
+impl Series {
+    /// Empty where there is none.
+    pub fn label(&self, name: &str) -> &str {
+        self.metric.get(name).map_or("", String::as_str)
+    }
+
+    pub fn number(&self) -> Option<f64> {
+        self.value.1.parse().ok().filter(|number: &f64| number.is_finite())
+    }
+}
+
+impl Prometheus {
+    pub fn new(base: &str, limits: Limits) -> Self {
+        Self { base: base.to_owned(), limits }
+    }
+
+    /// Its address, as it may be shown.
+    pub fn shown(&self) -> String {
+        shown(&self.base)
+    }
+
+    /// What a query gives now.
+    pub async fn query(&self, query: &str) -> anyhow::Result<Vec<Series>> {
+        let vector: Vector = self.ask(&format!("query?query={}", percent_encode(query)), query).await?;
+        Ok(vector.result)
+    }
+
+    /// The data of any other answer; `what` is something below `/api/v1/`.
+    pub async fn data<T: DeserializeOwned>(&self, what: &str) -> anyhow::Result<T> {
+        self.ask(what, what).await
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, path: &str, question: &str) -> anyhow::Result<T> {
+        let url = below(&self.base, &format!("api/v1/{path}"));
+        let name = self.shown();
+        let unasked = |error: anyhow::Error| anyhow!("{}", format!("{error:#}").replace(&shown(&url), &name));
+        let Response { status, body } = get(&url, &self.limits).await.map_err(unasked)?;
+        let answer: Answer<T> = serde_json::from_slice(&body)
+            .with_context(|| format!("{name} answers with the status {status}, but not as Prometheus does"))?;
+        match (answer.status.as_str(), answer.data) {
+            ("success", Some(data)) => Ok(data),
+            _ => bail!("Prometheus at {name} refuses {question:?}: {}", answer.error.unwrap_or_default()),
+        }
+    }
+}

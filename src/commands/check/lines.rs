@@ -1,0 +1,278 @@
+//! `check --logs`: what the rules make of each line of a sample, or the nearest reason why they make nothing of it.
+//!
+//! The lines go through the extractor and the ledger of the daemon, so what is said here is what `run` would do. Lines that
+//! have none of the texts that rules look for, and do not look like trouble with a lock, are called silent.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use anyhow::Context as _;
+use memchr::memchr_iter;
+use regex::bytes::Regex;
+
+use super::report::{Finding, NO_TEXT, Outcome, Report, Summary};
+use crate::cli::CheckArgs;
+use crate::commands::input;
+use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
+use crate::ledger::{Counted, Ledger};
+use crate::logs::blocks::Cut;
+use crate::logs::extract::{Extractor, Joiner, Look};
+use crate::logs::line::{Record, unwrap_line};
+use crate::logs::rules::{RuleSet, Verdict};
+use crate::model::failure::Reason;
+use crate::model::log_event::{Happening, LogEvent};
+use crate::model::namespace::NamespaceId;
+use crate::util::clock;
+use crate::util::clock::TimeMs;
+
+/// A message tells people which line it is; a stack trace inside of it may be long.
+const MAX_MESSAGE_CHARS: usize = 1000;
+
+/// As many lines as a record may have.
+const MAX_EARLIER: usize = 512;
+
+/// Somebody who writes a rule wants to see a line that no rule takes if it speaks of a lock (not of a block or a clock)...
+static A_LOCK: LazyLock<Regex> = LazyLock::new(|| {
+    let words = r"(?:\b|_)(?i:lock|unlock|redlock|mutex|lease)(?i:s|ed|ing)?(?:\b|_)";
+    let names = r"[a-z]Lock(?:[A-Z]|\b)|\b(?:Red)?Lock[A-Z]";
+    Regex::new(&format!("{words}|{names}")).expect("a constant")
+});
+/// ... and of trouble; programs say "lock acquired" all day long.
+static TROUBLE: LazyLock<Regex> = LazyLock::new(|| {
+    let words = "warn|err|fail|fatal|panic|lost|lose|stolen|expire|abandon|busy|conten|conflict|timeout|timed out|deadline\
+                 |mismatch|not own|no longer|held|cannot|could not|couldn|unable|refus|denied|exception";
+    Regex::new(&format!("(?i:{words})")).expect("a constant")
+});
+
+/// Reads the sample and writes what is found. An error is one of reading or writing.
+pub(in crate::commands) fn run(
+    path: &Path,
+    args: &CheckArgs,
+    config: &Config,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let mut pieces = input::open(path)?.pieces;
+    let mut report = Report::new(args, config, out)?;
+    let mut sample = Sample::new(config);
+    sample.summary.generic_rules_only = args.has_generic_rules_only();
+    let mut skipping = false;
+    let mut offset = 0;
+    loop {
+        let (cut, text) = pieces.next(skipping).with_context(|| format!("cannot read {:?}", path.display()))?;
+        match cut {
+            Cut::Unfinished | Cut::NeedMore => break,
+            Cut::Skipped { ends, .. } => skipping = !ends,
+            Cut::Lines(_) | Cut::TooLong(_) => {
+                skipping = matches!(cut, Cut::TooLong(_));
+                sample.summary.oversized += u64::from(skipping);
+                report.lines(&sample.block(text, offset))?;
+            }
+        }
+        offset += text.len() as u64;
+    }
+    report.lines(&sample.rest())?;
+    report.finish(&sample.summary)
+}
+
+struct Sample<'a> {
+    config: &'a Config,
+    rules: Arc<RuleSet>,
+    extractor: Extractor,
+    ledger: Ledger,
+    now: TimeMs,
+    joiner: Joiner,
+    /// Line numbers of pieces whose whole may come in a later block, by offset.
+    pieces: BTreeMap<u64, u64>,
+    /// Offsets and numbers of the last lines of earlier blocks: a record may have begun there.
+    earlier: VecDeque<(u64, u64)>,
+    /// The line with which a lock's last failure was counted, for each operation.
+    counted: HashMap<(NamespaceId, String, Option<&'static str>), u64>,
+    summary: Summary,
+}
+
+/// A line that the extractor looked at.
+struct Looked {
+    offset: u64,
+    text: Vec<u8>,
+    time: Option<TimeMs>,
+    judged: Option<Box<(Record, Verdict)>>,
+}
+
+impl<'a> Sample<'a> {
+    fn new(config: &'a Config) -> Self {
+        let rules = RuleSet::compile(config);
+        Self {
+            config,
+            extractor: Extractor::new(Arc::clone(&rules), DEFAULT_MAX_LINE_BYTES),
+            rules,
+            ledger: Ledger::new(config.namespaces.clone(), config.join_window, Default::default()),
+            now: clock::now(),
+            joiner: Joiner::default(),
+            pieces: BTreeMap::new(),
+            earlier: VecDeque::new(),
+            counted: HashMap::new(),
+            summary: Summary::default(),
+        }
+    }
+
+    /// What there is to say about a block of whole lines, by line number.
+    fn block(&mut self, block: &[u8], offset: u64) -> Vec<Finding<'a>> {
+        let mut pieces = Vec::new();
+        let mut looked = Vec::new();
+        self.extractor.look(block, offset, &mut self.joiner, &mut |look| match look {
+            Look::Piece { offset } => pieces.push(offset),
+            Look::Line { offset, text, time, judged } => {
+                looked.push(Looked { offset, text: text.to_vec(), time, judged });
+            }
+        });
+        let breaks = memchr_iter(b'\n', block).map(|at| at + 1).filter(|start| *start < block.len());
+        let starts: Vec<usize> = std::iter::once(0).chain(breaks).collect();
+        let first_number = self.summary.lines + 1;
+        self.summary.lines += starts.len() as u64;
+        // Offset of each line, and its place in the block.
+        let mut left: BTreeMap<u64, usize> = starts.iter().map(|start| offset + *start as u64).zip(0..).collect();
+        for piece in pieces {
+            self.pieces.extend(left.remove(&piece).map(|index| (piece, first_number + index as u64)));
+        }
+        let mut findings = Vec::new();
+        for line in looked {
+            let index = left.remove(&line.offset).map(|index| first_number + index as u64);
+            let number = index.or_else(|| self.number_of(line.offset)).unwrap_or(first_number);
+            findings.push(self.judge(number, line));
+        }
+        for (line_offset, index) in left {
+            let end = starts.get(index + 1).map_or(block.len(), |next| *next);
+            let unwrapped = unwrap_line(block[starts[index]..end].trim_ascii_end());
+            let (text, time) = (unwrapped.text.into_owned(), unwrapped.time);
+            let line = Looked { offset: line_offset, text, time, judged: None };
+            findings.push(self.judge(first_number + index as u64, line));
+        }
+        if !self.joiner.is_waiting() {
+            self.pieces.clear();
+        }
+        let last = starts.len().saturating_sub(MAX_EARLIER);
+        for (index, start) in starts.iter().enumerate().skip(last) {
+            self.earlier.push_back((offset + *start as u64, first_number + index as u64));
+        }
+        self.earlier.drain(..self.earlier.len().saturating_sub(MAX_EARLIER));
+        findings.sort_by_key(|finding| finding.line);
+        findings
+    }
+
+    /// The number of a line that is not of the present block.
+    fn number_of(&self, offset: u64) -> Option<u64> {
+        let earlier = self.earlier.iter().find(|(other, _)| *other == offset).map(|(_, number)| *number);
+        self.pieces.get(&offset).copied().or(earlier)
+    }
+
+    /// Pieces of which the sample does not have the rest.
+    fn rest(&mut self) -> Vec<Finding<'a>> {
+        let mut looked = Vec::new();
+        self.extractor.look_at_rest(&mut self.joiner, &mut |look| {
+            if let Look::Line { offset, text, time, judged } = look {
+                looked.push(Looked { offset, text: text.to_vec(), time, judged });
+            }
+        });
+        let number = |line: &Looked| self.number_of(line.offset).unwrap_or_default();
+        let numbered: Vec<(u64, Looked)> = looked.into_iter().map(|line| (number(&line), line)).collect();
+        numbered.into_iter().map(|(number, line)| self.judge(number, line)).collect()
+    }
+
+    /// What there is to say about a line; counts it in the summary.
+    fn judge(&mut self, number: u64, line: Looked) -> Finding<'a> {
+        let finding = match line.judged.as_deref() {
+            Some((_, Verdict::Event(event))) => self.taken(number, event),
+            Some(_) | None => self.not_taken(number, &line),
+        };
+        self.summary.count(finding.outcome);
+        finding
+    }
+
+    fn taken(&mut self, number: u64, event: &LogEvent) -> Finding<'a> {
+        let config = self.config;
+        let namespace = &config.namespaces[usize::from(event.namespace.0)];
+        let counted = self.ledger.apply(input::time_of(event, self.now, 0), self.now, event);
+        let said = counted.unwrap_or_else(|| said(&event.happening));
+        let lock = namespace.name_lock(event.lock.as_deref());
+        let mut finding = Finding {
+            time: event.time.and_then(clock::format),
+            event: Some(said.event),
+            lock_namespace: Some(&namespace.name),
+            operation: said.operation,
+            reason: said.reason.map(crate::model::label::Label::as_str),
+            lock_id: lock.id.map(str::to_owned),
+            lock_key: lock.key.map(str::to_owned),
+            rule: Some(config.rules.name(event.rule)),
+            ..Finding::new(number, event.offset, Outcome::Counted)
+        };
+        let of_lock = |operation| (event.namespace, event.lock.clone().unwrap_or_default(), operation);
+        match (counted, &event.happening) {
+            (Some(counted), _) => {
+                self.counted.insert(of_lock(counted.operation), number);
+                self.counted.insert(of_lock(None), number);
+            }
+            (None, Happening::TerminalState { .. }) => finding.outcome = Outcome::Noted,
+            (None, _) => {
+                finding.outcome = Outcome::Joined;
+                let same_operation = self.counted.get(&of_lock(said.operation));
+                finding.joins_line = same_operation.or_else(|| self.counted.get(&of_lock(None))).copied();
+            }
+        }
+        finding
+    }
+
+    fn not_taken(&self, number: u64, line: &Looked) -> Finding<'a> {
+        let has_literal = line.judged.is_some();
+        let is_lock_trouble = A_LOCK.is_match(&line.text) && TROUBLE.is_match(&line.text);
+        let silent = || {
+            let why = Some(NO_TEXT.to_owned());
+            Finding { why, ..Finding::new(number, line.offset, Outcome::Silent) }
+        };
+        if !has_literal && !is_lock_trouble {
+            return silent();
+        }
+        let rules = &self.rules;
+        let judged = line.judged.clone().unwrap_or_else(|| {
+            let record = Record::parse(&line.text, line.time);
+            let verdict = rules.evaluate(&record);
+            Box::new((record, verdict))
+        });
+        let (record, verdict) = *judged;
+        let (outcome, rule, why) = match verdict {
+            Verdict::Ignored { rule } => (Outcome::Ignored, Some(rule), rules.why_ignored(rule).to_owned()),
+            Verdict::Event(event) => {
+                let why = "the rule would take it, but colors or escapes hide its text from the search";
+                (Outcome::Overlooked, Some(event.rule), why.to_owned())
+            }
+            Verdict::NoMatch => match rules.explain(&record) {
+                Some(near) => (Outcome::Near, Some(near.rule), near.why),
+                None if is_lock_trouble => (Outcome::Unknown, None, "no rule is like it".to_owned()),
+                None => return silent(),
+            },
+        };
+        Finding {
+            time: record.time.and_then(clock::format),
+            rule: rule.map(|rule| self.config.rules.name(rule)),
+            why: Some(why),
+            message: Some(record.message.chars().take(MAX_MESSAGE_CHARS).collect()),
+            ..Finding::new(number, line.offset, outcome)
+        }
+    }
+}
+
+/// What a line says, in the words of the ledger.
+fn said(happening: &Happening) -> Counted {
+    let (event, operation, reason) = match happening {
+        Happening::ReleaseFailed(reason) => ("release_failed", Some("release"), Some(*reason)),
+        Happening::RenewalFailed(reason) => ("renewal_failed", Some("renew"), Some(*reason)),
+        Happening::AcquireFailed(reason) => ("acquire_failed", Some("acquire"), Some(*reason)),
+        Happening::NotOwned => ("not_owned", Some("unknown"), Some(Reason::NotOwned)),
+        Happening::Abandoned(reason) => ("abandoned", Some("renew"), *reason),
+        Happening::UnlockedWork(reason) => ("unlocked_work", Some("acquire"), Some(*reason)),
+        Happening::TerminalState { .. } => ("terminal_state", None, None),
+        Happening::ConflictingWrite(_) => ("conflicting_write", None, None),
+    };
+    Counted { event, operation, reason }
+}

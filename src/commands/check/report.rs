@@ -1,0 +1,253 @@
+//! How `check --logs` shows what it found: rows for people, or one JSON document.
+//!
+//! Both are written as the sample is read, so that a pipe shows lines as they come.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::cli::{CheckArgs, CheckOutput};
+use crate::config::Config;
+
+const MAX_MESSAGE_CHARS: usize = 100;
+/// Why a silent line is silent.
+pub(in crate::commands) const NO_TEXT: &str = "has none of the texts that rules look for";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::commands) enum Outcome {
+    Counted,
+    Joined,
+    Noted,
+    Ignored,
+    Near,
+    Unknown,
+    Overlooked,
+    Silent,
+}
+
+/// What there is to say about one line.
+#[derive(Debug, Serialize)]
+pub(in crate::commands) struct Finding<'a> {
+    pub(in crate::commands) line: u64,
+    pub(in crate::commands) offset: u64,
+    pub(in crate::commands) outcome: Outcome,
+    pub(in crate::commands) time: Option<String>,
+    pub(in crate::commands) event: Option<&'static str>,
+    pub(in crate::commands) lock_namespace: Option<&'a str>,
+    pub(in crate::commands) operation: Option<&'static str>,
+    pub(in crate::commands) reason: Option<&'static str>,
+    pub(in crate::commands) lock_id: Option<String>,
+    pub(in crate::commands) lock_key: Option<String>,
+    /// The rule that took the line, or came nearest.
+    pub(in crate::commands) rule: Option<&'a str>,
+    /// The line with which the failure was counted that this one belongs to.
+    pub(in crate::commands) joins_line: Option<u64>,
+    /// Why nothing was counted.
+    pub(in crate::commands) why: Option<String>,
+    /// For a line that was not counted: the beginning of its message.
+    pub(in crate::commands) message: Option<String>,
+}
+
+impl Finding<'_> {
+    pub(in crate::commands) fn new(line: u64, offset: u64, outcome: Outcome) -> Self {
+        Self {
+            line,
+            offset,
+            outcome,
+            time: None,
+            event: None,
+            lock_namespace: None,
+            operation: None,
+            reason: None,
+            lock_id: None,
+            lock_key: None,
+            rule: None,
+            joins_line: None,
+            why: None,
+            message: None,
+        }
+    }
+}
+
+#[derive(Debug, Default, Serialize)]
+pub(in crate::commands) struct Summary {
+    pub(in crate::commands) lines: u64,
+    counted: u64,
+    joined: u64,
+    noted: u64,
+    ignored: u64,
+    near: u64,
+    unknown: u64,
+    overlooked: u64,
+    silent: u64,
+    pub(in crate::commands) oversized: u64,
+    pub(in crate::commands) generic_rules_only: bool,
+}
+
+impl Summary {
+    pub(in crate::commands) fn count(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Counted => self.counted += 1,
+            Outcome::Joined => self.joined += 1,
+            Outcome::Noted => self.noted += 1,
+            Outcome::Ignored => self.ignored += 1,
+            Outcome::Near => self.near += 1,
+            Outcome::Unknown => self.unknown += 1,
+            Outcome::Overlooked => self.overlooked += 1,
+            Outcome::Silent => self.silent += 1,
+        }
+    }
+}
+
+pub(in crate::commands) struct Report<'w, W> {
+    out: &'w mut W,
+    output: CheckOutput,
+    colors: bool,
+    namespace_width: usize,
+    is_first: bool,
+    /// First and last of the silent lines since the last row: for people they are one row.
+    silent: Option<(u64, u64)>,
+}
+
+impl<'w, W: Write> Report<'w, W> {
+    pub(in crate::commands) fn new(args: &CheckArgs, config: &Config, out: &'w mut W) -> anyhow::Result<Self> {
+        let names = config.namespaces.iter().map(|namespace| namespace.name.len());
+        let colors = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        match args.output {
+            CheckOutput::Json => write!(out, "{{\"problems\":[],\"lines\":[")?,
+            CheckOutput::Text => {
+                writeln!(out, "The configuration is good.")?;
+                if args.has_generic_rules_only() {
+                    writeln!(out, "Neither --config.file nor --preset was given: only the generic rules are used.")?;
+                }
+                writeln!(out)?;
+            }
+        }
+        let namespace_width = names.max().unwrap_or_default();
+        Ok(Self { out, output: args.output, colors, namespace_width, is_first: true, silent: None })
+    }
+
+    pub(in crate::commands) fn lines(&mut self, findings: &[Finding<'_>]) -> anyhow::Result<()> {
+        for finding in findings {
+            match self.output {
+                CheckOutput::Text if finding.outcome == Outcome::Silent => {
+                    let first = self.silent.map_or(finding.line, |(first, _)| first);
+                    self.silent = Some((first, finding.line));
+                }
+                CheckOutput::Text => {
+                    self.silent_row()?;
+                    self.row(finding)?;
+                }
+                CheckOutput::Json => {
+                    self.out.write_all(if self.is_first { b"\n" } else { b",\n" })?;
+                    serde_json::to_writer(&mut *self.out, finding).map_err(io::Error::from)?;
+                }
+            }
+            self.is_first = false;
+        }
+        Ok(self.out.flush()?)
+    }
+
+    pub(in crate::commands) fn finish(&mut self, summary: &Summary) -> anyhow::Result<()> {
+        match self.output {
+            CheckOutput::Json => {
+                write!(self.out, "\n],\"summary\":")?;
+                serde_json::to_writer(&mut *self.out, summary).map_err(io::Error::from)?;
+                writeln!(self.out, "}}")?;
+            }
+            CheckOutput::Text => {
+                self.silent_row()?;
+                self.totals(summary)?;
+            }
+        }
+        Ok(self.out.flush()?)
+    }
+
+    fn silent_row(&mut self) -> io::Result<()> {
+        let Some((first, last)) = self.silent.take() else { return Ok(()) };
+        let lines = if first == last { first.to_string() } else { format!("{first}-{last}") };
+        writeln!(self.out, "{lines:>7}  {:<10}  {NO_TEXT}", "silent")
+    }
+
+    fn row(&mut self, finding: &Finding<'_>) -> io::Result<()> {
+        let (word, color) = match finding.outcome {
+            Outcome::Counted => ("counted", "31"),
+            Outcome::Joined => ("joined", "33"),
+            Outcome::Noted => ("noted", "2"),
+            Outcome::Ignored => ("ignored", "2"),
+            Outcome::Near => ("near", "36"),
+            Outcome::Unknown => ("unknown", "36"),
+            Outcome::Overlooked => ("overlooked", "35"),
+            Outcome::Silent => ("silent", "2"),
+        };
+        write!(self.out, "{:>7}  ", finding.line)?;
+        match self.colors {
+            true => write!(self.out, "\x1b[{color}m{word:<10}\x1b[0m  ")?,
+            false => write!(self.out, "{word:<10}  ")?,
+        }
+        if let (Some(event), Some(namespace)) = (finding.event, finding.lock_namespace) {
+            write!(self.out, "{event:<14}  {namespace:<width$}", width = self.namespace_width)?;
+            let joins = finding.joins_line.map(|line| line.to_string());
+            let lock = finding.lock_id.as_deref().map(printable);
+            for (name, value) in [
+                ("line", joins.as_deref()),
+                ("operation", finding.operation),
+                ("reason", finding.reason),
+                ("lock", lock.as_deref()),
+                ("time", finding.time.as_deref()),
+                ("rule", finding.rule),
+            ] {
+                if let Some(value) = value {
+                    write!(self.out, "  {name}={value}")?;
+                }
+            }
+            return writeln!(self.out);
+        }
+        if let Some(rule) = finding.rule {
+            write!(self.out, "{rule}: ")?;
+        }
+        writeln!(self.out, "{}", finding.why.as_deref().unwrap_or_default())?;
+        match &finding.message {
+            Some(message) if finding.outcome != Outcome::Ignored => {
+                writeln!(self.out, "{:21}{}", "", printable(message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn totals(&mut self, summary: &Summary) -> io::Result<()> {
+        let Summary { lines, counted, joined, noted, ignored, near, unknown, overlooked, silent, oversized, .. } =
+            *summary;
+        if !self.is_first {
+            writeln!(self.out)?;
+        }
+        writeln!(self.out, "{lines:>7}  lines")?;
+        for (count, word, meaning) in [
+            (counted, "counted", "a failure of its own"),
+            (joined, "joined", "one more line about a failure that was counted"),
+            (noted, "noted", "a final state; a second one for the same work would be counted"),
+            (ignored, "ignored", "a rule took it, and there is nothing to count"),
+            (near, "near", "no rule took it, but one nearly did"),
+            (unknown, "unknown", "looks like trouble with a lock, and no rule is like it"),
+            (overlooked, "overlooked", "a rule would take it if the search found it"),
+            (silent, "silent", NO_TEXT),
+            (oversized, "oversized", "searched in its first part only"),
+        ] {
+            if count > 0 || word == "counted" {
+                writeln!(self.out, "{count:>7}  {word:<10}  {meaning}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// On one line of a terminal, and harmless there.
+fn printable(text: &str) -> String {
+    let harmless = |character: char| if character.is_control() { char::REPLACEMENT_CHARACTER } else { character };
+    let mut cut: String = text.chars().take(MAX_MESSAGE_CHARS).map(harmless).collect();
+    if text.chars().nth(MAX_MESSAGE_CHARS).is_some() {
+        cut.push_str("...");
+    }
+    cut
+}

@@ -1,0 +1,62 @@
+//! Where the owner is in a lock's value: `owner` of a namespace, typed and with places, and made into a checked rule.
+
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::config::rules::patterns;
+use crate::config::yaml::document::Node;
+use crate::config::yaml::fields::{At, Fields};
+use crate::config::yaml::problem::Findings;
+use crate::model::owner::OwnerRule;
+
+/// Memory for one compiled expression.
+const MAX_COMPILED_BYTES: usize = 1 << 20;
+
+#[derive(Clone, Debug, Default)]
+pub(in crate::config) struct RawOwner {
+    skip: Vec<At<String>>,
+    regex: Option<At<String>>,
+    json: Option<At<String>>,
+    not_held: Option<At<String>>,
+    shared: Option<At<bool>>,
+}
+
+impl RawOwner {
+    pub(in crate::config) fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
+        let fields = Fields::of(node, "`owner`", &["skip", "regex", "json", "not_held", "shared"], findings)?;
+        Some(Self {
+            skip: fields.texts("skip", findings).unwrap_or_default(),
+            regex: fields.text("regex", findings),
+            json: fields.text("json", findings),
+            not_held: fields.text("not_held", findings),
+            shared: fields.boolean("shared", findings),
+        })
+    }
+
+    pub(in crate::config) fn build(&self, findings: &mut Findings) -> OwnerRule {
+        let part = self.regex.as_ref().and_then(|source| compile(source, findings).map(|regex| (source, regex)));
+        if let Some((source, regex)) = &part
+            && !regex.capture_names().flatten().any(|group| group == "owner")
+        {
+            let help = "put the part that tells owners apart in (?P<owner>...), such as ^(?P<owner>.{22})";
+            findings.add(source.place, "the regular expression has no group `owner`", help);
+        }
+        OwnerRule {
+            skip: self.skip.iter().filter_map(|source| compile(source, findings)).collect(),
+            part: part.map(|(_, regex)| regex),
+            json: self.json.iter().flat_map(|path| path.value.split('.').map(str::to_owned)).collect(),
+            not_held: self.not_held.as_ref().and_then(|source| compile(source, findings)),
+            shared: self.shared.as_ref().is_some_and(|shared| shared.value),
+        }
+    }
+}
+
+/// Values are bytes, not always text.
+fn compile(source: &At<String>, findings: &mut Findings) -> Option<Regex> {
+    patterns::compile(source, findings)?;
+    let mut builder = RegexBuilder::new(&source.value);
+    builder.unicode(false).dot_matches_new_line(true).size_limit(MAX_COMPILED_BYTES).build().ok().or_else(|| {
+        let message = "the regular expression is for text only, and the values of locks are bytes";
+        findings.add(source.place, message, "write it without characters and classes beyond ASCII");
+        None
+    })
+}

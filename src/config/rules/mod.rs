@@ -1,0 +1,244 @@
+//! Checked rules: regexes compiled, names resolved, and only the fields that their event uses.
+
+pub mod countable;
+pub mod literals;
+pub(super) mod patterns;
+pub(super) mod raw;
+pub(super) mod reasons;
+pub mod rule;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use regex::Regex;
+
+use super::namespaces::KEY_HELP;
+use super::yaml::document::{Place, quote};
+use super::yaml::fields::At;
+use super::yaml::problem::Findings;
+use super::yaml::suggest;
+use crate::model::failure::Operation;
+use crate::model::key_template::KeyTemplate;
+use crate::model::namespace::{Namespace, NamespaceId};
+use crate::util::units;
+use literals::required_literals;
+use raw::{EventName, RawRule, RawTest};
+use rule::{Condition, FieldTest, IdSource, Matcher, RuleDraft, RuleEvent};
+
+/// The name of the user's own layer.
+pub(super) const USER: &str = "config";
+const MAX_RULES: usize = 5000;
+const MAX_NAME_CHARS: usize = 100;
+/// The ledger remembers failures for longer than this, whatever the configuration says.
+const MAX_JOINS: Duration = Duration::from_secs(60);
+
+/// Makes drafts of the rules of all layers, in the order in which they are tried.
+pub(super) struct RuleBuilder<'a> {
+    namespaces: &'a [Arc<Namespace>],
+    /// Every name so far: the layer of its rule and where it is.
+    names: BTreeMap<String, (String, Place)>,
+    drafts: Vec<RuleDraft>,
+}
+
+impl<'a> RuleBuilder<'a> {
+    pub(super) fn new(namespaces: &'a [Arc<Namespace>]) -> Self {
+        Self { namespaces, names: BTreeMap::new(), drafts: Vec::new() }
+    }
+
+    /// Adds the rules of one layer: `config` or the name of a preset. A rule of the user stands in the place of a preset's
+    /// rule of the same name.
+    pub(super) fn add_layer(&mut self, layer: &str, rules: Vec<RawRule>, findings: &mut Findings) {
+        for (index, raw) in rules.into_iter().enumerate() {
+            let is_replaced = |name: &At<String>| self.names.get(&name.value).is_some_and(|(other, _)| other == USER);
+            if layer != USER && raw.name.as_ref().is_some_and(is_replaced) {
+                continue;
+            }
+            if self.drafts.len() == MAX_RULES {
+                findings.add(raw.place, format!("more than {MAX_RULES} rules"), "join rules with lists and regexes");
+                return;
+            }
+            let name = self.name(layer, index, &raw, findings);
+            if let Some(draft) = self.draft(name, raw, findings) {
+                self.drafts.push(draft);
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> Vec<RuleDraft> {
+        self.drafts
+    }
+
+    fn name(&mut self, layer: &str, index: usize, raw: &RawRule, findings: &mut Findings) -> String {
+        let name = match &raw.name {
+            Some(name) => name.value.clone(),
+            None => format!("{layer}/rule-{}", index + 1),
+        };
+        let place = raw.name.as_ref().map_or(raw.place, |name| name.place);
+        if name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {
+            let message = format!("{} cannot be the name of a rule", quote(&name));
+            findings.add(place, message, format!("use up to {MAX_NAME_CHARS} characters on one line"));
+        }
+        match self.names.get(&name) {
+            None => drop(self.names.insert(name.clone(), (layer.to_owned(), place))),
+            Some((other, _)) if other == layer => {
+                findings.add(place, format!("the rule {} is there twice", quote(&name)), "give each rule its own name");
+            }
+            Some((other, _)) => {
+                let message = format!("the preset `{other}` has a rule {} too", quote(&name));
+                findings.add(place, message, "choose another name");
+            }
+        }
+        name
+    }
+
+    fn draft(&self, name: String, raw: RawRule, findings: &mut Findings) -> Option<RuleDraft> {
+        let matcher = matcher(&raw, findings);
+        let event = event(&raw, findings);
+        let namespace = raw.namespace.as_ref().map(|name| self.namespace(name, findings));
+        let conditions = conditions(&raw, findings);
+        let joins = joins(raw.joins.as_ref(), findings);
+        Some(RuleDraft {
+            name,
+            matcher: matcher?,
+            conditions,
+            event: event?,
+            namespace: namespace.flatten(),
+            id: ids(raw.id, findings),
+            reason: raw.reason.map(|reason| reason.value),
+            joins,
+        })
+    }
+
+    fn namespace(&self, name: &At<String>, findings: &mut Findings) -> Option<NamespaceId> {
+        let index = self.namespaces.iter().position(|namespace| namespace.name == name.value);
+        if index.is_none() {
+            let names: Vec<&str> = self.namespaces.iter().map(|namespace| namespace.name.as_str()).collect();
+            let message = format!("unknown namespace {}", quote(&name.value));
+            findings.add(name.place, message, suggest::help_with(&name.value, &names));
+        }
+        index.and_then(|index| u16::try_from(index).ok()).map(NamespaceId)
+    }
+}
+
+fn matcher(raw: &RawRule, findings: &mut Findings) -> Option<Matcher> {
+    if let Some(source) = &raw.regex {
+        return patterns::compile_matcher(source, findings).map(Matcher::Regex);
+    }
+    let messages = raw.message.as_ref()?;
+    for message in messages {
+        if required_literals(&regex::escape(&message.value)).is_none() {
+            let problem = format!("the message {} is too short to be searched for", quote(&message.value));
+            findings.add(message.place, problem, "give the whole message, with at least three letters in a row");
+        }
+    }
+    Some(Matcher::Message(messages.iter().map(|message| message.value.clone()).collect()))
+}
+
+fn conditions(raw: &RawRule, findings: &mut Findings) -> Vec<Condition> {
+    let mut conditions = Vec::new();
+    for condition in &raw.conditions {
+        let test = match &condition.test {
+            RawTest::AnyOf(values) => Some(FieldTest::AnyOf(values.clone())),
+            RawTest::Regex(source) => patterns::compile(source, findings).map(FieldTest::Regex),
+            RawTest::Without(source) => patterns::compile(source, findings).map(FieldTest::Without),
+            RawTest::Absent => Some(FieldTest::Absent),
+        };
+        conditions.extend(test.map(|test| Condition { field: condition.field.clone(), test }));
+    }
+    conditions
+}
+
+fn event(raw: &RawRule, findings: &mut Findings) -> Option<RuleEvent> {
+    let event = raw.event.as_ref()?.value;
+    report_unused_fields(raw, event, findings);
+    Some(match event {
+        EventName::ReleaseFailed => RuleEvent::ReleaseFailed,
+        EventName::RenewalFailed => RuleEvent::RenewalFailed,
+        EventName::AcquireFailed => RuleEvent::AcquireFailed,
+        EventName::NotOwned => {
+            RuleEvent::NotOwned(raw.operation.as_ref().map_or(Operation::Unknown, |operation| operation.value))
+        }
+        EventName::Abandoned => RuleEvent::Abandoned,
+        EventName::UnlockedWork => RuleEvent::UnlockedWork,
+        EventName::TerminalState => terminal_state(raw, findings)?,
+        EventName::ConflictingWrite => RuleEvent::ConflictingWrite(raw.kind.as_ref()?.value),
+        EventName::Ignore => RuleEvent::Ignore,
+    })
+}
+
+/// A field without effect is a misunderstanding, so it is refused.
+fn report_unused_fields(raw: &RawRule, event: EventName, findings: &mut Findings) {
+    use EventName::{AcquireFailed, ConflictingWrite, NotOwned, ReleaseFailed, RenewalFailed, TerminalState};
+    let with_reason = [ReleaseFailed, RenewalFailed, AcquireFailed, EventName::Abandoned, EventName::UnlockedWork];
+    let first_place = |texts: &Option<Vec<At<String>>>| texts.as_ref().and_then(|texts| Some(texts.first()?.place));
+    let failures = "release_failed, renewal_failed, acquire_failed, abandoned or unlocked_work";
+    let is_joined = !matches!(event, TerminalState | EventName::Ignore);
+    let joined =
+        "release_failed, renewal_failed, acquire_failed, not_owned, abandoned, unlocked_work or conflicting_write";
+    let fields = [
+        ("operation", raw.operation.as_ref().map(|at| at.place), event == NotOwned, "not_owned"),
+        ("reason", raw.reason.as_ref().map(|at| at.place), with_reason.contains(&event), failures),
+        ("kind", raw.kind.as_ref().map(|at| at.place), event == ConflictingWrite, "conflicting_write"),
+        ("state", raw.state.as_ref().map(|at| at.place), event == TerminalState, "terminal_state"),
+        ("terminal", first_place(&raw.terminal), event == TerminalState, "terminal_state"),
+        ("legal", first_place(&raw.legal), event == TerminalState, "terminal_state"),
+        ("joins", raw.joins.as_ref().map(|at| at.place), is_joined, joined),
+    ];
+    for (field, place, is_used, events) in fields {
+        if let (Some(place), false) = (place, is_used) {
+            let message = format!("`{field}` has no effect with this event");
+            findings.add(place, message, format!("remove it, or use it with the event {events}"));
+        }
+    }
+}
+
+fn joins(joins: Option<&At<Duration>>, findings: &mut Findings) -> Option<Duration> {
+    let joins = joins?;
+    if joins.value.is_zero() || joins.value > MAX_JOINS {
+        let message = format!("`joins` is out of range: {}", units::format_duration(joins.value));
+        findings.add(joins.place, message, "give a duration above 0s and up to 1m");
+    }
+    Some(joins.value)
+}
+
+fn terminal_state(raw: &RawRule, findings: &mut Findings) -> Option<RuleEvent> {
+    let (state, terminal) = (raw.state.as_ref()?, raw.terminal.as_ref()?);
+    let terminal: Vec<String> = terminal.iter().map(|state| state.value.clone()).collect();
+    let mut legal = Vec::new();
+    for pair in raw.legal.iter().flatten() {
+        let Some((first, second)) = pair.value.split_once("->") else {
+            let message = format!("{} is not a pair of states", quote(&pair.value));
+            findings.add(pair.place, message, "write \"FIRST -> SECOND\"");
+            continue;
+        };
+        let (first, second) = (first.trim().to_owned(), second.trim().to_owned());
+        for name in [&first, &second] {
+            if !terminal.contains(name) {
+                let words: Vec<&str> = terminal.iter().map(String::as_str).collect();
+                let message = format!("{} in `legal` is not one of `terminal`", quote(name));
+                findings.add(pair.place, message, suggest::help_with(name, &words));
+            }
+        }
+        legal.push((first, second));
+    }
+    Some(RuleEvent::TerminalState { state: state.value.clone(), terminal, legal })
+}
+
+/// Names of fields, or templates of whole keys.
+fn ids(texts: Option<Vec<At<String>>>, findings: &mut Findings) -> Vec<IdSource> {
+    let mut ids = Vec::new();
+    for text in texts.into_iter().flatten() {
+        let is_template = text.value.contains(['{', '}', ':']);
+        if is_template && let Err(sentence) = KeyTemplate::parse(&text.value) {
+            findings.add(text.place, sentence, KEY_HELP);
+        }
+        ids.push(IdSource::new(&text.value));
+    }
+    ids
+}
+
+/// Expressions that find a lock's key in an error text.
+pub(super) fn key_finders(sources: &[At<String>], findings: &mut Findings) -> Vec<Regex> {
+    sources.iter().filter_map(|source| patterns::compile_key_finder(source, findings)).collect()
+}

@@ -1,0 +1,221 @@
+//! The rules and reasons of a configuration file or a preset, typed and with places. Part of the first stage, see `raw.rs`.
+
+use std::time::Duration;
+
+use crate::config::yaml::document::{Kind, Node, Place};
+use crate::config::yaml::fields::{At, Fields, text};
+use crate::config::yaml::problem::Findings;
+use crate::model::failure::{ConflictKind, Operation, Reason};
+use crate::model::label::Label;
+
+#[derive(Debug)]
+pub(in crate::config) struct RawReason {
+    pub(in crate::config) contains: Option<At<String>>,
+    pub(in crate::config) regex: Option<At<String>>,
+    pub(in crate::config) reason: Option<At<Reason>>,
+}
+
+#[derive(Debug)]
+pub(in crate::config) struct RawRule {
+    pub(in crate::config) place: Place,
+    pub(in crate::config) name: Option<At<String>>,
+    pub(in crate::config) message: Option<Vec<At<String>>>,
+    pub(in crate::config) regex: Option<At<String>>,
+    pub(in crate::config) conditions: Vec<RawCondition>,
+    pub(in crate::config) event: Option<At<EventName>>,
+    pub(in crate::config) operation: Option<At<Operation>>,
+    pub(in crate::config) namespace: Option<At<String>>,
+    pub(in crate::config) id: Option<Vec<At<String>>>,
+    pub(in crate::config) reason: Option<At<Reason>>,
+    pub(in crate::config) kind: Option<At<ConflictKind>>,
+    pub(in crate::config) state: Option<At<String>>,
+    pub(in crate::config) terminal: Option<Vec<At<String>>>,
+    pub(in crate::config) legal: Option<Vec<At<String>>>,
+    pub(in crate::config) joins: Option<At<Duration>>,
+}
+
+#[derive(Debug)]
+pub(in crate::config) struct RawCondition {
+    pub(in crate::config) field: String,
+    pub(in crate::config) test: RawTest,
+}
+
+#[derive(Debug)]
+pub(in crate::config) enum RawTest {
+    AnyOf(Vec<String>),
+    Regex(At<String>),
+    Without(At<String>),
+    Absent,
+}
+
+/// The words that `event` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::config) enum EventName {
+    ReleaseFailed,
+    RenewalFailed,
+    AcquireFailed,
+    NotOwned,
+    Abandoned,
+    UnlockedWork,
+    TerminalState,
+    ConflictingWrite,
+    Ignore,
+}
+
+pub(in crate::config) const EVENTS: [(&str, EventName); 9] = [
+    ("release_failed", EventName::ReleaseFailed),
+    ("renewal_failed", EventName::RenewalFailed),
+    ("acquire_failed", EventName::AcquireFailed),
+    ("not_owned", EventName::NotOwned),
+    ("abandoned", EventName::Abandoned),
+    ("unlocked_work", EventName::UnlockedWork),
+    ("terminal_state", EventName::TerminalState),
+    ("conflicting_write", EventName::ConflictingWrite),
+    ("ignore", EventName::Ignore),
+];
+
+impl RawReason {
+    pub(in crate::config) fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
+        let fields = Fields::of(node, "a reason", &["contains", "regex", "reason"], findings)?;
+        fields.require("reason", "add `reason: NAME`, the label value for such errors", findings);
+        fields.exactly_one("contains", "regex", findings);
+        Some(Self {
+            contains: fields.text("contains", findings),
+            regex: fields.text("regex", findings),
+            reason: fields.label("reason", findings),
+        })
+    }
+}
+
+impl RawRule {
+    #[rustfmt::skip]
+    const FIELDS: [&str; 14] = [
+        "name", "message", "regex", "where", "event", "operation", "namespace", "id", "reason", "kind", "state",
+        "terminal", "legal", "joins",
+    ];
+
+    pub(in crate::config) fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
+        let fields = Fields::of(node, "a rule", &Self::FIELDS, findings)?;
+        fields.require("event", "add `event: NAME`, such as renewal_failed, or ignore", findings);
+        fields.exactly_one("message", "regex", findings);
+        let event = fields.choice("event", &EVENTS, findings);
+        match event.as_ref().map(|event| event.value) {
+            Some(EventName::ConflictingWrite) => {
+                let help = "add `kind: NAME`: duplicate_terminal_state, stale_write_rejected or state_conflict";
+                fields.require("kind", help, findings);
+            }
+            Some(EventName::TerminalState) => {
+                fields.require("state", "add `state: FIELD`, the field that holds the state", findings);
+                fields.require("terminal", "add `terminal: [STATE, ...]`, the states that are final", findings);
+            }
+            _ => {}
+        }
+        Some(Self {
+            place: fields.place(),
+            name: fields.text("name", findings),
+            message: fields.texts("message", findings),
+            regex: fields.text("regex", findings),
+            conditions: fields.get("where").map(|node| read_conditions(node, findings)).unwrap_or_default(),
+            event,
+            operation: fields.label("operation", findings),
+            namespace: fields.text("namespace", findings),
+            id: fields.texts("id", findings),
+            reason: fields.label("reason", findings),
+            kind: fields.label("kind", findings),
+            state: fields.text("state", findings),
+            terminal: fields.texts("terminal", findings),
+            legal: fields.texts("legal", findings),
+            joins: fields.duration("joins", findings),
+        })
+    }
+}
+
+impl RawRule {
+    /// It makes an event of a line.
+    pub(in crate::config) fn counts(&self) -> bool {
+        self.event.as_ref().is_some_and(|event| event.value != EventName::Ignore)
+    }
+}
+
+impl Fields<'_> {
+    fn label<L: Label>(&self, name: &str, findings: &mut Findings) -> Option<At<L>> {
+        let allowed: Vec<(&str, L)> = L::ALL.iter().map(|label| (label.as_str(), *label)).collect();
+        self.choice(name, &allowed, findings)
+    }
+
+    /// Reports two fields of which exactly one must be there.
+    fn exactly_one(&self, first: &str, second: &str, findings: &mut Findings) {
+        let message = match (self.has(first), self.has(second)) {
+            (true, true) => format!("both `{first}` and `{second}`"),
+            (false, false) => format!("neither `{first}` nor `{second}`"),
+            _ => return,
+        };
+        findings.add(self.place(), message, format!("give exactly one of `{first}` and `{second}`"));
+    }
+}
+
+/// `where`: field names of the log's own choosing, each with a value, a list of values, `{regex}`, `{without}`, both of
+/// these, or `{absent: true}`.
+fn read_conditions(node: &Node, findings: &mut Findings) -> Vec<RawCondition> {
+    let Kind::Mapping(entries) = &node.kind else {
+        let message = format!("`where` must be a mapping, found {}", node.describe());
+        findings.add(node.place, message, "write `where: {component: gateway}`");
+        return Vec::new();
+    };
+    let mut conditions: Vec<RawCondition> = Vec::new();
+    for (key, value) in entries {
+        let Some(field) = text(key, "a field's name in `where`", findings) else { continue };
+        if conditions.iter().any(|condition| condition.field == field.value) {
+            findings.add(key.place, format!("`{}` is there twice in `where`", field.value), "remove one of them");
+            continue;
+        }
+        for test in read_tests(value, &field.value, findings) {
+            conditions.push(RawCondition { field: field.value.clone(), test });
+        }
+    }
+    conditions
+}
+
+fn read_tests(node: &Node, field: &str, findings: &mut Findings) -> Vec<RawTest> {
+    match &node.kind {
+        Kind::List(items) if items.is_empty() => {
+            findings.add(node.place, format!("`{field}` in `where` is an empty list"), "list the values to accept");
+            Vec::new()
+        }
+        Kind::List(items) => {
+            vec![RawTest::AnyOf(items.iter().filter_map(|item| value_text(item, field, findings)).collect())]
+        }
+        Kind::Mapping(_) => match Fields::of(node, "a condition", &["regex", "without", "absent"], findings) {
+            Some(fields) => read_condition(&fields, findings),
+            None => Vec::new(),
+        },
+        _ => value_text(node, field, findings).into_iter().map(|value| RawTest::AnyOf(vec![value])).collect(),
+    }
+}
+
+fn read_condition(fields: &Fields<'_>, findings: &mut Findings) -> Vec<RawTest> {
+    if !fields.has("without") || fields.has("absent") {
+        fields.exactly_one("regex", "absent", findings);
+    }
+    match fields.boolean("absent", findings) {
+        Some(At { value: true, .. }) => vec![RawTest::Absent],
+        Some(At { place, .. }) => {
+            let help = "write `absent: true`, or `regex: '.'` for a field that is there";
+            findings.add(place, "`absent` must be true", help);
+            Vec::new()
+        }
+        None => {
+            let regex = fields.text("regex", findings).map(RawTest::Regex);
+            regex.into_iter().chain(fields.text("without", findings).map(RawTest::Without)).collect()
+        }
+    }
+}
+
+/// Fields of a log line are compared as text, so `true` and `3` need no quotes.
+fn value_text(node: &Node, field: &str, findings: &mut Findings) -> Option<String> {
+    match &node.kind {
+        Kind::Bool(value) => Some(value.to_string()),
+        Kind::Integer(value) => Some(value.to_string()),
+        _ => text(node, &format!("`{field}` in `where`"), findings).map(|text| text.value),
+    }
+}

@@ -1,0 +1,276 @@
+//! Reads typed values out of a YAML tree and reports what does not fit, without stopping at the first problem.
+//!
+//! serde's derived structs stop at the first error, so `raw.rs` uses these readers instead. A reader returns `None` for a
+//! value that is not there and for one that was reported; both mean "nothing to go on with here".
+
+use std::time::Duration;
+
+use super::document::{Kind, Node, Place, quote};
+use super::problem::Findings;
+use super::suggest;
+use crate::util::units;
+
+const LIST_HELP: &str = "begin each item with `- `, or put them in [ ]";
+const TAG_HELP: &str = "remove the tag: values are taken as they are written, nothing is looked up or included";
+
+/// A value and where it was written.
+#[derive(Clone, Debug)]
+pub(crate) struct At<T> {
+    pub(crate) place: Place,
+    pub(crate) value: T,
+}
+
+/// The fields of one mapping, all of them known ones.
+pub(crate) struct Fields<'a> {
+    /// What the mapping is, for messages: "a namespace".
+    what: &'static str,
+    place: Place,
+    entries: Vec<(&'a str, &'a Node)>,
+}
+
+impl<'a> Fields<'a> {
+    /// Reports a node that is not a mapping, and fields that are unknown or there twice.
+    pub(crate) fn of(node: &'a Node, what: &'static str, known: &[&str], findings: &mut Findings) -> Option<Self> {
+        let Kind::Mapping(written) = &node.kind else {
+            let help = format!("{what} has the fields {}", suggest::list(known));
+            findings.add(node.place, format!("{what} must be a mapping, found {}", node.describe()), help);
+            return None;
+        };
+        let mut fields = Self { what, place: node.place, entries: Vec::new() };
+        let mut merges = Vec::new();
+        for (key, value) in written {
+            match &key.kind {
+                Kind::Text(name) if name == "<<" => merges.push(value),
+                Kind::Text(name) if fields.has(name) => {
+                    findings.add(key.place, format!("`{name}` is there twice in {what}"), "remove one of them");
+                }
+                Kind::Text(name) if known.contains(&name.as_str()) => fields.entries.push((name, value)),
+                Kind::Text(name) => {
+                    let message = format!("unknown field `{name}` in {what}");
+                    findings.add(key.place, message, suggest::help_with(name, known));
+                }
+                _ => {
+                    let message = format!("a field's name must be text, found {}", key.describe());
+                    findings.add(key.place, message, format!("allowed: {}", suggest::list(known)));
+                }
+            }
+        }
+        for merge in merges {
+            fields.merge(merge, known, findings);
+        }
+        Some(fields)
+    }
+
+    /// `<<: *anchor`: takes over the fields that are not given here.
+    fn merge(&mut self, node: &'a Node, known: &[&str], findings: &mut Findings) {
+        match &node.kind {
+            Kind::Mapping(_) => {
+                let Some(merged) = Fields::of(node, self.what, known, findings) else { return };
+                for (name, value) in merged.entries {
+                    if !self.has(name) {
+                        self.entries.push((name, value));
+                    }
+                }
+            }
+            Kind::List(nodes) => {
+                for node in nodes {
+                    let is_list = matches!(node.kind, Kind::List(_));
+                    if is_list {
+                        findings.add(node.place, "`<<` cannot merge a list of lists", "list the mappings to merge");
+                    } else {
+                        self.merge(node, known, findings);
+                    }
+                }
+            }
+            _ => {
+                let message = format!("`<<` must be a mapping or a list of mappings, found {}", node.describe());
+                findings.add(node.place, message, "merge with `<<: *anchor`");
+            }
+        }
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Is the field written, be its value good or bad?
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|(written, _)| *written == name)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&'a Node> {
+        self.entries.iter().find(|(written, _)| *written == name).map(|(_, node)| *node)
+    }
+
+    /// Reports the field if it is not written.
+    pub(crate) fn require(&self, name: &str, help: &str, findings: &mut Findings) {
+        if !self.has(name) {
+            findings.add(self.place, format!("{} without `{name}`", self.what), help);
+        }
+    }
+
+    pub(crate) fn text(&self, name: &str, findings: &mut Findings) -> Option<At<String>> {
+        text(self.get(name)?, &format!("`{name}`"), findings)
+    }
+
+    /// One text or a list of texts; `Some` if the field is written, even if nothing of it is usable.
+    pub(crate) fn texts(&self, name: &str, findings: &mut Findings) -> Option<Vec<At<String>>> {
+        let node = self.get(name)?;
+        match &node.kind {
+            Kind::List(items) => {
+                if items.is_empty() {
+                    findings.add(node.place, format!("`{name}` is an empty list"), "add a value or remove the field");
+                }
+                let what = format!("an item of `{name}`");
+                Some(items.iter().filter_map(|item| text(item, &what, findings)).collect())
+            }
+            Kind::Mapping(_) => {
+                findings.add(node.place, wrong(name, "text or a list of texts", node), LIST_HELP);
+                Some(Vec::new())
+            }
+            _ => Some(text(node, &format!("`{name}`"), findings).into_iter().collect()),
+        }
+    }
+
+    /// As [`Fields::texts`], where an empty list is a way to say that there are none.
+    pub(crate) fn texts_or_none(&self, name: &str, findings: &mut Findings) -> Option<Vec<At<String>>> {
+        match self.get(name)?.kind {
+            Kind::List(ref items) if items.is_empty() => Some(Vec::new()),
+            _ => self.texts(name, findings),
+        }
+    }
+
+    /// The items of a list; a field with nothing behind it is an empty list.
+    pub(crate) fn items(&self, name: &str, findings: &mut Findings) -> &'a [Node] {
+        match self.get(name) {
+            None | Some(Node { kind: Kind::Null, .. }) => &[],
+            Some(Node { kind: Kind::List(items), .. }) => items,
+            Some(node) => {
+                let help = if matches!(node.kind, Kind::Tagged(_)) { TAG_HELP } else { LIST_HELP };
+                findings.add(node.place, wrong(name, "a list", node), help);
+                &[]
+            }
+        }
+    }
+
+    pub(crate) fn boolean(&self, name: &str, findings: &mut Findings) -> Option<At<bool>> {
+        let node = self.get(name)?;
+        if let Kind::Bool(value) = node.kind {
+            return Some(At { place: node.place, value });
+        }
+        findings.add(node.place, wrong(name, "true or false", node), "write true or false, without quotes");
+        None
+    }
+
+    pub(crate) fn duration(&self, name: &str, findings: &mut Findings) -> Option<At<Duration>> {
+        let node = self.get(name)?;
+        let parsed = match &node.kind {
+            Kind::Text(text) => units::parse_duration(text),
+            _ => None,
+        };
+        if let Some(value) = parsed {
+            return Some(At { place: node.place, value });
+        }
+        let help = match node.kind {
+            Kind::Integer(number) if number >= 0 => format!("add a unit, such as {number}s"),
+            _ => units::DURATION_HELP.to_owned(),
+        };
+        findings.add(node.place, wrong(name, "a duration", node), help);
+        None
+    }
+
+    pub(crate) fn size(&self, name: &str, findings: &mut Findings) -> Option<At<u64>> {
+        let node = self.get(name)?;
+        let parsed = match &node.kind {
+            Kind::Text(text) => units::parse_size(text),
+            Kind::Integer(number) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        if let Some(value) = parsed {
+            return Some(At { place: node.place, value });
+        }
+        findings.add(node.place, wrong(name, "a size", node), units::SIZE_HELP);
+        None
+    }
+
+    /// A number above 0 and up to 1.
+    pub(crate) fn ratio(&self, name: &str, findings: &mut Findings) -> Option<At<f64>> {
+        let node = self.get(name)?;
+        let number = match node.kind {
+            Kind::Float(number) => Some(number),
+            Kind::Integer(number) => Some(number as f64),
+            _ => None,
+        };
+        match number {
+            Some(value) if value > 0.0 && value <= 1.0 => return Some(At { place: node.place, value }),
+            _ => findings.add(
+                node.place,
+                wrong(name, "a ratio", node),
+                "write a number above 0 and up to 1: 0.02 is 2 %",
+            ),
+        }
+        None
+    }
+
+    /// A whole number from 1 to a million.
+    pub(crate) fn count(&self, name: &str, findings: &mut Findings) -> Option<At<u64>> {
+        self.count_up_to(name, 1_000_000, findings)
+    }
+
+    /// A whole number from 1 to `max`.
+    pub(crate) fn count_up_to(&self, name: &str, max: u64, findings: &mut Findings) -> Option<At<u64>> {
+        let node = self.get(name)?;
+        let number = match node.kind {
+            Kind::Integer(number) => u64::try_from(number).ok(),
+            _ => None,
+        };
+        match number {
+            Some(value) if (1..=max).contains(&value) => return Some(At { place: node.place, value }),
+            _ => {
+                findings.add(node.place, wrong(name, "a count", node), format!("write a whole number from 1 to {max}"))
+            }
+        }
+        None
+    }
+
+    /// One of a few words.
+    pub(crate) fn choice<T: Copy>(&self, name: &str, allowed: &[(&str, T)], findings: &mut Findings) -> Option<At<T>> {
+        let written = self.text(name, findings)?;
+        let found = allowed.iter().find(|(word, _)| *word == written.value);
+        if let Some((_, value)) = found {
+            return Some(At { place: written.place, value: *value });
+        }
+        let words: Vec<&str> = allowed.iter().map(|(word, _)| *word).collect();
+        let message = format!("unknown {name} {}", quote(&written.value));
+        findings.add(written.place, message, suggest::help_with(&written.value, &words));
+        None
+    }
+}
+
+/// A text that is not empty; `what` is the value's name in messages.
+pub(crate) fn text(node: &Node, what: &str, findings: &mut Findings) -> Option<At<String>> {
+    match &node.kind {
+        Kind::Text(text) if text.is_empty() => {
+            findings.add(node.place, format!("{what} is empty"), "give it a value or remove it");
+            None
+        }
+        Kind::Text(text) => Some(At { place: node.place, value: text.clone() }),
+        Kind::Null => {
+            findings.add(node.place, format!("{what} has no value"), "give it a value or remove it");
+            None
+        }
+        kind => {
+            let help = match kind {
+                Kind::Bool(_) | Kind::Integer(_) | Kind::Float(_) => "put it in quotes if it is meant as text",
+                Kind::Tagged(_) => TAG_HELP,
+                _ => "write one value, without - or braces",
+            };
+            findings.add(node.place, format!("{what} must be text, found {}", node.describe()), help);
+            None
+        }
+    }
+}
+
+fn wrong(name: &str, expected: &str, node: &Node) -> String {
+    format!("`{name}` must be {expected}, found {}", node.describe())
+}

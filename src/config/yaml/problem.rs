@@ -1,0 +1,108 @@
+//! What is wrong with a configuration: where, what, and what to do about it.
+//!
+//! The stages of loading add to one [`Findings`] and go on, so that a user sees everything at once. Line and column are
+//! looked up at the end, only for what was found (see `document.rs` for why that is a separate step).
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::document::{Document, Place};
+
+/// Looking up a position parses the text again, so the number of problems shown is bounded.
+const MAX_SHOWN: usize = 100;
+
+/// One thing to fix in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The file as the user named it, `preset NAME`, or the flag at fault.
+    pub file: String,
+    /// Counted from 1; 0 where there is no line, as for a file that cannot be read or for a flag.
+    pub line: usize,
+    /// In characters, counted from 1; 0 where there is no line.
+    pub column: usize,
+    pub message: String,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+/// Every problem of a configuration, in the order of the text. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl Problem {
+    /// A problem of a file as a whole, or of a flag.
+    pub(crate) fn without_line(file: &str, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), line: 0, column: 0, message: message.into(), help: some_help(help) }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(formatter, ":{}:{}", self.line, self.column)?;
+        }
+        write!(formatter, ": {}", self.message)?;
+        if let Some(help) = &self.help {
+            write!(formatter, "\n  help: {help}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            let line_break = if index == 0 { "" } else { "\n" };
+            write!(formatter, "{line_break}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Problems found so far, each at a node of a document.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    found: Vec<(Place, String, String)>,
+    without_place: Vec<Problem>,
+}
+
+impl Findings {
+    /// Reports what is wrong at a place. An empty `help` is left out.
+    pub(crate) fn add(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
+        self.found.push((place, message.into(), help.into()));
+    }
+
+    /// Reports what is wrong with a flag, or whose position is known already.
+    pub(crate) fn add_problem(&mut self, problem: Problem) {
+        self.without_place.push(problem);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty() && self.without_place.is_empty()
+    }
+
+    /// Looks up line and column of everything that was found.
+    pub(crate) fn into_problems(mut self, documents: &[Document]) -> Problems {
+        self.found.sort_by_key(|(place, ..)| *place);
+        let n_left_out = self.found.len().saturating_sub(MAX_SHOWN);
+        let mut problems = self.without_place;
+        for (place, message, help) in self.found.into_iter().take(MAX_SHOWN) {
+            let document = &documents[place.document];
+            let (line, column) = document.position(place);
+            problems.push(Problem { file: document.name.clone(), line, column, message, help: some_help(help) });
+        }
+        if n_left_out > 0 {
+            let message = format!("{n_left_out} more problems are not shown");
+            problems.push(Problem::without_line("configuration", message, "fix the ones above first"));
+        }
+        Problems(problems)
+    }
+}
+
+fn some_help(help: impl Into<String>) -> Option<String> {
+    Some(help.into()).filter(|help| !help.is_empty())
+}

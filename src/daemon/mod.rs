@@ -1,0 +1,13 @@
+//! The running exporter: starts the sources, the pipeline and the HTTP server, reloads the configuration, and stops.
+//!
+//! `main` calls [`run::run`]. In reading order:
+//!
+//! * [`run`]: start, reload, stop
+//! * [`pipeline`]: the only writer of the ledger: applies batches, saves, then publishes
+//! * [`state_file`]: positions and counters together in one file, replaced atomically
+//! * `systemd`: messages to the service manager
+
+pub mod pipeline;
+pub mod run;
+pub mod state_file;
+mod systemd;

@@ -1,0 +1,358 @@
+//! The only writer of the ledger: takes batches, applies them, saves, and only then publishes.
+//!
+//! What is shown has been saved, so a crash can never make a counter step back. The one exception: while saving keeps
+//! failing (disk full, read-only) the numbers are shown after a while all the same, for being blind during an incident is
+//! worse than a possible step back; `state_durable` says so.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tracing::{error, info};
+
+use crate::config::{Config, LogKind};
+use crate::daemon::state_file::{State, StateDirectory, encode};
+use crate::ledger::{KeyspaceSettings, Ledger};
+use crate::model::input::{Batch, Input, Pushed, Reached};
+use crate::model::namespace::NamespaceId;
+use crate::model::query::Inquiry;
+use crate::model::sighting::{LinkBatch, LinkNews};
+use crate::snapshot::{ExporterView, NamespaceView, RedisNow, RedisView, Snapshot, SourceNow, SourceView};
+use crate::util::clock;
+use crate::util::clock::TimeMs;
+
+/// Shortest time between two saves, and the time between attempts while they fail.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+/// Shortest time between two saves while somebody waits for one, and how many times as long as the last one took.
+const PROMPT_SAVE: Duration = Duration::from_millis(100);
+const PROMPT_SAVE_SHARE: u32 = 4;
+/// How long saving may fail before unsaved numbers are shown.
+const SHOW_UNSAVED_AFTER: Duration = Duration::from_secs(5);
+/// How often the ledger is asked for locks whose deadline has come.
+const DUE_INTERVAL: Duration = Duration::from_millis(50);
+/// Keys to be read that are handed over at once.
+const DUE_AT_ONCE: usize = 1_000;
+/// Walking all locks may take this part of the time at most.
+const SURVEY_SHARE: u32 = 50;
+/// How long a lost lock waits for Redis to show why, where changes are watched: longer than a push and a save take.
+const CAUSE_WAIT: Duration = Duration::from_secs(3);
+
+pub struct Pipeline {
+    config: Arc<Config>,
+    ledger: Ledger,
+    /// All that is saved but the ledger's part.
+    state: State,
+    directory: Option<Arc<StateDirectory>>,
+    sources_now: Arc<Mutex<Vec<SourceNow>>>,
+    redis: Option<RedisSide>,
+    next_survey: Instant,
+    publish: watch::Sender<Arc<Snapshot>>,
+    started_at: TimeMs,
+    reloads: watch::Receiver<ReloadStatus>,
+    ready: watch::Sender<bool>,
+    /// There is something that has not been saved.
+    changed: bool,
+    /// Log sources that have yet to say that they have their place to start from.
+    unstarted: usize,
+    /// Clients whose lines are counted but not saved.
+    awaiting_save: Vec<oneshot::Sender<()>>,
+    failing_since: Option<Instant>,
+}
+
+/// What the pipeline is built from.
+pub struct Setup {
+    pub config: Arc<Config>,
+    pub state: State,
+    pub directory: Option<Arc<StateDirectory>>,
+    pub sources_now: Arc<Mutex<Vec<SourceNow>>>,
+    /// `None`: no Redis is configured.
+    pub redis: Option<RedisSide>,
+    pub publish: watch::Sender<Arc<Snapshot>>,
+    pub ready: watch::Sender<bool>,
+    pub started: TimeMs,
+    pub reloads: watch::Receiver<ReloadStatus>,
+}
+
+/// What connects the pipeline with the keyspace source, beside the queue.
+pub struct RedisSide {
+    pub now: Arc<Mutex<RedisNow>>,
+    /// Where to ask for keys to be read.
+    pub reads: mpsc::Sender<Vec<Box<str>>>,
+}
+
+/// What the pipeline is told and asked.
+pub struct Inputs {
+    pub events: mpsc::Receiver<Input>,
+    pub inquiries: mpsc::Receiver<Inquiry>,
+}
+
+/// How the last attempt to load the configuration went.
+#[derive(Clone, Copy, Debug)]
+pub struct ReloadStatus {
+    pub ok: bool,
+    /// The same for the web configuration.
+    pub web_ok: bool,
+    /// Of either.
+    pub last_success: TimeMs,
+}
+
+impl ReloadStatus {
+    /// The configuration was loaded.
+    pub fn note_config(&mut self, now: TimeMs) {
+        self.ok = true;
+        self.last_success = now;
+    }
+
+    /// The web configuration was loaded, or refused.
+    pub fn note_web(&mut self, ok: bool, now: TimeMs) {
+        self.web_ok = ok;
+        if ok {
+            self.last_success = now;
+        }
+    }
+}
+
+impl Pipeline {
+    pub fn new(setup: Setup) -> Self {
+        let Setup { config, mut state, directory, sources_now, redis, publish, ready, started, reloads } = setup;
+        let saved = std::mem::take(&mut state.ledger);
+        let ledger = Ledger::new(config.namespaces.clone(), config.join_window, saved);
+        let mut ledger = ledger.naming_rules(config.rules.names());
+        if let Some(redis) = &config.redis {
+            let watched = if redis.watch.enabled { Duration::ZERO } else { redis.scan.interval };
+            ledger = ledger.observing(KeyspaceSettings {
+                max_tracked_locks: redis.max_tracked_locks,
+                cause_wait: (CAUSE_WAIT + watched).as_millis() as TimeMs,
+            });
+        }
+        let journals = config.logs.iter().filter(|source| matches!(source.kind, LogKind::Journal(_))).count();
+        // The tailer is always there.
+        let unstarted = 1 + journals;
+        let pipeline = Self {
+            config,
+            ledger,
+            state,
+            directory,
+            sources_now,
+            redis,
+            next_survey: Instant::now(),
+            publish,
+            started_at: started,
+            reloads,
+            ready,
+            changed: true,
+            unstarted,
+            awaiting_save: Vec::new(),
+            failing_since: None,
+        };
+        // What was loaded is what was saved: it can be shown at once.
+        pipeline.publish.send_replace(Arc::new(pipeline.snapshot()));
+        pipeline
+    }
+
+    /// Runs until every sender is gone, saves a last time and gives the state back.
+    pub async fn run(mut self, inputs: Inputs) -> State {
+        let Inputs { mut events, mut inquiries } = inputs;
+        let mut next_save = Instant::now();
+        let mut prompt_save = Instant::now();
+        let mut due = interval(DUE_INTERVAL);
+        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = sleep_until(next_save) => {
+                    let begun = Instant::now();
+                    self.save_and_publish().await;
+                    prompt_save = Instant::now() + PROMPT_SAVE.max(begun.elapsed() * PROMPT_SAVE_SHARE);
+                    next_save = Instant::now() + SAVE_INTERVAL;
+                }
+                _ = due.tick(), if self.redis.is_some() => self.ask_for_due_reads(),
+                Some(inquiry) = inquiries.recv() => self.ledger.answer(inquiry, clock::steady()),
+                received = events.recv() => match received {
+                    Some(Input::Logs(batch)) => {
+                        self.apply(batch);
+                        if !self.awaiting_save.is_empty() && self.failing_since.is_none() {
+                            next_save = next_save.min(prompt_save);
+                        }
+                    }
+                    Some(Input::Link(batch)) => self.apply_link(batch),
+                    Some(Input::LogsReady) => {
+                        self.unstarted = self.unstarted.saturating_sub(1);
+                        // Where the logs begin must be on disk before anything else happens to them.
+                        next_save = Instant::now();
+                    }
+                    None => break,
+                }
+            }
+        }
+        self.save_and_publish().await;
+        self.state.ledger = self.ledger.into_saved();
+        self.state
+    }
+
+    fn apply(&mut self, batch: Batch) {
+        let Some(source) = self.config.logs.get(batch.source) else { return };
+        self.changed = true;
+        self.state.sources.entry(source.name.clone()).or_default().add(&batch.seen);
+        // Lines carry the wall clock's time; what Redis tells comes in that of the steady clock.
+        let now = clock::steady();
+        let correction = now - clock::now();
+        for (at, event) in &batch.events {
+            self.ledger.apply(*at + correction, now, event);
+        }
+        match batch.reached {
+            Reached::Files(cursors) => {
+                for (id, cursor) in cursors {
+                    self.state.next_file_id = self.state.next_file_id.max(id.0 + 1);
+                    match cursor {
+                        Some(cursor) => self.state.cursors.insert(id, cursor),
+                        None => self.state.cursors.remove(&id),
+                    };
+                }
+            }
+            Reached::Journal(position) => {
+                self.state.journals.insert(source.name.clone(), position);
+            }
+            Reached::Pushed(Pushed { lines, saved, place }) => {
+                self.state.pushed.remember(lines);
+                self.awaiting_save.extend(saved);
+                drop(place);
+            }
+            Reached::Nothing => {}
+        }
+    }
+
+    fn apply_link(&mut self, batch: LinkBatch) {
+        let is_news = |news: &LinkNews| !matches!(news, LinkNews::CaughtUp { .. });
+        self.changed |= batch.news.iter().any(is_news);
+        self.ledger.apply_link(batch);
+    }
+
+    /// What cannot be handed over now is asked for again later: the ledger goes on offering it.
+    fn ask_for_due_reads(&mut self) {
+        let Some(redis) = &self.redis else { return };
+        let Ok(permit) = redis.reads.try_reserve() else { return };
+        let keys = self.ledger.due_reads(clock::steady(), DUE_AT_ONCE);
+        if !keys.is_empty() {
+            permit.send(keys);
+        }
+    }
+
+    /// Causes that are due, and from time to time what only a walk over all locks can tell.
+    fn look_around(&mut self) {
+        let now = clock::steady();
+        self.changed |= self.ledger.settle(now);
+        if self.redis.is_some() && Instant::now() >= self.next_survey {
+            let begun = Instant::now();
+            self.ledger.survey(now);
+            self.next_survey = begun + begun.elapsed() * SURVEY_SHARE;
+        }
+    }
+
+    async fn save_and_publish(&mut self) {
+        self.look_around();
+        if self.changed {
+            self.ledger.tidy(clock::steady());
+            match self.save().await {
+                Ok(()) => {
+                    if self.failing_since.take().is_some() {
+                        info!("state is saved again");
+                    }
+                    self.changed = false;
+                    for saved in self.awaiting_save.drain(..) {
+                        // A client that does not wait any more will send its lines again, and they will be known.
+                        let _ = saved.send(());
+                    }
+                }
+                Err(error) => {
+                    self.state.save_errors += 1;
+                    self.awaiting_save.retain(|saved| !saved.is_closed());
+                    if self.failing_since.is_none() {
+                        error!(%error, "cannot save state, trying again every second; counting goes on");
+                        self.failing_since = Some(Instant::now());
+                    }
+                    let overdue = self.failing_since.is_some_and(|since| since.elapsed() >= SHOW_UNSAVED_AFTER);
+                    if !overdue {
+                        self.publish_health();
+                        return;
+                    }
+                }
+            }
+        }
+        self.publish.send_replace(Arc::new(self.snapshot()));
+        if self.unstarted == 0 {
+            self.ready.send_replace(true);
+        }
+    }
+
+    async fn save(&mut self) -> std::io::Result<()> {
+        let Some(directory) = self.directory.clone() else { return Ok(()) };
+        let saved_at = Some(clock::now());
+        let saves = self.state.saves + 1;
+        let state = State { ledger: self.ledger.saved().clone(), saves, saved_at, ..self.state.clone() };
+        let encoded = encode(&state);
+        let saved = tokio::task::spawn_blocking(move || directory.save(&encoded)).await;
+        saved.unwrap_or_else(|error| Err(std::io::Error::other(error)))?;
+        self.state.saves = saves;
+        self.state.saved_at = saved_at;
+        Ok(())
+    }
+
+    /// The last published numbers stay; only how the exporter is doing is brought up to date.
+    fn publish_health(&self) {
+        let mut snapshot = Snapshot::clone(&self.publish.borrow());
+        snapshot.exporter = self.exporter_view();
+        snapshot.redis = self.redis_view();
+        snapshot.taken = clock::now();
+        self.publish.send_replace(Arc::new(snapshot));
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let now = clock::steady();
+        let namespaces = self.ledger.namespaces().iter().enumerate().map(|(index, namespace)| NamespaceView {
+            namespace: Arc::clone(namespace),
+            logs: self.ledger.counters(namespace),
+            causes: self.ledger.causes(namespace),
+            keyspace: self.ledger.keyspace_view(NamespaceId(index as u16), now),
+            lately: self.ledger.lately(NamespaceId(index as u16), now),
+        });
+        let sources_now = self.sources_now.lock().map(|now| now.clone()).unwrap_or_default();
+        let sources = self.config.logs.iter().enumerate().map(|(index, source)| SourceView {
+            name: source.name.clone(),
+            totals: self.state.sources.get(&source.name).cloned().unwrap_or_default(),
+            now: sources_now.get(index).cloned().unwrap_or_default(),
+        });
+        Snapshot {
+            namespaces: namespaces.collect(),
+            told: self.config.rules.countable(),
+            sources: sources.collect(),
+            redis: self.redis_view(),
+            exporter: self.exporter_view(),
+            taken: clock::now(),
+            config: Some(Arc::clone(&self.config)),
+        }
+    }
+
+    fn redis_view(&self) -> Option<RedisView> {
+        let (config, side) = (self.config.redis.as_ref()?, self.redis.as_ref()?);
+        let now = side.now.lock().map(|now| now.clone()).unwrap_or_default();
+        Some(RedisView { name: config.name.clone(), now })
+    }
+
+    fn exporter_view(&self) -> ExporterView {
+        let reloads = *self.reloads.borrow();
+        ExporterView {
+            state_enabled: self.directory.is_some(),
+            state_durable: self.directory.is_some() && self.failing_since.is_none(),
+            state_saves: self.state.saves,
+            state_save_errors: self.state.save_errors,
+            state_last_save: self.state.saved_at,
+            state_set_aside: self.state.set_aside,
+            evictions: self.ledger.evictions().to_vec(),
+            config_reload_ok: reloads.ok && reloads.web_ok,
+            config_reloaded: reloads.last_success,
+            started: self.started_at,
+        }
+    }
+}

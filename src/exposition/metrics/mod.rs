@@ -1,0 +1,82 @@
+//! The tables of every metric: its name as a query writes it, its type, its HELP, and the numbers behind it.
+//!
+//! The collector walks them, `docs/metrics.md` is compared with them, and so can rules and dashboards be. A new metric is a
+//! new row. HELP is short, for it is part of every scrape; what to make of a metric is said in the documentation.
+
+mod exporter;
+mod keyspace;
+mod links;
+mod logs;
+mod policy;
+mod process;
+
+use std::time::Duration;
+
+use super::metric::{Distribution, Kind, Metric, Number, Numbers};
+use crate::util::clock::TimeMs;
+
+const TABLES: [&[Metric]; 6] =
+    [logs::METRICS, keyspace::METRICS, policy::METRICS, exporter::METRICS, links::METRICS, process::METRICS];
+
+/// Every metric, in the order in which `/metrics` shows them.
+pub fn metrics() -> impl Iterator<Item = &'static Metric> {
+    TABLES.into_iter().flatten()
+}
+
+const fn counter(name: &'static str, help: &'static str, numbers: Numbers) -> Metric {
+    Metric { name, kind: Kind::Counter, help, numbers }
+}
+
+const fn gauge(name: &'static str, help: &'static str, numbers: Numbers) -> Metric {
+    Metric { name, kind: Kind::Gauge, help, numbers }
+}
+
+const fn histogram(name: &'static str, help: &'static str, numbers: Numbers) -> Metric {
+    Metric { name, kind: Kind::Histogram, help, numbers }
+}
+
+const fn info(name: &'static str, help: &'static str, numbers: Numbers) -> Metric {
+    Metric { name, kind: Kind::Info, help, numbers }
+}
+
+fn whole(number: u64) -> Option<Number> {
+    Some(Number::Whole(number))
+}
+
+fn flag(yes: bool) -> Option<Number> {
+    whole(yes.into())
+}
+
+fn real(number: Option<f64>) -> Option<Number> {
+    number.map(Number::Real)
+}
+
+pub(super) fn seconds(duration: Option<Duration>) -> Option<Number> {
+    real(duration.map(|duration| duration.as_secs_f64()))
+}
+
+/// A moment that never came (0) is absent: 1970 would be a wrong answer.
+pub(super) fn timestamp(time: TimeMs) -> Option<Number> {
+    (time > 0).then(|| Number::Real(time as f64 / 1000.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_row_keeps_the_naming_rules() {
+        let mut families = BTreeSet::new();
+        for metric in metrics() {
+            let name = metric.name;
+            assert!(families.insert(metric.family()), "{name} is in the table twice");
+            assert!(name.starts_with("redis_lock_") || name.starts_with("process_"), "{name} has no known prefix");
+            assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
+            assert_eq!(name.ends_with("_info"), metric.kind == Kind::Info, "{name}");
+            assert!(metric.help.ends_with('.'), "HELP of {name} is not a sentence");
+            assert!(!metric.help.contains(['"', '\\', '\n']), "HELP of {name} needs an escape");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `/api/v1`: what is known about namespaces and about single locks, as JSON. `docs/api.md` describes every field.
+//!
+//! The overview, namespaces and the configuration are answered from the published snapshot. Single locks are known to the ledger only, so the question goes to
+//! the pipeline over a bounded channel; while that is busy the answer is 503, for a question must never hold up counting.
+
+mod config;
+mod namespaces;
+mod overview;
+pub(crate) mod parameters;
+
+use hyper::{Request, StatusCode};
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::Context;
+use super::routes::{Answer, json, packed_json};
+use crate::model::query::{IncidentsQuery, Inquiry, LockOrder, LocksQuery};
+use crate::util::clock;
+use crate::util::percent::percent_decode;
+use parameters::{Parameters, bad};
+
+const OVERVIEW: &str = "/api/v1/overview";
+const NAMESPACES: &str = "/api/v1/namespaces";
+const LOCKS: &str = "/api/v1/locks";
+const INCIDENTS: &str = "/api/v1/incidents";
+const CONFIG: &str = "/api/v1/config";
+
+/// For the landing page and the table of routes.
+pub(super) const ROUTES: [&str; 5] = [OVERVIEW, NAMESPACES, LOCKS, INCIDENTS, CONFIG];
+
+const STARTING: &str = "the exporter is starting, ask again";
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    pub(super) message: String,
+}
+
+impl Refusal {
+    pub(super) fn bad_request(message: String) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, message }
+    }
+
+    fn not_found(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, message: message.into() }
+    }
+
+    fn unavailable(message: &str) -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, message: message.to_owned() }
+    }
+}
+
+/// Whether a path is one of these routes: the key of a lock may hold anything, slashes too.
+pub(super) fn is_route(path: &str) -> bool {
+    ROUTES.contains(&path) || key_of(path).is_some()
+}
+
+fn key_of(path: &str) -> Option<&str> {
+    path.strip_prefix(LOCKS)?.strip_prefix('/').filter(|key| !key.is_empty())
+}
+
+pub(super) async fn answer<B>(context: &Context, request: &Request<B>) -> Answer {
+    match look_up(context, request).await {
+        Ok(body) => packed_json(request, &body),
+        Err(Refusal { status, message }) => json(status, json!({ "error": message }).to_string()),
+    }
+}
+
+async fn look_up<B>(context: &Context, request: &Request<B>) -> Result<String, Refusal> {
+    if context.app.inquiries.is_none() {
+        return Err(Refusal::not_found("the API is off: the exporter was started with --web.disable-api"));
+    }
+    let parameters = Parameters::parse(request.uri().query())?;
+    let path = request.uri().path();
+    match path {
+        OVERVIEW => {
+            parameters.finish(&[])?;
+            Ok(overview::body(&context.app.snapshot.borrow(), clock::now()))
+        }
+        CONFIG => {
+            parameters.finish(&[])?;
+            let config = context.app.snapshot.borrow().config.clone();
+            config.map(|config| config::body(&config)).ok_or_else(|| Refusal::unavailable(STARTING))
+        }
+        NAMESPACES => {
+            parameters.finish(&[])?;
+            Ok(namespaces::body(&context.app.snapshot.borrow()))
+        }
+        LOCKS => locks(context, parameters).await,
+        INCIDENTS => incidents(context, parameters).await,
+        _ => lock(context, key_of(path).unwrap_or_default(), parameters).await,
+    }
+}
+
+async fn locks(context: &Context, mut parameters: Parameters) -> Result<String, Refusal> {
+    let sort = match parameters.take("sort").as_deref() {
+        None | Some("ttl") => LockOrder::TtlRemaining,
+        Some("held") => LockOrder::HeldLongest,
+        Some("changes") => LockOrder::OwnerChanges,
+        Some("key") => LockOrder::Key,
+        Some(_) => return Err(bad("sort", "must be ttl, held, changes or key")),
+    };
+    let query = LocksQuery {
+        lock_namespace: parameters.take("lock_namespace"),
+        search: parameters.take("search"),
+        sort,
+        limit: parameters.take_limit()?,
+        offset: parameters.take_offset()?,
+    };
+    parameters.finish(&["lock_namespace", "search", "sort", "limit", "offset"])?;
+    must_be_known(context, query.lock_namespace.as_deref())?;
+    let page = ask(context, |answer| Inquiry::Locks(query, answer)).await?;
+    Ok(encode(&page))
+}
+
+async fn lock(context: &Context, key: &str, parameters: Parameters) -> Result<String, Refusal> {
+    parameters.finish(&[])?;
+    let key = percent_decode(key)
+        .ok_or_else(|| Refusal::bad_request("the key in the path must be percent-encoded UTF-8".to_owned()))?;
+    let history = ask(context, |answer| Inquiry::Lock(key, answer)).await?;
+    let unknown = "nothing is known about this lock: it is not held, and nothing was seen of it lately";
+    history.map(|history| encode(&history)).ok_or_else(|| Refusal::not_found(unknown))
+}
+
+async fn incidents(context: &Context, mut parameters: Parameters) -> Result<String, Refusal> {
+    let query = IncidentsQuery {
+        lock_namespace: parameters.take("lock_namespace"),
+        limit: parameters.take_limit()?,
+        offset: parameters.take_offset()?,
+    };
+    parameters.finish(&["lock_namespace", "limit", "offset"])?;
+    must_be_known(context, query.lock_namespace.as_deref())?;
+    let page = ask(context, |answer| Inquiry::Incidents(query, answer)).await?;
+    Ok(encode(&page))
+}
+
+/// An empty page would look as if all were well.
+fn must_be_known(context: &Context, lock_namespace: Option<&str>) -> Result<(), Refusal> {
+    let Some(name) = lock_namespace else { return Ok(()) };
+    let is_known = context.app.snapshot.borrow().namespaces.iter().any(|view| view.namespace.name == name);
+    if is_known { Ok(()) } else { Err(Refusal::not_found(format!("there is no lock namespace {name:?}"))) }
+}
+
+async fn ask<T>(context: &Context, inquiry: impl FnOnce(oneshot::Sender<T>) -> Inquiry) -> Result<T, Refusal> {
+    let busy = "the exporter is busy, ask again";
+    let inquiries = context.app.inquiries.as_ref().and_then(|inquiries| inquiries.borrow().clone());
+    let inquiries = inquiries.ok_or_else(|| Refusal::unavailable(STARTING))?;
+    let (answer, answered) = oneshot::channel();
+    inquiries.try_send(inquiry(answer)).map_err(|error| match error {
+        TrySendError::Full(_) => Refusal::unavailable(busy),
+        TrySendError::Closed(_) => Refusal::unavailable(STARTING),
+    })?;
+    // A generation that ends takes its questions with it; the next one starts at once.
+    match timeout(context.limits.inquiry, answered).await {
+        Ok(answer) => answer.map_err(|_| Refusal::unavailable(STARTING)),
+        Err(_) => Err(Refusal::unavailable(busy)),
+    }
+}
+
+fn encode(answer: &impl Serialize) -> String {
+    serde_json::to_string(answer).expect("answers have text keys only, and a String takes every write")
+}

@@ -1,0 +1,168 @@
+//! The JSON of `/api/v1/overview`: what is wrong now, each namespace in short with the line of its last hour, and how the
+//! exporter's own sources are doing. Made from one snapshot; judged by [`crate::report::health`].
+
+use serde_json::{Map, Value, json};
+
+use super::namespaces::{moment, seconds};
+use crate::exposition::Build;
+use crate::model::label::Label;
+use crate::report::health::{self, Finding, Level};
+use crate::snapshot::{KeyspaceNow, Lately, NamespaceView, Point, Ratios, RedisView, Snapshot, SourceView, Sums};
+use crate::util::clock::TimeMs;
+
+pub(in crate::http) fn body(snapshot: &Snapshot, now: TimeMs) -> String {
+    let of_exporter = health::of_exporter(snapshot, now);
+    let of_namespaces: Vec<Vec<Finding>> =
+        snapshot.namespaces.iter().map(|view| health::of_namespace(view, now)).collect();
+    let mut findings: Vec<(Option<&str>, &Finding)> = of_exporter.iter().map(|finding| (None, finding)).collect();
+    for (view, of_namespace) in snapshot.namespaces.iter().zip(&of_namespaces) {
+        // That Redis is not seen is said once.
+        let told = of_namespace.iter().filter(|finding| finding.level != Level::Blind);
+        findings.extend(told.map(|finding| (Some(view.namespace.name.as_str()), finding)));
+    }
+    findings.sort_by_key(|(_, finding)| finding.level);
+    let level = health::level(findings.iter().map(|(_, finding)| *finding));
+    let mut subjects: Vec<&str> = Vec::new();
+    for (name, finding) in &findings {
+        let name = name.unwrap_or("the exporter");
+        if finding.level == level && !subjects.contains(&name) {
+            subjects.push(name);
+        }
+    }
+    let namespaces = snapshot.namespaces.iter().zip(&of_namespaces);
+    let exporter = &snapshot.exporter;
+    json!({
+        "now": moment(now),
+        "taken_at": (snapshot.taken > 0).then(|| moment(snapshot.taken)),
+        "level": level.as_str(),
+        "summary": health::summary(snapshot, level, &subjects),
+        "findings": findings.iter().map(|(name, finding)| found(*name, finding)).collect::<Vec<_>>(),
+        "line_step_seconds": Lately::STEP / 1000,
+        "namespaces": namespaces.map(|(view, findings)| namespace(view, findings, &of_exporter)).collect::<Vec<_>>(),
+        "redis": snapshot.redis.as_ref().map(redis),
+        "logs": snapshot.sources.iter().map(log).collect::<Vec<_>>(),
+        "exporter": {
+            "version": Build::CURRENT.version,
+            "revision": Build::CURRENT.revision,
+            "started_at": moment(exporter.started),
+            "state_enabled": exporter.state_enabled,
+            "state_durable": exporter.state_durable,
+            "state_saves": exporter.state_saves,
+            "state_save_errors": exporter.state_save_errors,
+            "state_saved_at": exporter.state_last_save.map(moment),
+            "state_set_aside": exporter.state_set_aside,
+            "config_reload_ok": exporter.config_reload_ok,
+            "config_loaded_at": moment(exporter.config_reloaded),
+        },
+    })
+    .to_string()
+}
+
+fn found(lock_namespace: Option<&str>, finding: &Finding) -> Value {
+    let Finding { level, text, runbook } = finding;
+    json!({ "level": level.as_str(), "lock_namespace": lock_namespace, "text": text, "runbook": runbook })
+}
+
+fn namespace(view: &NamespaceView, findings: &[Finding], of_exporter: &[Finding]) -> Value {
+    let NamespaceView { namespace, lately, keyspace, .. } = view;
+    let name = Some(namespace.name.as_str());
+    let thresholds = &namespace.thresholds;
+    json!({
+        "lock_namespace": namespace.name,
+        "level": health::level_of_namespace(findings, of_exporter).as_str(),
+        "findings": findings.iter().map(|finding| found(name, finding)).collect::<Vec<_>>(),
+        "style": namespace.style.as_str(),
+        "severity": namespace.severity.as_str(),
+        "ttl_seconds": seconds(namespace.ttl),
+        "renew_every_seconds": seconds(namespace.renew_every),
+        "not_owned_ratio_threshold": thresholds.not_owned_ratio,
+        "renewal_failure_ratio_threshold": thresholds.renewal_failure_ratio,
+        "keyspace": keyspace.as_ref().map(|keyspace| in_short(&keyspace.now, &keyspace.ratios)),
+        "lately": windows(&lately.windows),
+        "line": line(&lately.line),
+    })
+}
+
+fn in_short(now: &KeyspaceNow, ratios: &[Ratios; 2]) -> Value {
+    let [minutes, _] = ratios;
+    json!({
+        "source": now.source.map(|source| source.as_str()),
+        "held": now.held,
+        "without_ttl": now.without_ttl,
+        "renewal_overdue": now.renewal_overdue,
+        "ttl_remaining_min_seconds": now.ttl_remaining_min_seconds,
+        "oldest_acquired": now.oldest_acquired.map(moment),
+        "not_owned_ratio": minutes.not_owned,
+        "renewal_failure_ratio": minutes.renewal_failure,
+        "expiry_ratio": minutes.expiry,
+    })
+}
+
+fn windows(windows: &[Sums; 2]) -> Map<String, Value> {
+    let named = Ratios::WINDOWS.iter().zip(windows);
+    named.map(|((window, _), sums)| ((*window).to_owned(), in_numbers(sums))).collect()
+}
+
+fn in_numbers(sums: &Sums) -> Value {
+    json!({
+        "not_owned": sums.not_owned,
+        "renewal_failures": sums.renewal_failures,
+        "acquire_failures": sums.acquire_failures,
+        "abandonments": sums.abandonments,
+        "unlocked_work": sums.unlocked_work,
+        "conflicting_writes": sums.conflicting_writes,
+        "fence_regressions": sums.fence_regressions,
+        "acquisitions": sums.acquisitions,
+        "renewals": sums.renewals,
+        "releases": sums.releases,
+        "expirations": sums.expirations,
+    })
+}
+
+fn line(points: &[Point]) -> Value {
+    let all = |of: fn(&Point) -> u32| points.iter().map(of).collect::<Vec<_>>();
+    json!({
+        "operations": all(|point| point.operations),
+        "not_owned": all(|point| point.not_owned),
+        "renewal_failures": all(|point| point.renewal_failures),
+        "expirations": all(|point| point.expirations),
+    })
+}
+
+fn redis(redis: &RedisView) -> Value {
+    let RedisView { name, now } = redis;
+    json!({
+        "name": name,
+        "up": now.is_up(),
+        "tracking": now.is_tracking(),
+        "nodes": now.nodes,
+        "nodes_up": now.nodes_up,
+        "nodes_tracking": now.nodes_tracking,
+        "failovers": now.failovers,
+        "connect_errors": now.connect_errors,
+        "scan_last_success_at": now.scan_last_success.map(moment),
+        "scan_duration_seconds": now.scan_duration_seconds,
+        "scan_progress": now.scan_progress,
+        "scan_keys": now.scan_keys,
+        "scan_lock_keys": now.scan_lock_keys,
+        "busy_seconds": now.busy_seconds,
+        "complaints": now.complaints,
+    })
+}
+
+fn log(source: &SourceView) -> Value {
+    let SourceView { name, totals, now } = source;
+    json!({
+        "source": name,
+        "open_files": now.open_files,
+        "lag_bytes": now.lag_bytes,
+        "last_read_at": totals.last_read.map(moment),
+        "bytes": totals.bytes,
+        "lines": totals.lines,
+        "events": totals.events,
+        "oversized_lines": totals.oversized_lines,
+        "rotations": totals.rotations,
+        "truncations": totals.truncations,
+        "read_errors": totals.read_errors,
+    })
+}

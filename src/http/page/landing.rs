@@ -1,0 +1,133 @@
+//! What `/` shows where the page is off or cannot ask the API: which program this is, where its answers are, and the main
+//! counters.
+//!
+//! One self-contained document without script. Every word that comes from the configuration is escaped, and the policy
+//! sent with it forbids everything but the one style sheet inside it, by its hash.
+
+use crate::exposition::Build;
+use crate::http::api;
+use crate::model::counters::Tally;
+use crate::model::label::Label;
+use crate::snapshot::{KeyspaceView, Snapshot};
+use crate::util::html::Escaped;
+
+/// The hash is that of [`STYLE`]; a test compares them.
+pub(in crate::http) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'sha256-mDqisd/CQetTJ3mYs49/0tmI3i3LIpubuRrIgD7qOTQ='; base-uri 'none'; \
+     form-action 'none'; frame-ancestors 'none'";
+
+const STYLE: &str = "\
+:root{color-scheme:light dark}\
+body{font:1rem/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}\
+h1{font-size:1.5rem}small{font-weight:normal;opacity:.7}\
+.scroll{overflow-x:auto}table{border-collapse:collapse}\
+th,td{padding:.3rem .8rem;border-bottom:1px solid #8886;text-align:right}\
+th:first-child,td:first-child{text-align:left}td{font-variant-numeric:tabular-nums}\
+.zero{opacity:.4}";
+
+const LOG_COLUMNS: [&str; 7] = [
+    "not owned",
+    "renewal failures",
+    "abandonments",
+    "release failures",
+    "acquire failures",
+    "unlocked work",
+    "conflicting writes",
+];
+
+const KEYSPACE_COLUMNS: [&str; 8] =
+    ["held now", "acquisitions", "renewals", "releases", "expirations", "unknown ends", "owner changes", "takeovers"];
+
+pub(in crate::http) fn page(snapshot: &Snapshot, build: Build, has_api: bool) -> String {
+    let failures = table(&LOG_COLUMNS, &log_rows(snapshot));
+    let locks = locks(snapshot);
+    let routes: String = match has_api {
+        true => api::ROUTES.iter().map(|route| format!(" · <a href=\"{route}\">{route}</a>")).collect(),
+        false => String::new(),
+    };
+    let (version, revision) = (Escaped(build.version), Escaped(build.revision));
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
+         <title>redis_lock_exporter</title>\n<style>{STYLE}</style></head>\n<body>\n\
+         <h1>redis_lock_exporter <small>{version} ({revision})</small></h1>\n\
+         <p>Prometheus exporter for distributed locks in Redis.\n\
+         <a href=\"/metrics\">Metrics</a> · <a href=\"/-/healthy\">Healthy</a> · <a href=\"/-/ready\">Ready</a>{routes}</p>\n\
+         <p>Failures read from the logs since counting began:</p>\n{failures}{locks}</body></html>\n"
+    )
+}
+
+/// Nothing where no Redis is configured.
+fn locks(snapshot: &Snapshot) -> String {
+    let Some(redis) = &snapshot.redis else { return String::new() };
+    let state = if redis.now.is_up() { "connected" } else { "not connected" };
+    let locks = table(&KEYSPACE_COLUMNS, &keyspace_rows(snapshot));
+    format!("<p>Locks seen in Redis {} ({state}) since counting began:</p>\n{locks}", Escaped(&redis.name))
+}
+
+fn table(columns: &[&str], rows: &str) -> String {
+    let columns = ["lock namespace"].iter().chain(columns);
+    let head: String = columns.map(|column| format!("<th scope=\"col\">{column}</th>")).collect();
+    format!("<div class=\"scroll\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n")
+}
+
+fn log_rows(snapshot: &Snapshot) -> String {
+    let rows = snapshot.namespaces.iter().map(|view| {
+        let logs = &view.logs;
+        let counts = [
+            sum(&logs.not_owned),
+            sum(&logs.renewal_failures),
+            logs.abandonments,
+            sum(&logs.release_failures),
+            sum(&logs.acquire_failures),
+            logs.unlocked_work,
+            sum(&logs.conflicting_writes),
+        ];
+        row(&view.namespace.name, &counts)
+    });
+    rows.collect()
+}
+
+fn keyspace_rows(snapshot: &Snapshot) -> String {
+    let rows = snapshot.namespaces.iter().filter_map(|view| {
+        let KeyspaceView { counters, now, .. } = view.keyspace.as_ref()?;
+        let counts = [
+            now.held,
+            counters.acquisitions,
+            counters.renewals,
+            counters.releases,
+            counters.expirations,
+            counters.unknown_ends,
+            sum(&counters.owner_changes),
+            counters.takeover_seconds.count(),
+        ];
+        Some(row(&view.namespace.name, &counts))
+    });
+    rows.collect()
+}
+
+fn row(name: &str, counts: &[u64]) -> String {
+    let cells: String = counts.iter().map(|count| cell(*count)).collect();
+    format!("<tr><td>{}</td>{cells}</tr>\n", Escaped(name))
+}
+
+fn cell(count: u64) -> String {
+    let class = if count == 0 { " class=\"zero\"" } else { "" };
+    format!("<td{class}>{count}</td>")
+}
+
+fn sum<L: Label>(tally: &Tally<L>) -> u64 {
+    tally.iter().fold(0, |sum, (_, count)| count.saturating_add(sum))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_snapshot_still_makes_a_page() {
+        let page = page(&Snapshot::default(), Build { version: "1.2.3", revision: "<abc>" }, false);
+        assert!(page.contains("1.2.3 (&lt;abc&gt;)"), "{page}");
+        assert!(!page.contains("Redis main") && !page.contains("/api/"), "{page}");
+        assert!(page.ends_with("</html>\n"));
+    }
+}

@@ -1,0 +1,264 @@
+//! What replies and pushes mean.
+
+use std::time::Duration;
+
+use redis::{PushKind, Value};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::connection::{Awaited, Gathered, What};
+use super::identity::{self, Replication};
+use super::key_read::{Outcome, Round};
+use super::owner::Reader;
+use super::read_queue::{Taken, Ticket, Wish};
+use super::session::{Session, Side, Work};
+use crate::keyspace::status::LastPass;
+use crate::model::sighting::{LinkNews, Sight, Sighting};
+use crate::util::clock;
+use crate::util::clock::TimeMs;
+
+/// How much further everything has to be told before that is worth telling.
+const CAUGHT_UP_STEP: TimeMs = 200;
+/// After a pass that failed.
+const FAILED_PASS_PAUSE: Duration = Duration::from_secs(1);
+
+impl Session<'_> {
+    /// A reply or a push has come.
+    pub(super) fn take(&mut self, side: Side, value: Value, received: TimeMs) -> Work {
+        if let Value::Push { kind, data } = value {
+            if kind == PushKind::Invalidate && side == Side::Main {
+                self.invalidated(data, received);
+            }
+            return Work::default();
+        }
+        let Some(lane) = self.lane(side) else { return Work::default() };
+        match lane.gather(value) {
+            Gathered::Nothing => Work::default(),
+            Gathered::Begun(What::Read { ticket, .. }) => {
+                self.inbox.answering(ticket);
+                Work::default()
+            }
+            Gathered::Begun(_) => Work::default(),
+            Gathered::Complete(awaited, replies) => self.answered(side, &awaited, replies, received),
+        }
+    }
+
+    fn answered(&mut self, side: Side, awaited: &Awaited, mut replies: Vec<Value>, received: TimeMs) -> Work {
+        match awaited.what {
+            What::Ping => Work::default(),
+            What::Role => {
+                let now = replies.first().and_then(Replication::read);
+                self.has_changed |= now.is_some_and(|now| !now.continues(&self.replication));
+                Work::default()
+            }
+            What::Memory => {
+                replies.iter().for_each(|reply| self.evictions.learn_policy(reply));
+                Work::default()
+            }
+            What::Evicted => {
+                let evicted = replies.first().map_or(0, |reply| self.evictions.learn_evicted(reply));
+                let flushes = replies.get(1).map_or(0, |reply| self.evictions.learn_flushes(reply));
+                self.evicted(evicted, flushes, received);
+                Work::default()
+            }
+            What::Size => {
+                let size = replies.first().and_then(|reply| identity::size(reply, self.link.shared.config.database));
+                if let (Some(pass), Some(size)) = (&mut self.pass, size) {
+                    pass.set_size(size);
+                }
+                Work::default()
+            }
+            What::Scan(number) => {
+                if let Some(reply) = replies.pop() {
+                    self.scanned(number, reply);
+                }
+                Work { steps: 1, ..Work::default() }
+            }
+            What::Read { ticket, round, scanned } => {
+                self.has_read(side, awaited, ticket, round, &replies, received);
+                if let Some(lane) = self.lane(side) {
+                    lane.recycle(replies);
+                }
+                Work { reads: 1, scanned_reads: u32::from(scanned), steps: 0 }
+            }
+        }
+    }
+
+    fn has_read(
+        &mut self,
+        side: Side,
+        awaited: &Awaited,
+        ticket: Ticket,
+        round: Round,
+        replies: &[Value],
+        received: TimeMs,
+    ) {
+        if !self.inbox.is_whole(ticket) {
+            return self.ask_again(ticket, round, Instant::now());
+        }
+        let may_ask = self.inbox.is_here(ticket);
+        let rule = self.prefixes.owner_rule(self.inbox.key(ticket));
+        let reader = Reader { rule, hasher: &self.link.shared.hasher };
+        let sight = match round.conclude(replies, may_ask, reader) {
+            Outcome::Again(next) => return self.ask_again(ticket, next, Instant::now()),
+            Outcome::Moved => {
+                self.link.shared.rediscover.notify_one();
+                Sight::Elsewhere
+            }
+            Outcome::Seen(sight) => sight,
+        };
+        let key = self.inbox.key(ticket);
+        if let (Sight::Held(_), Some(kind)) = (&sight, round.kind) {
+            self.prefixes.learn(key, kind);
+        }
+        self.link.totals.read_errors += u64::from(sight == Sight::Unreadable);
+        let is_watched = self.watching && side == Side::Main && self.prefixes.covers(key);
+        let order = is_watched.then_some(&self.main.order);
+        let seen = self.inbox.finish(ticket, awaited.sequence, order, received);
+        // A lock that has another owner may have ended in between.
+        if matches!(sight, Sight::Absent | Sight::Vacant) || seen.pushes > 1 {
+            self.doubt(side);
+        }
+        self.link.teller.add(LinkNews::Seen(Sighting {
+            key: seen.key,
+            sent: awaited.sent,
+            received,
+            since: seen.since,
+            until: seen.until,
+            pushes: seen.pushes,
+            first_push_may_be_old: seen.first_push_may_be_old,
+            missed: seen.missed,
+            sight,
+        }));
+    }
+
+    /// So many more keys were evicted, and so many flushes not pushed. What was held back for this answer is told behind it.
+    fn evicted(&mut self, evicted: u64, flushes: u64, received: TimeMs) {
+        self.link.totals.evicted_keys += evicted;
+        self.link.totals.flushes += flushes;
+        let news = (evicted + flushes > 0).then_some(LinkNews::Evicted { at: received });
+        if evicted > 0 && !std::mem::replace(&mut self.evictions.told, true) {
+            let address = &self.link.address;
+            let complaint = format!(
+                "{address} has evicted keys, locks may be among them: what ended meanwhile is not told from a release; \
+                 set maxmemory-policy noeviction"
+            );
+            warn!(%address, "redis has evicted keys, locks may be among them");
+            self.link.show(|status| status.complaints.push(complaint));
+        }
+        self.link.teller.go_on(news);
+        self.evictions.asked = false;
+        if std::mem::take(&mut self.evictions.again) {
+            self.doubt(Side::Main);
+        }
+    }
+
+    /// Keys changed.
+    fn invalidated(&mut self, data: Vec<Value>, received: TimeMs) {
+        let Some(Value::Array(keys)) = data.into_iter().next() else {
+            self.link.totals.flushes += 1;
+            // Not `received`, which is rounded up: the pass that begins in this turn is a pass after the flush.
+            self.link.teller.add(LinkNews::Flushed { at: clock::steady() });
+            return self.pass_again(Instant::now());
+        };
+        let mut is_lost = false;
+        for key in &keys {
+            // Keys of locks are text: templates are.
+            let Value::BulkString(key) = key else { continue };
+            let Ok(key) = str::from_utf8(key) else { continue };
+            if !self.prefixes.is_lock(key) {
+                continue;
+            }
+            self.link.totals.pushes += 1;
+            match self.inbox.pushed(key, &self.main.order, received) {
+                Taken::Queued => {}
+                Taken::Skipped => {
+                    self.link.totals.skipped_reads += 1;
+                    self.timetable.hurry(Instant::now());
+                }
+                Taken::Lost => is_lost = true,
+            }
+        }
+        self.main.order.pushed();
+        if is_lost {
+            self.link.totals.overflows += 1;
+            if !std::mem::replace(&mut self.gap_told, true) {
+                // As for a flush.
+                self.link.teller.add(LinkNews::Gap { at: clock::steady() });
+            }
+            self.pass_again(Instant::now());
+        }
+    }
+
+    /// A step of a pass was answered.
+    fn scanned(&mut self, number: u64, reply: Value) {
+        let Some(pass) = self.pass.as_mut().filter(|pass| pass.number == number) else { return };
+        let keys = match pass.step(reply) {
+            Ok(keys) => keys,
+            Err(error) => {
+                if !std::mem::replace(&mut self.pass_failed, true) {
+                    warn!(address = %self.link.address, error = error.0, "a pass over the keys failed, trying again");
+                }
+                return self.fail_pass(Instant::now());
+            }
+        };
+        for key in keys {
+            let Value::BulkString(key) = key else { continue };
+            let Ok(key) = String::from_utf8(key) else { continue };
+            if self.prefixes.is_lock(&key) {
+                pass.lock_keys += 1;
+                self.inbox.want(key.into_boxed_str(), Wish::Scanned);
+            }
+        }
+        if pass.is_listed() {
+            self.inbox.want_skipped();
+        }
+    }
+
+    /// What the pass has seen so far is worth nothing any more.
+    fn pass_again(&mut self, now: Instant) {
+        self.pass = None;
+        self.timetable.at_once(now);
+    }
+
+    pub(super) fn fail_pass(&mut self, now: Instant) {
+        if self.pass.take().is_some() {
+            self.link.totals.scan_failures += 1;
+            self.timetable.after(FAILED_PASS_PAUSE, now);
+        }
+    }
+
+    /// Tells that the pass is done when all that it listed has been read.
+    pub(super) fn finish_pass(&mut self, now: Instant) {
+        if self.inbox.scanned_left() > 0 {
+            return;
+        }
+        let Some(pass) = self.pass.take_if(|pass| pass.is_listed()) else { return };
+        self.link.teller.add(LinkNews::PassDone { started: pass.started, at: clock::steady() });
+        self.gap_told = false;
+        self.pass_failed = false;
+        self.link.totals.scan_passes += 1;
+        if self.inbox.skipped() > 0 {
+            self.timetable.hurry(now);
+        }
+        let last_pass = LastPass {
+            seconds: (now - pass.started_at).as_secs_f64(),
+            keys: pass.keys_seen(),
+            lock_keys: pass.lock_keys,
+            ended: clock::now(),
+        };
+        self.link.show(|status| status.last_pass = Some(last_pass));
+    }
+
+    pub(super) fn tell_caught_up(&mut self) {
+        let caught_up = self.main.order.caught_up();
+        if !self.watching || caught_up < self.told_up_to + CAUGHT_UP_STEP {
+            return;
+        }
+        let at = self.inbox.told_up_to(caught_up);
+        if at >= self.told_up_to + CAUGHT_UP_STEP {
+            self.told_up_to = at;
+            self.link.teller.add(LinkNews::CaughtUp { at });
+        }
+    }
+}

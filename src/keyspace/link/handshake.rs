@@ -1,0 +1,97 @@
+//! Setting a connection up: who answers, what the user may do, tracking.
+
+use redis::Value;
+
+use super::identity::Identity;
+use super::key_catalog::Prefixes;
+use super::permissions::{self, Permissions};
+use super::{Link, LinkError};
+use crate::config::redis::RedisMode;
+use crate::keyspace::connect::{Target, connect};
+use crate::keyspace::status::Command;
+use crate::keyspace::wire::{Wire, WireError};
+use crate::util::clock;
+use crate::util::clock::TimeMs;
+
+/// A connection that is ready.
+pub(super) struct Arrival {
+    pub(super) wire: Wire,
+    pub(super) prefixes: Prefixes,
+    pub(super) permissions: Permissions,
+    pub(super) identity: Identity,
+    /// When tracking was asked for. `None`: changes are not pushed.
+    pub(super) armed: Option<TimeMs>,
+}
+
+pub(super) async fn arrive(link: &mut Link) -> Result<Arrival, LinkError> {
+    let shared = link.shared.clone();
+    let mut wire = connect(&Target::node(&shared.config, &link.address)).await?;
+    link.totals.count_commands(Command::Hello, 1);
+    let prefixes = Prefixes::new(shared.keys.clone(), shared.namespaces.clone());
+    let user = shared.config.credentials.username.as_deref().unwrap_or("default");
+    let mut looked_at: Vec<&str> = prefixes.texts().collect();
+    if prefixes.has_others() {
+        looked_at.push("");
+    }
+    let mut permissions = permissions::check(&mut wire, &looked_at, user, &mut link.totals).await?;
+
+    let mut identity = Identity::default();
+    if permissions.allow(Command::Info) {
+        link.totals.count_commands(Command::Info, 2);
+        let server = wire.ask(&[b"INFO", b"server"]).await?;
+        let replication = wire.ask(&[b"INFO", b"replication"]).await?;
+        identity = Identity::read(&server, &replication);
+        if !identity.replication.is_primary {
+            match shared.config.mode {
+                RedisMode::Single => permissions.complaints.push(format!(
+                    "{} is a replica: what it shows is late, and lost at a failover; give the primary's address",
+                    link.address
+                )),
+                RedisMode::Sentinel { .. } | RedisMode::Cluster => {
+                    return Err(LinkError::NotAPrimary(link.address.clone()));
+                }
+            }
+        }
+    }
+    // The last question: from its answer on, what is pushed counts.
+    let mut armed = None;
+    if shared.config.watch.enabled && !looked_at.is_empty() {
+        armed = arm(&mut wire, &prefixes, user, &mut permissions).await?;
+        link.totals.count_commands(Command::ClientTracking, u64::from(wire.is_resp3()));
+    }
+    Ok(Arrival { wire, prefixes, permissions, identity, armed })
+}
+
+async fn arm(
+    wire: &mut Wire,
+    prefixes: &Prefixes,
+    user: &str,
+    permissions: &mut Permissions,
+) -> Result<Option<TimeMs>, WireError> {
+    let loss = "changes between two passes are not seen";
+    if !wire.is_resp3() {
+        let address = wire.address();
+        permissions.complaints.push(format!("{address} does not speak RESP3 with user {user}: {loss}; allow HELLO"));
+        return Ok(None);
+    }
+    let mut parts: Vec<&[u8]> = vec![b"CLIENT", b"TRACKING", b"ON", b"BCAST", b"NOLOOP"];
+    for prefix in prefixes.texts() {
+        parts.extend([b"PREFIX".as_slice(), prefix.as_bytes()]);
+    }
+    if parts.len() == 5 {
+        let complaint = format!("all key templates begin with a field, so that no prefix can be watched: {loss}");
+        permissions.complaints.push(complaint);
+        return Ok(None);
+    }
+    let sent = clock::steady();
+    match wire.ask(&parts).await? {
+        Value::ServerError(error) => {
+            let (code, details) = (error.code(), error.details().unwrap_or_default());
+            let fix = if code == "NOPERM" { "; add +client|tracking" } else { "" };
+            let complaint = format!("user {user} cannot use CLIENT TRACKING ({code} {details}): {loss}{fix}");
+            permissions.deny(Command::ClientTracking, complaint);
+            Ok(None)
+        }
+        _ => Ok(Some(sent)),
+    }
+}

@@ -1,0 +1,172 @@
+//! How a key is read: which commands ask for it, and what their replies show.
+//!
+//! One round of commands asks for the value, by the type that such keys had last, and for the TTL. If the type is another
+//! one, a round asks for it and the next one for the value. Only the replies of the last round make the reading, so that it
+//! shows one moment. A key that is being moved between nodes of a cluster is asked for once more with `ASKING`.
+
+use redis::{ServerError, ServerErrorKind, Value};
+
+use super::owner::{self, Holder, Reader};
+use crate::keyspace::status::Command;
+use crate::model::sighting::{Held, Sight};
+use crate::util::clock::TimeMs;
+
+/// Bytes of a value that are read: any token is shorter, and a document that is longer is compared by its beginning.
+const VALUE_END: &[u8] = b"16383";
+/// A value of this length may have been cut off.
+const VALUE_LIMIT: usize = 16_384;
+/// Rounds for one key before its reading is given up: a key that changes its type all the time is no lock.
+const MAX_ROUNDS: u8 = 6;
+
+/// What a key of a prefix held when one was last read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    #[default]
+    String,
+    Hash,
+    SortedSet,
+    /// Readers that hold a lock together: who they are is not read.
+    Set,
+}
+
+/// One round of commands about one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Round {
+    /// `None` asks for the type.
+    pub(super) kind: Option<Kind>,
+    pub(super) asking: bool,
+    pub(super) fence: bool,
+    number: u8,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Seen(Sight),
+    Again(Round),
+    /// Another node serves the key.
+    Moved,
+}
+
+impl Round {
+    pub(super) fn first(kind: Kind, fence: bool) -> Self {
+        Self { kind: Some(kind), asking: false, fence, number: 1 }
+    }
+
+    /// How many replies it gets.
+    pub(super) fn replies(self) -> usize {
+        let commands = if self.kind.is_some() { 2 + usize::from(self.fence) } else { 1 };
+        if self.asking { 2 * commands } else { commands }
+    }
+
+    /// Hands each command to `send`, with its kind.
+    pub(super) fn send(self, key: &[u8], fence_key: Option<&[u8]>, mut send: impl FnMut(Command, &[&[u8]])) {
+        let mut ask = |command: Command, parts: &[&[u8]]| {
+            if self.asking {
+                send(Command::Asking, &[b"ASKING"]);
+            }
+            send(command, parts);
+        };
+        match self.kind {
+            None => return ask(Command::Type, &[b"TYPE", key]),
+            Some(Kind::String) => ask(Command::Getrange, &[b"GETRANGE", key, b"0", VALUE_END]),
+            Some(Kind::Hash) => ask(Command::Hscan, &[b"HSCAN", key, b"0", b"COUNT", b"64"]),
+            Some(Kind::SortedSet) => ask(Command::Zrange, &[b"ZRANGE", key, b"0", b"63"]),
+            Some(Kind::Set) => ask(Command::Type, &[b"TYPE", key]),
+        }
+        ask(Command::Pttl, &[b"PTTL", key]);
+        if self.fence {
+            ask(Command::Getrange, &[b"GETRANGE", fence_key.unwrap_or_default(), b"0", b"31"]);
+        }
+    }
+
+    /// What the replies mean. `may_ask`: the key is known to be here, whoever serves its slot.
+    pub(super) fn conclude(self, replies: &[Value], may_ask: bool, reader: Reader<'_>) -> Outcome {
+        // The replies to ASKING say nothing.
+        let step = if self.asking { 2 } else { 1 };
+        let mut answers = replies.iter().skip(step - 1).step_by(step);
+        let (value, rest) = (answers.next(), answers);
+        let Some(value) = value else { return Outcome::Seen(Sight::Unreadable) };
+        match self.kind {
+            None => self.after_type(value, may_ask, reader),
+            Some(kind) => self.after_value(kind, value, rest, may_ask, reader),
+        }
+    }
+
+    fn after_type(self, reply: &Value, may_ask: bool, reader: Reader<'_>) -> Outcome {
+        match reply {
+            Value::ServerError(error) => self.after_error(error, may_ask),
+            reply => match owner::bytes(reply) {
+                // It may be gone or replaced by now: the next round tells.
+                Some(b"string" | b"none") => self.again(Some(Kind::String)),
+                Some(b"hash") => self.again(Some(Kind::Hash)),
+                Some(b"zset") => self.again(Some(Kind::SortedSet)),
+                // Only where several are said to hold a lock: a plain set may be anything.
+                Some(b"set") if reader.rule.shared => self.again(Some(Kind::Set)),
+                Some(_) => Outcome::Seen(Sight::NotALock),
+                None => Outcome::Seen(Sight::Unreadable),
+            },
+        }
+    }
+
+    fn after_value<'a>(
+        self,
+        kind: Kind,
+        value: &Value,
+        mut rest: impl Iterator<Item = &'a Value>,
+        may_ask: bool,
+        reader: Reader<'_>,
+    ) -> Outcome {
+        let ttl = match rest.next() {
+            Some(Value::Int(ttl)) => *ttl,
+            Some(Value::ServerError(error)) => return self.after_error(error, may_ask),
+            _ => return Outcome::Seen(Sight::Unreadable),
+        };
+        if ttl == -2 {
+            return Outcome::Seen(Sight::Absent);
+        }
+        let holder = match (kind, value) {
+            (_, Value::ServerError(error)) if is_denied(error) => Holder::Unknown,
+            (_, Value::ServerError(error)) => return self.after_error(error, may_ask),
+            // Such a token is odd; it is more likely that the key came to be between the two commands.
+            (Kind::String, Value::BulkString(value)) if value.is_empty() && self.number == 1 => {
+                return self.again(Some(Kind::String));
+            }
+            (Kind::String, Value::BulkString(value)) => reader.of_string(value, value.len() < VALUE_LIMIT),
+            (Kind::String, _) => return Outcome::Seen(Sight::Unreadable),
+            (Kind::Hash, value) => reader.of_hash(value),
+            (Kind::SortedSet, value) => reader.of_sorted_set(value),
+            (Kind::Set, value) if owner::bytes(value) == Some(b"set") => reader.several(),
+            (Kind::Set, _) => return self.again(None),
+        };
+        let owner = match holder {
+            Holder::Owner(owner) => Some(owner),
+            Holder::Unknown => None,
+            Holder::Nobody => return Outcome::Seen(Sight::Vacant),
+        };
+        let fence = rest.next().and_then(owner::bytes).and_then(|text| str::from_utf8(text).ok()?.parse().ok());
+        Outcome::Seen(Sight::Held(Held { owner, ttl_ms: (ttl >= 0).then_some(ttl as TimeMs), fence }))
+    }
+
+    fn after_error(self, error: &ServerError, may_ask: bool) -> Outcome {
+        match error.kind() {
+            Some(ServerErrorKind::Moved) if may_ask && !self.asking => Self { asking: true, ..self }.again(self.kind),
+            Some(ServerErrorKind::Moved | ServerErrorKind::Ask) => Outcome::Moved,
+            _ if error.code() == "WRONGTYPE" => self.again(None),
+            _ => Outcome::Seen(Sight::Unreadable),
+        }
+    }
+
+    fn again(self, kind: Option<Kind>) -> Outcome {
+        match self.number {
+            MAX_ROUNDS.. => Outcome::Seen(Sight::Unreadable),
+            number => Outcome::Again(Self { kind, number: number + 1, ..self }),
+        }
+    }
+}
+
+pub(super) fn is_denied(error: &ServerError) -> bool {
+    error.kind() == Some(ServerErrorKind::NoPerm)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! One link: watches and scans the keys of one primary over one connection, for ever.
+//!
+//! One connection does everything (pushes, passes, reads), for the order of its stream is what tells which change a reading
+//! shows. [`arrival`] sets a connection up, [`session`] lives on it until it ends; then it is tried again, later each time.
+//! A link never writes to Redis and never waits for the pipeline.
+
+mod answers;
+mod connection;
+mod evictions;
+mod handshake;
+mod identity;
+mod key_catalog;
+mod key_read;
+mod outbox;
+mod owner;
+mod pace;
+mod permissions;
+mod questions;
+mod read_queue;
+mod reply_order;
+mod scanner;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use self::identity::Identity;
+use self::outbox::Teller;
+use self::session::Session;
+use super::connect::ConnectError;
+use super::status::{LinkStatus, LinkTotals};
+use super::wire::WireError;
+use super::{LinkSetup, Shared};
+use crate::config::redis::Address;
+use crate::model::sighting::{LinkNews, Past};
+use crate::util::backoff::Backoff;
+use crate::util::clock;
+
+/// A connection that lasted this long was a good one: the next attempt follows soon.
+const GOOD_CONNECTION: Duration = Duration::from_secs(5);
+
+/// What outlives a connection.
+struct Link {
+    address: Address,
+    replicas: watch::Receiver<Vec<Address>>,
+    shared: Arc<Shared>,
+    reads: mpsc::Receiver<Vec<Box<str>>>,
+    status: Arc<Mutex<LinkStatus>>,
+    totals: LinkTotals,
+    teller: Teller,
+    /// Whom the last connection was to. `None`: there was none.
+    last: Option<Identity>,
+    takes_over: bool,
+}
+
+/// Why a connection ended, or never was one.
+#[derive(Debug, thiserror::Error)]
+enum LinkError {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error("{0} is not a primary")]
+    NotAPrimary(Address),
+    #[error("{0} has changed its role or replication id")]
+    Changed(Address),
+}
+
+pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
+    let LinkSetup { id, node, replicas, takes_over, shared, reads, status } = setup;
+    let teller = Teller::new(id, shared.out.clone());
+    let mut link = Link {
+        address: node.address,
+        replicas,
+        shared,
+        reads,
+        status,
+        totals: LinkTotals::default(),
+        teller,
+        last: None,
+        takes_over,
+    };
+    let mut backoff = Backoff::new();
+    let mut is_first_failure = true;
+    loop {
+        let arrived = tokio::select! {
+            arrived = handshake::arrive(&mut link) => arrived,
+            () = stop.cancelled() => return,
+        };
+        let error = match arrived {
+            Ok(arrival) => {
+                is_first_failure = true;
+                let began = Instant::now();
+                let Some(error) = link.live(arrival, &stop).await else { return };
+                if began.elapsed() >= GOOD_CONNECTION {
+                    backoff.reset();
+                }
+                error
+            }
+            Err(error) => {
+                link.totals.connect_errors += 1;
+                error
+            }
+        };
+        let error = format!("{:#}", anyhow::Error::from(error));
+        link.show(|status| {
+            status.progress = None;
+            status.complaints = vec![format!("no connection to {}: {error}", link.address)];
+        });
+        link.shared.rediscover.notify_one();
+        if is_first_failure {
+            warn!(address = %link.address, error, "no connection to redis, trying again");
+            is_first_failure = false;
+        }
+        tokio::select! {
+            () = sleep(backoff.next()) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+impl Link {
+    /// Until the connection ends. Nothing: the link is to stop.
+    async fn live(&mut self, arrival: handshake::Arrival, stop: &CancellationToken) -> Option<LinkError> {
+        let past = self.past(&arrival.identity);
+        let watching = arrival.armed.is_some();
+        info!(address = %self.address, watching, "connected to redis");
+        self.totals.connects += 1;
+        self.totals.failovers += u64::from(past == Past::OtherServer);
+        self.last = Some(arrival.identity.clone());
+        self.teller.add(LinkNews::Up { at: clock::steady(), watching, past });
+        let (denied, complaints) = (arrival.permissions.denied.clone(), arrival.permissions.complaints.clone());
+        self.show(|status| {
+            (status.up, status.tracking, status.denied, status.complaints) = (true, watching, denied, complaints)
+        });
+        // They are asked for again where they still matter.
+        while self.reads.try_recv().is_ok() {}
+        let ended = Session::new(self, arrival).run(stop).await;
+        self.teller.let_go();
+        self.teller.add(LinkNews::Down { at: clock::steady() });
+        self.teller.tell();
+        self.show(|status| (status.up, status.tracking) = (false, false));
+        ended.err()
+    }
+
+    fn past(&mut self, now: &Identity) -> Past {
+        let takes_over = std::mem::take(&mut self.takes_over);
+        match &self.last {
+            None if takes_over => Past::OtherServer,
+            None => Past::None,
+            Some(last) if now.replaces(last) => Past::OtherServer,
+            Some(_) => Past::SameServer,
+        }
+    }
+
+    /// Shows how the link is doing.
+    fn show(&self, change: impl FnOnce(&mut LinkStatus)) {
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.totals = self.totals.clone();
+        change(&mut status);
+    }
+}

@@ -1,0 +1,90 @@
+//! What the user may do, found out at each connection by doing it to keys that do not exist.
+//!
+//! Whatever is denied takes something away; people are told what, and how to get it. Nothing is written.
+
+use redis::Value;
+
+use super::key_read::is_denied;
+use crate::keyspace::status::{Command, LinkTotals};
+use crate::keyspace::wire::{Wire, WireError};
+use crate::model::label::Label;
+
+/// Behind each prefix: a key that nobody has.
+const PROBE: &str = "redis_lock_exporter_probe";
+
+/// Commands about one key, and what is missing without them.
+const ABOUT_KEYS: [(Command, &str); 5] = [
+    (Command::Getrange, "owners are not told apart"),
+    (Command::Pttl, "these locks are not seen"),
+    (Command::Type, "locks in hashes and sorted sets are not seen"),
+    (Command::Hscan, "owners of locks in hashes are not told apart"),
+    (Command::Zrange, "owners of locks in sorted sets are not told apart"),
+];
+
+#[derive(Debug, Default)]
+pub(super) struct Permissions {
+    pub(super) denied: Vec<Command>,
+    /// One line each, with the fix.
+    pub(super) complaints: Vec<String>,
+}
+
+impl Permissions {
+    pub(super) fn allow(&self, command: Command) -> bool {
+        !self.denied.contains(&command)
+    }
+
+    pub(super) fn deny(&mut self, command: Command, complaint: String) {
+        self.denied.push(command);
+        self.complaints.push(complaint);
+    }
+}
+
+/// `prefixes`: of the keys that are looked at; an empty one stands for any key.
+pub(super) async fn check(
+    wire: &mut Wire,
+    prefixes: &[&str],
+    user: &str,
+    totals: &mut LinkTotals,
+) -> Result<Permissions, WireError> {
+    totals.count_commands(Command::Scan, 1);
+    totals.count_commands(Command::Info, 1);
+    let mut permissions = Permissions::default();
+    let refused = |reply: &Value| matches!(reply, Value::ServerError(error) if is_denied(error));
+    if refused(&wire.ask(&[b"SCAN", b"0", b"MATCH", PROBE.as_bytes(), b"COUNT", b"1"]).await?) {
+        let complaint = format!("user {user} may not SCAN: locks are only seen when they change; add +scan");
+        permissions.deny(Command::Scan, complaint);
+    }
+    if refused(&wire.ask(&[b"INFO", b"server"]).await?) {
+        let loss = "restarts look like lost connections, and evicted locks like released ones";
+        let complaint = format!("user {user} may not use INFO: {loss}; add +info");
+        permissions.deny(Command::Info, complaint);
+    }
+    for (command, loss) in ABOUT_KEYS {
+        let mut denied: Vec<String> = Vec::new();
+        totals.count_commands(command, prefixes.len() as u64);
+        for prefix in prefixes {
+            let key = format!("{prefix}{PROBE}");
+            if refused(&wire.ask(&question(command, key.as_bytes())).await?) {
+                denied.push(format!("{prefix}*"));
+            }
+        }
+        if !denied.is_empty() {
+            let patterns: Vec<String> = denied.iter().map(|pattern| format!("%R~{pattern}")).collect();
+            let (upper, lower) = (command.as_str().to_ascii_uppercase(), command.as_str());
+            let (keys, patterns) = (denied.join(", "), patterns.join(" "));
+            let complaint = format!("user {user} may not {upper} keys under {keys}: {loss}; add +{lower} {patterns}");
+            permissions.deny(command, complaint);
+        }
+    }
+    Ok(permissions)
+}
+
+fn question(command: Command, key: &[u8]) -> Vec<&[u8]> {
+    match command {
+        Command::Getrange => vec![b"GETRANGE", key, b"0", b"0"],
+        Command::Hscan => vec![b"HSCAN", key, b"0", b"COUNT", b"1"],
+        Command::Zrange => vec![b"ZRANGE", key, b"0", b"0"],
+        Command::Type => vec![b"TYPE", key],
+        _ => vec![b"PTTL", key],
+    }
+}

@@ -1,0 +1,363 @@
+//! Keys that are to be read, and what was pushed about each of them since the last reply about it.
+//!
+//! Three kinds of wishes, in this order: a push, a wish of the ledger, a pass. A key is wanted once, read once at a time, and
+//! leaves the inbox with its reading. Keys that were pushed but are not read (ceiling on reads) stay as skipped ones, so that
+//! their next reading says so. Pure: times come in as arguments.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+
+use super::reply_order::{Order, Sequence};
+use crate::util::clock::TimeMs;
+
+/// Pushed keys that wait at the same time. Beyond that pushes are lost, and a pass has to make that good.
+pub(super) const MAX_PUSHED: usize = 65_536;
+/// A reply that took longer than this to come may show a change that was made long after the last push.
+const SLOW_READ: TimeMs = 250;
+
+/// A key in the inbox. Valid until its reading is finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket {
+    slot: u32,
+    generation: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Pushed = 0,
+    Requested = 1,
+    Scanned = 2,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    Queued,
+    /// Beyond the ceiling on reads: remembered only.
+    Skipped,
+    /// There is no room: nothing is remembered.
+    Lost,
+}
+
+/// What is known about a reading beside what it showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Circumstances {
+    pub(super) key: Box<str>,
+    pub(super) since: Option<TimeMs>,
+    pub(super) until: TimeMs,
+    pub(super) pushes: u16,
+    pub(super) first_push_may_be_old: bool,
+    pub(super) missed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nobody uses the slot.
+    Free,
+    Queued(Wish),
+    /// Asked for; no reply yet: what is pushed now is visible in the replies.
+    Asked,
+    /// Some replies are there, more follow: what is pushed now makes the reading worthless.
+    Answering {
+        torn: bool,
+    },
+    Skipped,
+}
+
+#[derive(Debug)]
+struct Slot {
+    key: Box<str>,
+    generation: u32,
+    state: State,
+    pushes: u16,
+    first_push_may_be_old: bool,
+    missed: bool,
+    /// The pass under way waits for it.
+    scanned: bool,
+    /// Of the first push.
+    since: TimeMs,
+    /// Of the last push.
+    until: TimeMs,
+}
+
+#[derive(Debug)]
+pub(super) struct Inbox {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Slots by key.
+    index: HashTable<u32>,
+    hashing: RandomState,
+    /// One for each [`Wish`]. May hold tickets of keys that are no longer waiting there.
+    queues: [VecDeque<Ticket>; 3],
+    waiting_pushed: usize,
+    pushed: usize,
+    skipped: usize,
+    scanned: usize,
+    /// Hashes of the keys that had a reply lately, with its request. Two keys with the same hash would only make a push
+    /// look older than it is.
+    answered: HashMap<u64, Sequence>,
+    /// Pushed keys that may wait for their read before more are skipped.
+    max_waiting: usize,
+}
+
+impl Inbox {
+    pub(super) fn new(max_waiting: usize) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            index: HashTable::new(),
+            hashing: RandomState::new(),
+            queues: Default::default(),
+            waiting_pushed: 0,
+            pushed: 0,
+            skipped: 0,
+            scanned: 0,
+            answered: HashMap::new(),
+            max_waiting,
+        }
+    }
+
+    /// A push about the key has come. `since`: when the link was caught up.
+    pub(super) fn pushed(&mut self, key: &str, order: &Order, now: TimeMs) -> Taken {
+        let hash = self.hashing.hash_one(key);
+        let slot = match self.find(hash, key) {
+            Some(slot) => slot,
+            None if self.pushed >= MAX_PUSHED => return Taken::Lost,
+            None => self.insert(hash, key.into(), State::Free),
+        };
+        let may_be_old = self.answered.get(&hash).is_some_and(|sequence| order.may_share_turn(*sequence));
+        let room = self.waiting_pushed < self.max_waiting;
+        let entry = &mut self.slots[slot as usize];
+        if entry.pushes == 0 {
+            if self.pushed >= MAX_PUSHED {
+                return Taken::Lost;
+            }
+            self.pushed += 1;
+            entry.since = order.caught_up();
+            entry.first_push_may_be_old = may_be_old;
+        }
+        entry.pushes = entry.pushes.saturating_add(1);
+        entry.until = now;
+        match entry.state {
+            State::Queued(Wish::Pushed) | State::Asked => return Taken::Queued,
+            State::Answering { .. } => {
+                entry.state = State::Answering { torn: true };
+                return Taken::Queued;
+            }
+            // A wish of another kind is granted without the ceiling, and its reading covers the push.
+            State::Queued(_) if !room => return Taken::Queued,
+            State::Skipped if !room => return Taken::Skipped,
+            State::Free if !room => {
+                entry.state = State::Skipped;
+                entry.missed = true;
+                self.skipped += 1;
+                return Taken::Skipped;
+            }
+            State::Skipped => self.skipped -= 1,
+            State::Free | State::Queued(_) => {}
+        }
+        self.enqueue(slot, Wish::Pushed);
+        Taken::Queued
+    }
+
+    /// Somebody else wants the key to be read.
+    pub(super) fn want(&mut self, key: Box<str>, wish: Wish) {
+        let hash = self.hashing.hash_one(&*key);
+        let slot = match self.find(hash, &key) {
+            Some(slot) => slot,
+            None => self.insert(hash, key, State::Free),
+        };
+        let entry = &mut self.slots[slot as usize];
+        if wish == Wish::Scanned && !entry.scanned {
+            entry.scanned = true;
+            self.scanned += 1;
+        }
+        match entry.state {
+            State::Skipped => self.skipped -= 1,
+            State::Free => {}
+            State::Queued(Wish::Scanned) if wish == Wish::Requested => {}
+            State::Queued(_) | State::Asked | State::Answering { .. } => return,
+        }
+        self.enqueue(slot, wish);
+    }
+
+    /// All skipped keys are to be read with the pass: it does not find those that no longer exist.
+    pub(super) fn want_skipped(&mut self) {
+        for slot in 0..self.slots.len() as u32 {
+            let entry = &mut self.slots[slot as usize];
+            if entry.state != State::Skipped {
+                continue;
+            }
+            self.skipped -= 1;
+            if !entry.scanned {
+                entry.scanned = true;
+                self.scanned += 1;
+            }
+            self.enqueue(slot, Wish::Scanned);
+        }
+    }
+
+    /// The next key to be read for this wish, which is asked for now.
+    pub(super) fn next(&mut self, wish: Wish) -> Option<Ticket> {
+        while let Some(ticket) = self.queues[wish as usize].pop_front() {
+            let Some(entry) = self.slots.get_mut(ticket.slot as usize) else { continue };
+            if entry.generation == ticket.generation && entry.state == State::Queued(wish) {
+                entry.state = State::Asked;
+                self.waiting_pushed -= usize::from(wish == Wish::Pushed);
+                return Some(ticket);
+            }
+        }
+        None
+    }
+
+    pub(super) fn key(&self, ticket: Ticket) -> &str {
+        &self.slots[ticket.slot as usize].key
+    }
+
+    /// Another round of questions about the key is sent: what was answered so far does not count.
+    pub(super) fn ask_again(&mut self, ticket: Ticket) {
+        self.slots[ticket.slot as usize].state = State::Asked;
+    }
+
+    /// The first of several replies is there.
+    pub(super) fn answering(&mut self, ticket: Ticket) {
+        self.slots[ticket.slot as usize].state = State::Answering { torn: false };
+    }
+
+    /// All replies are there and tell something about one moment; otherwise the key has to be asked for again.
+    pub(super) fn is_whole(&self, ticket: Ticket) -> bool {
+        self.slots[ticket.slot as usize].state != State::Answering { torn: true }
+    }
+
+    /// The key was read; it leaves the inbox. `order`: `None` where the key is not watched.
+    pub(super) fn finish(
+        &mut self,
+        ticket: Ticket,
+        sequence: Sequence,
+        order: Option<&Order>,
+        received: TimeMs,
+    ) -> Circumstances {
+        let hash = self.hashing.hash_one(&*self.slots[ticket.slot as usize].key);
+        if let Some(order) = order {
+            if self.answered.len() >= 4096 {
+                self.answered.retain(|_, sequence| order.may_share_turn(*sequence));
+            }
+            self.answered.insert(hash, sequence);
+        }
+        if let Ok(found) = self.index.find_entry(hash, |slot| *slot == ticket.slot) {
+            found.remove();
+        }
+        let entry = &mut self.slots[ticket.slot as usize];
+        entry.state = State::Free;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(ticket.slot);
+        self.pushed -= usize::from(entry.pushes > 0);
+        self.scanned -= usize::from(entry.scanned);
+        let (since, until) = match order {
+            Some(_) if entry.pushes > 0 && received - entry.until <= SLOW_READ => (Some(entry.since), entry.until),
+            Some(_) if entry.pushes > 0 => (Some(entry.since), received),
+            Some(order) => (Some(order.caught_up()), received),
+            None => (None, received),
+        };
+        Circumstances {
+            key: std::mem::take(&mut entry.key),
+            since,
+            until,
+            pushes: entry.pushes,
+            first_push_may_be_old: entry.first_push_may_be_old,
+            missed: entry.missed,
+        }
+    }
+
+    /// The key is known to be on this node, whoever serves its slot.
+    pub(super) fn is_here(&self, ticket: Ticket) -> bool {
+        let entry = &self.slots[ticket.slot as usize];
+        entry.pushes > 0 || entry.scanned
+    }
+
+    /// A pass waits for the key.
+    pub(super) fn is_scanned(&self, ticket: Ticket) -> bool {
+        self.slots[ticket.slot as usize].scanned
+    }
+
+    /// The replies will not come: the key waits again.
+    pub(super) fn put_back(&mut self, ticket: Ticket) {
+        let wish = if self.is_scanned(ticket) { Wish::Scanned } else { Wish::Requested };
+        self.enqueue(ticket.slot, wish);
+    }
+
+    pub(super) fn is_waiting(&self, wish: Wish) -> bool {
+        match wish {
+            Wish::Pushed => self.waiting_pushed > 0,
+            // Stale tickets only make the caller look once more.
+            wish => !self.queues[wish as usize].is_empty(),
+        }
+    }
+
+    pub(super) fn waiting(&self, wish: Wish) -> usize {
+        self.queues[wish as usize].len()
+    }
+
+    /// Keys that the pass under way still waits for.
+    pub(super) fn scanned_left(&self) -> usize {
+        self.scanned
+    }
+
+    pub(super) fn skipped(&self) -> usize {
+        self.skipped
+    }
+
+    /// All changes up to this have been told: those that wait happened later. Skipped ones are never told.
+    pub(super) fn told_up_to(&self, caught_up: TimeMs) -> TimeMs {
+        if self.pushed == self.skipped {
+            return caught_up;
+        }
+        let waiting =
+            self.slots.iter().filter(|slot| slot.pushes > 0 && !matches!(slot.state, State::Free | State::Skipped));
+        waiting.map(|slot| slot.since).fold(caught_up, TimeMs::min)
+    }
+
+    fn find(&self, hash: u64, key: &str) -> Option<u32> {
+        self.index.find(hash, |slot| &*self.slots[*slot as usize].key == key).copied()
+    }
+
+    fn insert(&mut self, hash: u64, key: Box<str>, state: State) -> u32 {
+        let fresh = |generation| Slot {
+            key,
+            generation,
+            state,
+            pushes: 0,
+            first_push_may_be_old: false,
+            missed: false,
+            scanned: false,
+            since: 0,
+            until: 0,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                let entry = &mut self.slots[slot as usize];
+                *entry = fresh(entry.generation);
+                slot
+            }
+            None => {
+                self.slots.push(fresh(0));
+                self.slots.len() as u32 - 1
+            }
+        };
+        let (slots, hashing) = (&self.slots, &self.hashing);
+        self.index.insert_unique(hash, slot, |slot| hashing.hash_one(&*slots[*slot as usize].key));
+        slot
+    }
+
+    fn enqueue(&mut self, slot: u32, wish: Wish) {
+        let entry = &mut self.slots[slot as usize];
+        self.waiting_pushed -= usize::from(entry.state == State::Queued(Wish::Pushed));
+        self.waiting_pushed += usize::from(wish == Wish::Pushed);
+        entry.state = State::Queued(wish);
+        self.queues[wish as usize].push_back(Ticket { slot, generation: entry.generation });
+    }
+}
+
+#[cfg(test)]
+mod tests;

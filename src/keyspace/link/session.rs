@@ -1,0 +1,296 @@
+//! Life on one connection: a single task that sends what is due, takes what comes, and tells what it means.
+//!
+//! [`super::questions`] decides what is sent, [`super::answers`] what a reply or push means; here they take turns. All that
+//! has been received is handled in one turn, at one time.
+
+use std::time::Duration;
+
+use redis::Value;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::warn;
+
+use super::connection::Lane;
+use super::evictions::Evictions;
+use super::handshake::Arrival;
+use super::identity::Replication;
+use super::key_catalog::Prefixes;
+use super::pace::{Allowance, Pace};
+use super::permissions::Permissions;
+use super::read_queue::{Inbox, Wish};
+use super::scanner::{Pass, Timetable};
+use super::{Link, LinkError};
+use crate::keyspace::connect::ConnectError;
+use crate::keyspace::status::Command;
+use crate::keyspace::wire::{Wire, WireError};
+use crate::util::clock;
+use crate::util::clock::TimeMs;
+
+/// Keys that the ledger wants and that wait to be read; it asks again for what is left out.
+const MAX_REQUESTED: usize = 65_536;
+
+pub(super) struct Session<'a> {
+    pub(super) link: &'a mut Link,
+    pub(super) main: Lane,
+    /// Lists the keys, where configured; and reads them, where changes are not watched.
+    pub(super) replica: Option<Lane>,
+    pub(super) connecting: Option<AbortOnDropHandle<Result<Wire, ConnectError>>>,
+    /// No replica could be connected to for the pass that is due.
+    pub(super) without_replica: bool,
+    pub(super) watching: bool,
+    pub(super) prefixes: Prefixes,
+    pub(super) scan_pattern: String,
+    pub(super) permissions: Permissions,
+    pub(super) replication: Replication,
+    pub(super) evictions: Evictions,
+    pub(super) inbox: Inbox,
+    pub(super) allowance: Allowance,
+    pub(super) pace: Pace,
+    pub(super) timetable: Timetable,
+    pub(super) pass: Option<Pass>,
+    pub(super) passes_begun: u64,
+    /// The last pass failed: it need not be said again.
+    pub(super) pass_failed: bool,
+    replica_failed: bool,
+    pub(super) next_info: Instant,
+    /// Of the last `CaughtUp`.
+    pub(super) told_up_to: TimeMs,
+    /// A `Gap` was told, and no complete pass since.
+    pub(super) gap_told: bool,
+    /// The server is no longer who it was.
+    pub(super) has_changed: bool,
+}
+
+/// Which of the two connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Main,
+    Replica,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(link: &'a mut Link, arrival: Arrival) -> Self {
+        let Arrival { wire, prefixes, permissions, identity, armed } = arrival;
+        let now = Instant::now();
+        let config = &link.shared.config;
+        let all_watched = armed.is_some() && !prefixes.has_others();
+        let interval = if all_watched { config.scan.watched_interval } else { config.scan.interval };
+        link.show(|status| status.scan_interval = Some(interval));
+        let reads_per_second = config.watch.max_reads_per_second;
+        Self {
+            main: Lane::new(wire, armed.unwrap_or_else(clock::steady)),
+            replica: None,
+            connecting: None,
+            without_replica: false,
+            watching: armed.is_some(),
+            scan_pattern: link.shared.keys.scan_pattern(),
+            prefixes,
+            permissions,
+            replication: identity.replication,
+            evictions: Evictions::new(armed.is_some()),
+            // A second's worth may wait.
+            inbox: Inbox::new(reads_per_second as usize),
+            allowance: Allowance::new(reads_per_second, now),
+            pace: Pace::new(config.scan.max_redis_share, now),
+            timetable: Timetable::new(interval, config.scan.interval, now),
+            pass: None,
+            passes_begun: 0,
+            pass_failed: false,
+            replica_failed: false,
+            next_info: now,
+            told_up_to: 0,
+            gap_told: false,
+            has_changed: false,
+            link,
+        }
+    }
+
+    /// Until the connection ends (an error) or the link is to stop.
+    pub(super) async fn run(mut self, stop: &CancellationToken) -> Result<(), LinkError> {
+        loop {
+            self.ask_what_is_due(Instant::now());
+            self.link.teller.tell();
+            let wake = self.wake();
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                received = self.main.wire.next() => self.turn(Side::Main, received?)?,
+                received = next_of(&mut self.replica) => match received {
+                    Ok(value) => self.replica_turn(value),
+                    Err(error) => self.lose_replica(error),
+                },
+                connected = connected(&mut self.connecting) => self.take_replica(connected),
+                () = self.link.teller.room(), if self.link.teller.is_waiting() => {}
+                Some(keys) = self.link.reads.recv() => self.want(keys),
+                () = sleep_until(wake) => self.look_for_silence().await?,
+            }
+            if self.has_changed {
+                return Err(LinkError::Changed(self.link.address.clone()));
+            }
+        }
+    }
+
+    /// Handles a reply or push and all that has come with it.
+    fn turn(&mut self, side: Side, first: Value) -> Result<(), WireError> {
+        let (now, received) = (Instant::now(), clock::steady() + 1);
+        let Some(lane) = self.lane(side) else { return Ok(()) };
+        let is_reply = |value: &Value| !matches!(value, Value::Push { .. });
+        let mut took = if is_reply(&first) { lane.took(now) } else { None };
+        let mut work = self.take(side, first, received);
+        while let Some(lane) = self.lane(side)
+            && let Some(value) = lane.wire.next_received()?
+        {
+            if took.is_none() && is_reply(&value) {
+                took = lane.took(now);
+            }
+            work.add(self.take(side, value, received));
+        }
+        if let Some((took, alone)) = took {
+            self.account(took, alone, work, now);
+        }
+        self.tell_progress(now);
+        Ok(())
+    }
+
+    /// What the replies of this turn cost Redis, and how much of that was for the pass.
+    fn account(&mut self, took: Duration, alone: bool, work: Work, now: Instant) {
+        let mut busy = took;
+        if alone {
+            self.pace.answered(took);
+            self.link.totals.reply_seconds.observe(took.as_secs_f64());
+            busy = self.pace.beyond_round_trip(took);
+        }
+        self.link.totals.busy_seconds += busy.as_secs_f64();
+        if work.steps > 0 {
+            self.pace.stepped(busy);
+            self.pace.spent(busy, now);
+        } else if work.scanned_reads > 0 {
+            let share = f64::from(work.scanned_reads) / f64::from(work.reads.max(1));
+            self.pace.spent(busy.mul_f64(share), now);
+        }
+    }
+
+    /// After a turn: how far everything has been told.
+    fn tell_progress(&mut self, now: Instant) {
+        self.finish_pass(now);
+        self.tell_caught_up();
+        let progress = self.pass.as_ref().and_then(Pass::progress);
+        self.link.show(|status| status.progress = progress);
+    }
+
+    fn replica_turn(&mut self, value: Value) {
+        if let Err(error) = self.turn(Side::Replica, value) {
+            self.lose_replica(error);
+        }
+    }
+
+    fn lose_replica(&mut self, error: WireError) {
+        self.warn_of_replica(anyhow::Error::from(error), "lost the replica that is scanned");
+        if let Some(lane) = self.replica.take() {
+            lane.abandoned().for_each(|ticket| self.inbox.put_back(ticket));
+        }
+        self.fail_pass(Instant::now());
+    }
+
+    fn take_replica(&mut self, connected: Result<Wire, ConnectError>) {
+        self.connecting = None;
+        match connected {
+            Ok(wire) => {
+                self.link.totals.count_commands(Command::Hello, 1);
+                self.link.totals.count_commands(Command::Readonly, 1);
+                self.replica = Some(Lane::new(wire, clock::steady()));
+            }
+            Err(error) => {
+                self.warn_of_replica(anyhow::Error::from(error), "cannot scan a replica, scanning the primary");
+                self.without_replica = true;
+            }
+        }
+    }
+
+    /// Once for each connection to the primary: it is tried again with each pass.
+    fn warn_of_replica(&mut self, error: anyhow::Error, what: &str) {
+        if !std::mem::replace(&mut self.replica_failed, true) {
+            warn!(address = %self.link.address, error = format!("{error:#}"), "{what}");
+        }
+    }
+
+    fn want(&mut self, keys: Vec<Box<str>>) {
+        for key in keys {
+            if self.inbox.waiting(Wish::Requested) < MAX_REQUESTED {
+                self.inbox.want(key, Wish::Requested);
+            }
+        }
+    }
+
+    /// A server that does not answer is as good as gone.
+    async fn look_for_silence(&mut self) -> Result<(), WireError> {
+        let after = self.link.shared.config.response_timeout;
+        let is_silent = |lane: &Lane| lane.deadline(after).is_some_and(|deadline| deadline <= Instant::now());
+        if is_silent(&self.main) {
+            // It may be us who have not listened.
+            match timeout(Duration::ZERO, self.main.wire.next()).await {
+                Ok(received) => self.turn(Side::Main, received?)?,
+                Err(_) => {
+                    self.link.totals.reply_seconds.observe(after.as_secs_f64());
+                    return Err(self.main.timed_out(after));
+                }
+            }
+        }
+        if let Some(lane) = &self.replica
+            && is_silent(lane)
+        {
+            let error = lane.timed_out(after);
+            self.lose_replica(error);
+        }
+        Ok(())
+    }
+
+    pub(super) fn lane(&mut self, side: Side) -> Option<&mut Lane> {
+        match side {
+            Side::Main => Some(&mut self.main),
+            Side::Replica => self.replica.as_mut(),
+        }
+    }
+
+    pub(super) fn may_scan(&self) -> bool {
+        self.permissions.allow(Command::Scan)
+    }
+}
+
+/// What replies were for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Work {
+    pub(super) steps: u32,
+    pub(super) reads: u32,
+    pub(super) scanned_reads: u32,
+}
+
+impl Work {
+    fn add(&mut self, more: Self) {
+        self.steps += more.steps;
+        self.reads += more.reads;
+        self.scanned_reads += more.scanned_reads;
+    }
+}
+
+async fn next_of(lane: &mut Option<Lane>) -> Result<Value, WireError> {
+    match lane {
+        Some(lane) => lane.wire.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn connected(
+    connecting: &mut Option<AbortOnDropHandle<Result<Wire, ConnectError>>>,
+) -> Result<Wire, ConnectError> {
+    loop {
+        match connecting {
+            // A task that panicked is not tried again before the next pass.
+            Some(task) => match task.await {
+                Ok(connected) => return connected,
+                Err(_) => *connecting = None,
+            },
+            None => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! A link against a real `redis-server`: what it tells, read from its channel.
+
+mod changes;
+mod cluster;
+mod denied;
+mod order;
+mod passes;
+mod server;
+mod speed;
+mod trouble;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use self::server::Server;
+use crate::config::redis::{Address, Credentials, RedisConfig, RedisMode, ScanConfig, WatchConfig};
+use crate::keyspace::status::LinkStatus;
+use crate::keyspace::topology::Node;
+use crate::keyspace::{LinkSetup, Shared};
+use crate::model::input::Input;
+use crate::model::key_index::KeyMap;
+use crate::model::key_template::KeyTemplate;
+use crate::model::namespace::Namespace;
+use crate::model::sighting::{Held, LinkId, LinkNews, OwnerHasher, Sight, Sighting};
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How a link is built, before it runs.
+struct Plan {
+    config: RedisConfig,
+    keys: Vec<&'static str>,
+    fence: Option<&'static str>,
+    replicas: Vec<Address>,
+    /// Batches that the pipeline has room for.
+    room: usize,
+}
+
+impl Plan {
+    fn new(server: &Server) -> Self {
+        Self::at(server.address())
+    }
+
+    fn at(address: Address) -> Self {
+        let config = RedisConfig {
+            name: "test".to_owned(),
+            mode: RedisMode::Single,
+            addresses: vec![address],
+            database: 0,
+            credentials: Credentials::default(),
+            tls: None,
+            connect_timeout: Duration::from_secs(30),
+            response_timeout: Duration::from_secs(30),
+            scan: ScanConfig { max_redis_share: 1.0, ..ScanConfig::default() },
+            watch: WatchConfig::default(),
+            max_tracked_locks: 1000,
+        };
+        Self { config, keys: vec!["lock:{id}", "job:{id}:lock"], fence: None, replicas: Vec::new(), room: 1024 }
+    }
+
+    fn run(self) -> Watch {
+        let template = |text: &str| KeyTemplate::parse(text).unwrap();
+        let keys = self.keys.iter().map(|key| template(key)).collect();
+        let fence = self.fence.map(template);
+        let namespaces = vec![Arc::new(Namespace { keys, fence, ..Namespace::other() })];
+        let (out, news) = mpsc::channel(self.room);
+        let (reads, wanted) = mpsc::channel(16);
+        let status = Arc::new(Mutex::new(LinkStatus::default()));
+        let node = Node { address: self.config.addresses[0].clone(), replicas: Vec::new(), slots: Vec::new() };
+        let (_, replicas) = watch::channel(self.replicas);
+        let hasher = OwnerHasher::new();
+        let shared = Arc::new(Shared {
+            config: self.config,
+            keys: Arc::new(KeyMap::new(&namespaces)),
+            namespaces,
+            hasher: hasher.clone(),
+            out,
+            rediscover: Notify::new(),
+        });
+        let setup = LinkSetup {
+            id: LinkId(1),
+            node,
+            replicas,
+            takes_over: false,
+            shared,
+            reads: wanted,
+            status: Arc::clone(&status),
+        };
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(super::run(setup, stop.clone()));
+        Watch { news, waiting: Vec::new(), reads, status, hasher, stop, task }
+    }
+}
+
+/// A running link, seen from the pipeline.
+struct Watch {
+    news: mpsc::Receiver<Input>,
+    /// The latest first.
+    waiting: Vec<LinkNews>,
+    reads: mpsc::Sender<Vec<Box<str>>>,
+    status: Arc<Mutex<LinkStatus>>,
+    hasher: OwnerHasher,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Watch {
+    /// A link whose first pass is done.
+    async fn begin(server: &Server) -> Self {
+        let mut watch = Plan::new(server).run();
+        watch.pass_done().await;
+        watch
+    }
+
+    async fn next(&mut self) -> LinkNews {
+        let deadline = Instant::now() + PATIENCE;
+        while self.waiting.is_empty() {
+            match timeout_at(deadline, self.news.recv()).await.expect("nothing was told for long") {
+                Some(Input::Link(batch)) => self.waiting.extend(batch.news.into_iter().rev()),
+                other => panic!("{other:?}"),
+            }
+        }
+        self.waiting.pop().unwrap()
+    }
+
+    /// The next news of a kind; others are passed over.
+    async fn find<T>(&mut self, pick: impl Fn(&LinkNews) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        let mut passed_over = Vec::new();
+        loop {
+            let news = self.next().await;
+            if let Some(found) = pick(&news) {
+                return found;
+            }
+            if !matches!(news, LinkNews::CaughtUp { .. }) {
+                passed_over.push(news);
+            }
+            assert!(Instant::now() < deadline, "not told; but {passed_over:#?}");
+        }
+    }
+
+    async fn pass_done(&mut self) -> LinkNews {
+        self.find(|news| matches!(news, LinkNews::PassDone { .. }).then(|| news.clone())).await
+    }
+
+    /// The next sighting, whatever the key.
+    async fn seen(&mut self) -> Sighting {
+        self.find(|news| match news {
+            LinkNews::Seen(sighting) => Some(sighting.clone()),
+            _ => None,
+        })
+        .await
+    }
+
+    async fn seen_key(&mut self, key: &str) -> Sighting {
+        self.find(|news| match news {
+            LinkNews::Seen(sighting) if &*sighting.key == key => Some(sighting.clone()),
+            _ => None,
+        })
+        .await
+    }
+
+    /// All sightings up to the end of the pass, by key.
+    async fn pass(&mut self) -> Vec<Sighting> {
+        let mut seen = Vec::new();
+        loop {
+            match self.next().await {
+                LinkNews::Seen(sighting) => seen.push(sighting),
+                LinkNews::PassDone { .. } => break,
+                _ => {}
+            }
+        }
+        seen.sort_by(|left, right| left.key.cmp(&right.key));
+        seen
+    }
+
+    fn held(&self, owner: &str, ttl_ms: Option<i64>, sight: &Sight) {
+        let Sight::Held(held) = sight else { panic!("{sight:?}") };
+        assert_eq!(held.owner, Some(self.hasher.hash(owner.as_bytes())));
+        check_ttl(held, ttl_ms);
+    }
+
+    fn status(&self) -> LinkStatus {
+        self.status.lock().unwrap().clone()
+    }
+
+    /// Until the status is as wanted.
+    async fn until(&self, wanted: impl Fn(&LinkStatus) -> bool) -> LinkStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let status = self.status();
+            if wanted(&status) {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "{status:#?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        tokio::time::timeout(PATIENCE, self.task).await.expect("the link does not stop").unwrap();
+    }
+}
+
+/// At most what it was set to, and not much less.
+fn check_ttl(held: &Held, set_to: Option<i64>) {
+    match (held.ttl_ms, set_to) {
+        (Some(ttl), Some(set_to)) => assert!(ttl <= set_to && ttl > set_to - 15_000, "{ttl} of {set_to}"),
+        (left, right) => assert_eq!(left, right),
+    }
+}

@@ -1,0 +1,80 @@
+//! The keyspace of Redis as a source: which primaries there are, one link to each, and what they tell.
+//!
+//! * `supervisor`: keeps the links, hands out reads, sums up
+//! * `topology`, `slots`: which primaries there are, and which of them has a key
+//! * `link`: everything about one primary, over one connection
+//! * `connect`, `tls`, `wire`, `backoff`: that connection
+//! * `status`: what `/metrics` shows of it
+//!
+//! Invariant: only commands that read are ever sent; `status::Command` lists them.
+
+mod connect;
+mod link;
+#[cfg(test)]
+mod live_tests;
+#[cfg(test)]
+#[path = "../../tests/integration/redis/mod.rs"]
+mod servers;
+mod status;
+mod supervisor;
+pub(crate) mod tls;
+mod topology;
+mod wire;
+
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{Notify, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use self::status::LinkStatus;
+use self::supervisor::Supervisor;
+use self::topology::Node;
+use crate::config::redis::{Address, RedisConfig};
+use crate::model::input::Input;
+use crate::model::key_index::KeyMap;
+use crate::model::namespace::Namespace;
+use crate::model::sighting::{LinkId, OwnerHasher};
+use crate::snapshot::RedisNow;
+
+/// What the keyspace source is built from.
+pub struct Setup {
+    pub config: RedisConfig,
+    pub keys: Arc<KeyMap>,
+    /// For their fence templates.
+    pub namespaces: Vec<Arc<Namespace>>,
+    pub hasher: OwnerHasher,
+    pub out: mpsc::Sender<Input>,
+    pub now: Arc<Mutex<RedisNow>>,
+    /// Keys that the ledger wants to be read now, wherever they are.
+    pub reads: mpsc::Receiver<Vec<Box<str>>>,
+}
+
+/// Looks at Redis until it is stopped; whatever fails is tried again.
+pub async fn run(setup: Setup, stop: CancellationToken) {
+    Supervisor::new(setup).run(stop).await;
+}
+
+/// What all links share.
+struct Shared {
+    config: RedisConfig,
+    keys: Arc<KeyMap>,
+    namespaces: Vec<Arc<Namespace>>,
+    hasher: OwnerHasher,
+    out: mpsc::Sender<Input>,
+    /// A link found that the topology is not what it was: a slot moved, a node is gone or no longer a primary.
+    rediscover: Notify,
+}
+
+/// What one link is built from.
+struct LinkSetup {
+    id: LinkId,
+    /// As it was found; its replicas come and go.
+    node: Node,
+    replicas: watch::Receiver<Vec<Address>>,
+    /// A failover put this node in the place of another one: its first `Up` says `Past::OtherServer`.
+    takes_over: bool,
+    shared: Arc<Shared>,
+    /// Keys of this node that the ledger wants to be read now.
+    reads: mpsc::Receiver<Vec<Box<str>>>,
+    status: Arc<Mutex<LinkStatus>>,
+}

@@ -1,0 +1,323 @@
+//! Keeps one link task for each primary, hands out reads, and sums up how the links are doing.
+//!
+//! A link reconnects to its address by itself, for ever; it is started and stopped only when the topology changes. Asking
+//! for the topology runs beside everything else, because a host that does not answer takes seconds.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use super::status::{self, LinkStatus, LinkTotals};
+use super::topology::slots::slot_of;
+use super::topology::{self, DiscoverError, Node};
+use super::{LinkSetup, Setup, Shared, link};
+use crate::config::redis::{Address, RedisConfig, RedisMode};
+use crate::model::input::Input;
+use crate::model::sighting::{LinkBatch, LinkId, LinkNews};
+use crate::snapshot::RedisNow;
+use crate::util::backoff::Backoff;
+use crate::util::clock;
+
+/// Between two looks at the topology without any reason.
+const REDISCOVER_EVERY: Duration = Duration::from_secs(5);
+/// However many links ask for it.
+const REDISCOVER_AT_MOST_EVERY: Duration = Duration::from_millis(500);
+const PUBLISH_EVERY: Duration = Duration::from_millis(500);
+/// Lists of keys that may wait for a link. The ledger asks again for what was dropped.
+const READS_QUEUE: usize = 4;
+/// A link that does not end in this time is dropped where it stands.
+const LINK_GRACE: Duration = Duration::from_secs(2);
+
+type Discovered = (Result<Vec<Node>, DiscoverError>, LinkTotals);
+
+pub(super) struct Supervisor {
+    shared: Arc<Shared>,
+    config: Arc<RedisConfig>,
+    now: Arc<Mutex<RedisNow>>,
+    reads: mpsc::Receiver<Vec<Box<str>>>,
+    links: Vec<Running>,
+    next_id: u16,
+    /// What ended links and looks at the topology counted.
+    ended: LinkTotals,
+    discovery: JoinSet<Discovered>,
+    next_discovery: Option<Instant>,
+    last_discovery: Option<Instant>,
+    backoff: Backoff,
+    /// Why the topology is not known. Logged when it changes, shown as long as it lasts.
+    failure: Option<String>,
+}
+
+struct Running {
+    id: LinkId,
+    node: Node,
+    replicas: watch::Sender<Vec<Address>>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+    reads: mpsc::Sender<Vec<Box<str>>>,
+    status: Arc<Mutex<LinkStatus>>,
+}
+
+impl Supervisor {
+    pub(super) fn new(setup: Setup) -> Self {
+        let Setup { config, keys, namespaces, hasher, out, now, reads } = setup;
+        let shared = Shared { config: config.clone(), keys, namespaces, hasher, out, rediscover: Notify::new() };
+        Self {
+            shared: Arc::new(shared),
+            config: Arc::new(config),
+            now,
+            reads,
+            links: Vec::new(),
+            next_id: 0,
+            ended: LinkTotals::default(),
+            discovery: JoinSet::new(),
+            next_discovery: Some(Instant::now()),
+            last_discovery: None,
+            backoff: Backoff::new(),
+            failure: None,
+        }
+    }
+
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        let mut publish = interval(PUBLISH_EVERY);
+        publish.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let shared = Arc::clone(&self.shared);
+        let mut reads_are_open = true;
+        loop {
+            let due = self.next_discovery.filter(|_| self.discovery.is_empty());
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.start_discovery(),
+                Some(discovered) = self.discovery.join_next() => match discovered {
+                    Ok((result, took)) => self.take(result, &took).await,
+                    Err(error) => {
+                        error!(%error, "looking for the primaries of redis failed");
+                        self.next_discovery = Some(Instant::now() + self.backoff.next());
+                    }
+                },
+                () = shared.rediscover.notified() => self.hasten_discovery(),
+                keys = self.reads.recv(), if reads_are_open => match keys {
+                    Some(keys) => self.route(keys),
+                    None => reads_are_open = false,
+                },
+                _ = publish.tick() => {
+                    self.bury().await;
+                    self.publish();
+                }
+            }
+        }
+        self.discovery.shutdown().await;
+        self.links.iter().for_each(|link| link.stop.cancel());
+        for link in std::mem::take(&mut self.links) {
+            self.end(link).await;
+        }
+    }
+
+    fn start_discovery(&mut self) {
+        self.next_discovery = None;
+        self.last_discovery = Some(Instant::now());
+        let config = Arc::clone(&self.config);
+        let known: Vec<Node> = self.links.iter().map(|link| link.node.clone()).collect();
+        self.discovery.spawn(async move {
+            let mut totals = LinkTotals::default();
+            let result = topology::discover(&config, &known, &mut totals).await;
+            (result, totals)
+        });
+    }
+
+    fn hasten_discovery(&mut self) {
+        if self.config.mode == RedisMode::Single {
+            return;
+        }
+        let now = Instant::now();
+        let earliest = self.last_discovery.map_or(now, |last| last + REDISCOVER_AT_MOST_EVERY);
+        let planned = self.next_discovery.unwrap_or(earliest);
+        self.next_discovery = Some(planned.min(earliest.max(now)));
+    }
+
+    async fn take(&mut self, result: Result<Vec<Node>, DiscoverError>, took: &LinkTotals) {
+        self.ended.add(took);
+        match result {
+            Ok(nodes) => {
+                if self.failure.take().is_some() {
+                    info!("the primaries of redis are known again");
+                }
+                self.backoff.reset();
+                if self.next_discovery.is_none() && self.config.mode != RedisMode::Single {
+                    self.next_discovery = Some(Instant::now() + REDISCOVER_EVERY);
+                }
+                self.apply(nodes).await;
+            }
+            Err(error) => {
+                let failure = format!("{:#}", anyhow::Error::new(error));
+                if self.failure.as_ref() != Some(&failure) {
+                    warn!(error = %failure, "cannot find the primaries of redis, trying again");
+                }
+                self.failure = Some(failure);
+                self.next_discovery = Some(Instant::now() + self.backoff.next());
+            }
+        }
+    }
+
+    /// Ends the links of nodes that are no primaries any more, and starts those of new ones.
+    async fn apply(&mut self, nodes: Vec<Node>) {
+        let (kept, gone): (Vec<Running>, Vec<Running>) = std::mem::take(&mut self.links)
+            .into_iter()
+            .partition(|link| nodes.iter().any(|node| node.address == link.node.address));
+        self.links = kept;
+        let mut replaced = Vec::new();
+        for link in gone {
+            info!(address = %link.node.address, "no longer a primary of redis");
+            replaced.push(link.node.clone());
+            self.remove(link).await;
+        }
+        for node in nodes {
+            match self.links.iter_mut().find(|link| link.node.address == node.address) {
+                Some(link) => {
+                    if link.node.replicas != node.replicas {
+                        link.replicas.send_replace(node.replicas.clone());
+                    }
+                    link.node = node;
+                }
+                None => {
+                    let takes_over = takes_over(&self.config.mode, &node, &replaced);
+                    info!(address = %node.address, replicas = node.replicas.len(), takes_over, "a primary of redis");
+                    self.start(node, takes_over);
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, node: Node, takes_over: bool) {
+        let id = LinkId(self.next_id);
+        self.next_id = self.next_id.wrapping_add(1);
+        let status = Arc::new(Mutex::new(LinkStatus::default()));
+        let (reads, reads_of_link) = mpsc::channel(READS_QUEUE);
+        let (replicas, replicas_of_link) = watch::channel(node.replicas.clone());
+        let stop = CancellationToken::new();
+        let setup = LinkSetup {
+            id,
+            node: node.clone(),
+            replicas: replicas_of_link,
+            takes_over,
+            shared: Arc::clone(&self.shared),
+            reads: reads_of_link,
+            status: Arc::clone(&status),
+        };
+        let task = tokio::spawn(link::run(setup, stop.clone()));
+        self.links.push(Running { id, node, replicas, stop, task, reads, status });
+    }
+
+    /// Ends a link and tells that nothing more comes from it.
+    async fn remove(&mut self, link: Running) {
+        let id = link.id;
+        self.end(link).await;
+        let news = vec![LinkNews::Removed { at: clock::steady() }];
+        // Nobody listens any more: the whole source is about to be stopped.
+        let _ = self.shared.out.send(Input::Link(LinkBatch { link: id, news })).await;
+    }
+
+    async fn end(&mut self, mut link: Running) {
+        link.stop.cancel();
+        match timeout(LINK_GRACE, &mut link.task).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => error!(address = %link.node.address, %error, "a link to redis failed"),
+            Err(_) => {
+                warn!(address = %link.node.address, "a link to redis did not end in time");
+                link.task.abort();
+            }
+        }
+        self.ended.add(&lock(&link.status).totals);
+    }
+
+    /// A link only ends by itself if it has panicked. Another one takes its place.
+    async fn bury(&mut self) {
+        while let Some(at) = self.links.iter().position(|link| link.task.is_finished()) {
+            let link = self.links.swap_remove(at);
+            let node = link.node.clone();
+            self.remove(link).await;
+            self.start(node, false);
+        }
+    }
+
+    fn route(&self, keys: Vec<Box<str>>) {
+        let nodes: Vec<&Node> = self.links.iter().map(|link| &link.node).collect();
+        for (link, keys) in self.links.iter().zip(by_node(keys, &nodes)).filter(|(_, keys)| !keys.is_empty()) {
+            // A full queue: the ledger asks again.
+            let _ = link.reads.try_send(keys);
+        }
+    }
+
+    fn publish(&self) {
+        let links: Vec<LinkStatus> = self.links.iter().map(|link| lock(&link.status).clone()).collect();
+        let complaints = self.failure.iter().cloned().collect();
+        let sum = status::sum(&links, &self.ended, complaints);
+        *lock(&self.now) = sum;
+    }
+}
+
+/// Did a failover put the node in the place of one that is gone?
+fn takes_over(mode: &RedisMode, node: &Node, gone: &[Node]) -> bool {
+    match mode {
+        RedisMode::Single => false,
+        RedisMode::Sentinel { .. } => !gone.is_empty(),
+        // A node that was no replica has got its slots by migration, which moves the keys with them.
+        RedisMode::Cluster => gone.iter().any(|gone| gone.replicas.contains(&node.address)),
+    }
+}
+
+/// The keys of each node. Keys in slots that nobody serves are left out.
+fn by_node(keys: Vec<Box<str>>, nodes: &[&Node]) -> Vec<Vec<Box<str>>> {
+    if nodes.len() == 1 {
+        return vec![keys];
+    }
+    let mut sorted: Vec<Vec<Box<str>>> = vec![Vec::new(); nodes.len()];
+    for key in keys {
+        let slot = slot_of(key.as_bytes());
+        if let Some(at) = nodes.iter().position(|node| node.has_slot(slot)) {
+            sorted[at].push(key);
+        }
+    }
+    sorted
+}
+
+/// A thread that panicked while it held the lock has at worst left one number out.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(port: u16, replicas: &[u16], slots: &[(u16, u16)]) -> Node {
+        let address = |port: &u16| Address::Tcp { host: "redis".to_owned(), port: *port };
+        let replicas = replicas.iter().map(address).collect();
+        Node { address: address(&port), replicas, slots: slots.to_vec() }
+    }
+
+    #[test]
+    fn only_a_replica_takes_over_in_a_cluster() {
+        let gone = [node(1, &[4], &[(0, 99)])];
+        assert!(takes_over(&RedisMode::Cluster, &node(4, &[], &[(0, 99)]), &gone));
+        assert!(!takes_over(&RedisMode::Cluster, &node(5, &[], &[(0, 99)]), &gone), "its slots were moved");
+        let sentinel = RedisMode::Sentinel { primary: "mymaster".to_owned(), credentials: Default::default() };
+        assert!(takes_over(&sentinel, &node(5, &[], &[]), &gone));
+        assert!(!takes_over(&sentinel, &node(5, &[], &[]), &[]), "the first one");
+    }
+
+    #[test]
+    fn keys_go_to_the_node_that_has_their_slot() {
+        // Slots 12182, 12739 and 3443.
+        let keys: Vec<Box<str>> = ["foo", "123456789", "{user1000}.lock"].map(Box::from).to_vec();
+        let (low, high) = (node(1, &[], &[(0, 100), (3_443, 3_443)]), node(2, &[], &[(12_182, 12_182)]));
+        let sorted = by_node(keys.clone(), &[&low, &high]);
+        assert_eq!(sorted, [vec![keys[2].clone()], vec![keys[0].clone()]]);
+        assert_eq!(by_node(keys.clone(), &[&node(1, &[], &[])]), vec![keys.clone()]);
+        assert_eq!(by_node(keys, &[]), Vec::<Vec<Box<str>>>::new());
+    }
+}

@@ -1,0 +1,101 @@
+//! Which primaries there are: asked of Sentinels or of the nodes of a cluster, or simply configured.
+//!
+//! The supervisor calls [`discover`] again and again. Nobody who answers is believed blindly: a primary that a Sentinel
+//! names must say itself that it is one, and of several nodes of a cluster the view that two of them share is taken.
+
+mod cluster;
+mod sentinel;
+pub(super) mod slots;
+
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::connect::ConnectError;
+use super::status::LinkTotals;
+use super::wire::WireError;
+use crate::config::redis::{Address, RedisConfig, RedisMode};
+
+/// A primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) address: Address,
+    pub(super) replicas: Vec<Address>,
+    /// First and last of each range, in a cluster. Empty otherwise: the node has all keys.
+    pub(super) slots: Vec<(u16, u16)>,
+}
+
+impl Node {
+    pub(super) fn has_slot(&self, slot: u16) -> bool {
+        self.slots.is_empty() || self.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DiscoverError {
+    #[error("the Sentinel {sentinel} does not know a primary {primary:?}: check `sentinel.primary`")]
+    UnknownPrimary { sentinel: Address, primary: String },
+    #[error("{0} is named as the primary by a Sentinel but says that it is none")]
+    NotAPrimary(Address),
+    #[error("{address} refused {command}: {answer}")]
+    Refused { address: Address, command: &'static str, answer: String },
+    #[error("{address} answered {command} with something unexpected")]
+    Unexpected { address: Address, command: &'static str },
+    #[error("{0} is a node of a cluster without any slots")]
+    NoSlots(Address),
+    #[error("no address to ask")]
+    NoAddress,
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+}
+
+/// Asks for the primaries. `known` are nodes that were there last time; what asking took is added to `totals`.
+pub(super) async fn discover(
+    config: &Arc<RedisConfig>,
+    known: &[Node],
+    totals: &mut LinkTotals,
+) -> Result<Vec<Node>, DiscoverError> {
+    match &config.mode {
+        RedisMode::Single => {
+            let address = config.addresses.first().cloned().ok_or(DiscoverError::NoAddress)?;
+            Ok(vec![Node { address, replicas: Vec::new(), slots: Vec::new() }])
+        }
+        RedisMode::Sentinel { primary, credentials } => {
+            let node = sentinel::discover(config, primary, credentials, totals).await?;
+            Ok(vec![node])
+        }
+        RedisMode::Cluster => cluster::discover(config, known, totals).await,
+    }
+}
+
+/// An answer that is an error becomes one.
+fn accept(address: &Address, command: &'static str, answer: Value) -> Result<Value, DiscoverError> {
+    let Value::ServerError(error) = answer else { return Ok(answer) };
+    let answer = format!("{} {}", error.code(), error.details().unwrap_or_default()).trim_end().to_owned();
+    Err(DiscoverError::Refused { address: address.clone(), command, answer })
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+/// Ports are numbers in one reply and texts in another.
+fn port(value: &Value) -> Option<u16> {
+    match value {
+        Value::Int(number) => u16::try_from(*number).ok(),
+        value => text(value)?.parse().ok(),
+    }
+}
+
+fn items(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(items) => Some(items),
+        _ => None,
+    }
+}

@@ -1,0 +1,51 @@
+//! The latest locks that their holders found lost, for people who ask. Not saved.
+
+use std::collections::VecDeque;
+
+use super::{Finding, Loss};
+
+/// Incidents that are remembered.
+const CAPACITY: usize = 1000;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::ledger) struct Incident {
+    pub(in crate::ledger) loss: Loss,
+    pub(in crate::ledger) finding: Finding,
+}
+
+#[derive(Default)]
+pub(in crate::ledger) struct Incidents(VecDeque<Incident>);
+
+impl Incidents {
+    pub(in crate::ledger) fn remember(&mut self, incident: Incident) {
+        if self.0.len() == CAPACITY {
+            self.0.pop_front();
+        }
+        self.0.push_back(incident);
+    }
+
+    /// The latest first.
+    pub(in crate::ledger) fn iter(&self) -> impl Iterator<Item = &Incident> {
+        self.0.iter().rev()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::failure::Operation;
+    use crate::model::log_event::RuleId;
+    use crate::model::namespace::NamespaceId;
+
+    #[test]
+    fn the_oldest_is_forgotten() {
+        let mut incidents = Incidents::default();
+        for at in 0..CAPACITY as i64 + 5 {
+            let (namespace, operation, rule) = (NamespaceId(0), Operation::Renew, RuleId(0));
+            let loss = Loss { at, namespace, lock: None, operation, rule };
+            incidents.remember(Incident { loss, finding: Finding::NOTHING });
+        }
+        assert_eq!(incidents.iter().count(), CAPACITY);
+        assert_eq!(incidents.iter().next().map(|incident| incident.loss.at), Some(CAPACITY as i64 + 4));
+    }
+}

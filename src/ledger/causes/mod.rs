@@ -1,0 +1,304 @@
+//! Why locks were not owned: what a log line reports is looked up in the lock's history, after a while, for a line may
+//! be read before Redis has told of the end it is about.
+//!
+//! The causes of a namespace add up to its `not_owned`, but for those that still wait; what waited in a crash is
+//! `unknown` after it.
+
+pub(super) mod incidents;
+
+use std::collections::VecDeque;
+
+use super::locks::history::{History, Record};
+use super::locks::hold::Ending;
+use super::locks::ring::KeyHash;
+use crate::model::failure::{Cause, Operation};
+use crate::model::log_event::RuleId;
+use crate::model::namespace::NamespaceId;
+use crate::model::sighting::OwnerHash;
+use crate::util::clock::TimeMs;
+
+/// Lines that may wait at the same time; past that, the one that has waited longest waits no more.
+const PENDING: usize = 65_536;
+/// How much longer than usual a line may wait while Redis cannot be seen: longer than it takes to connect again.
+const PATIENCE_MS: TimeMs = 30_000;
+/// By how much the clock of a program may be behind.
+const CLOCK_TOLERANCE_MS: TimeMs = 2000;
+/// Holds of a lock that are looked at, from the latest on. More would let many refusals at once take long.
+const HOLDS: usize = 256;
+
+/// A lock that was not owned, as a line told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Loss {
+    /// Time of the line.
+    pub(super) at: TimeMs,
+    pub(super) namespace: NamespaceId,
+    /// The key, or a bare id.
+    pub(super) lock: Option<Box<str>>,
+    pub(super) operation: Operation,
+    pub(super) rule: RuleId,
+}
+
+/// What Redis was seen to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub(super) cause: Cause,
+    pub(super) lost_at: Option<TimeMs>,
+    pub(super) owner: Option<OwnerHash>,
+    pub(super) next_owner: Option<OwnerHash>,
+    /// The hold that ended, and when the next one began.
+    pub(super) hold: Option<Record>,
+    pub(super) next_began: Option<TimeMs>,
+}
+
+#[derive(Default)]
+pub(super) struct Causes {
+    /// With the time from which on each may be settled.
+    pending: VecDeque<(TimeMs, Loss)>,
+    evictions: u64,
+}
+
+impl Finding {
+    pub(super) const NOTHING: Self =
+        Self { cause: Cause::Unknown, lost_at: None, owner: None, next_owner: None, hold: None, next_began: None };
+
+    fn of(record: &Record, next: Option<&Record>, loss: &Loss) -> Self {
+        let cause = match record.ending {
+            Ending::Expired if record.renewals == 0 => Cause::ExpiredNeverRenewed,
+            Ending::Expired => Cause::RenewalsStopped,
+            Ending::TakenOver => Cause::TakenOver,
+            Ending::LostInFailover => Cause::LostInFailover,
+            Ending::Released | Ending::Flushed => Cause::DeletedEarly,
+            Ending::Unknown => Cause::Unknown,
+        };
+        // Redis may have shown it late, but it was lost before its holder found out.
+        let lost_at = record.ended.min(loss.at).max(record.not_before);
+        let lost_at = Some(lost_at).filter(|_| cause != Cause::Unknown);
+        Self {
+            cause,
+            lost_at,
+            owner: record.owner,
+            next_owner: next.and_then(|next| next.owner),
+            hold: Some(*record),
+            next_began: next.map(|next| next.began),
+        }
+    }
+}
+
+impl Causes {
+    /// Waits until `due`. Gives back what has to stop waiting for it.
+    pub(super) fn wait(&mut self, loss: Loss, due: TimeMs) -> Option<Loss> {
+        self.pending.push_back((due, loss));
+        if self.pending.len() <= PENDING {
+            return None;
+        }
+        self.evictions += 1;
+        self.pending.pop_front().map(|(_, loss)| loss)
+    }
+
+    /// The next one that has waited long enough, and whether it can wait no longer.
+    pub(super) fn first_due(&self, now: TimeMs) -> Option<(&Loss, bool)> {
+        let (due, loss) = self.pending.front().filter(|(due, _)| *due <= now)?;
+        Some((loss, now - due >= PATIENCE_MS))
+    }
+
+    /// Takes out what [`Causes::first_due`] shows.
+    pub(super) fn next_due(&mut self, now: TimeMs) -> Option<Loss> {
+        let is_due = self.pending.front().is_some_and(|(due, _)| *due <= now);
+        if is_due { self.pending.pop_front().map(|(_, loss)| loss) } else { None }
+    }
+
+    pub(super) fn evictions(&self) -> u64 {
+        self.evictions
+    }
+}
+
+/// The latest abnormal end that no other refusal explains; otherwise, if the lock was released each time, it was
+/// somebody else who did so. That takes a memory that goes back to the hold in question.
+pub(super) fn explain(history: &mut History, key: KeyHash, loss: &Loss) -> Finding {
+    let latest = loss.at.saturating_add(CLOCK_TOLERANCE_MS);
+    let is_abnormal = |record: &Record| {
+        let abnormal = matches!(record.ending, Ending::Expired | Ending::TakenOver | Ending::LostInFailover);
+        abnormal && !record.explained && record.not_before <= latest
+    };
+    if let Some((record, next)) = history.find_mut(key, HOLDS, is_abnormal) {
+        // Who may not release is done with the lock; who may not renew will try again, or to release.
+        record.explained = loss.operation == Operation::Release;
+        return Finding::of(record, next.as_ref(), loss);
+    }
+    if is_forgotten(history, key, loss) {
+        return Finding::NOTHING;
+    }
+    let mut next = None;
+    let mut finding = Finding::NOTHING;
+    for record in history.many_of(key, HOLDS) {
+        if record.not_before <= latest {
+            match record.ending {
+                // What cannot be told may have been anything.
+                Ending::Unknown => return Finding::NOTHING,
+                // One that ended after the line is likely the next owner's: it counts only if clocks must differ.
+                Ending::Released | Ending::Flushed if finding.hold.is_none_or(|hold| hold.not_before > loss.at) => {
+                    finding = Finding::of(record, next, loss);
+                }
+                _ => {}
+            }
+        }
+        next = Some(record);
+    }
+    finding
+}
+
+/// Whether the hold that a line is about may have ended before all that is remembered of a busy lock, or of busy locks
+/// together. A holder seldom finds out later than two TTLs after it set the last one.
+fn is_forgotten(history: &History, key: KeyHash, loss: &Loss) -> bool {
+    let mut forgotten_until = history.oldest_of_many().map(|oldest| oldest.ended);
+    let (mut count, mut longest) = (0, 0);
+    for record in history.many_of(key, HOLDS) {
+        count += 1;
+        longest = record.ttl.map_or(0, |ttl| TimeMs::from(ttl.get())).max(longest);
+        if count == HOLDS {
+            forgotten_until = forgotten_until.max(Some(record.began));
+        }
+    }
+    forgotten_until.is_some_and(|until| loss.at.saturating_sub(until) < 2 * longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+    use crate::model::sighting::OwnerHasher;
+
+    const KEY: KeyHash = KeyHash(7);
+
+    fn history(ends: &[(TimeMs, Ending, u32)]) -> History {
+        let mut history = History::default();
+        for (ended, ending, renewals) in ends {
+            let record = Record { ending: *ending, renewals: *renewals, ..Record::short(*ended, NamespaceId(0)) };
+            history.push(KEY, record);
+        }
+        history
+    }
+
+    fn loss(at: TimeMs, operation: Operation) -> Loss {
+        Loss { at, namespace: NamespaceId(0), lock: None, operation, rule: RuleId(0) }
+    }
+
+    /// Each line, its operation and the cause found, with all of them in one history.
+    fn check(ends: &[(TimeMs, Ending, u32)], lines: &[(TimeMs, Operation, Cause)]) {
+        let mut history = history(ends);
+        for (at, operation, cause) in lines {
+            let finding = explain(&mut history, KEY, &loss(*at, *operation));
+            assert_eq!(finding.cause, *cause, "line at {at} with {ends:?}");
+        }
+    }
+
+    #[test]
+    fn six_causes() {
+        use Operation::Release;
+        check(&[(10, Ending::Expired, 0)], &[(20, Release, Cause::ExpiredNeverRenewed)]);
+        check(&[(10, Ending::Expired, 3)], &[(20, Release, Cause::RenewalsStopped)]);
+        check(&[(10, Ending::TakenOver, 3)], &[(20, Release, Cause::TakenOver)]);
+        check(&[(10, Ending::LostInFailover, 0)], &[(20, Release, Cause::LostInFailover)]);
+        check(&[(10, Ending::Released, 0)], &[(20, Release, Cause::DeletedEarly)]);
+        check(&[(10, Ending::Flushed, 0)], &[(20, Release, Cause::DeletedEarly)]);
+        check(&[(10, Ending::Unknown, 0)], &[(20, Release, Cause::Unknown)]);
+        check(&[], &[(20, Release, Cause::Unknown)]);
+    }
+
+    #[test]
+    fn one_end_explains_one_release_and_any_number_of_renewals() {
+        use Operation::{Release, Renew};
+        let ends = [(10, Ending::Expired, 0), (50, Ending::TakenOver, 0), (60, Ending::Released, 0)];
+        let lines = [
+            (70, Renew, Cause::TakenOver),
+            (70, Release, Cause::TakenOver),
+            (70, Renew, Cause::ExpiredNeverRenewed),
+            (70, Release, Cause::ExpiredNeverRenewed),
+            (70, Release, Cause::DeletedEarly),
+        ];
+        check(&ends, &lines);
+    }
+
+    #[test]
+    fn what_happened_later_is_not_the_cause() {
+        let ends = [(10_000, Ending::Expired, 1), (50_000, Ending::TakenOver, 0)];
+        check(&ends, &[(47_999, Operation::Release, Cause::RenewalsStopped)]);
+        check(&ends, &[(48_000, Operation::Release, Cause::TakenOver)]);
+        check(&ends, &[(7_999, Operation::Release, Cause::Unknown)]);
+    }
+
+    #[test]
+    fn a_release_among_what_cannot_be_told_proves_nothing() {
+        let ends = [(10, Ending::Unknown, 0), (20, Ending::Released, 0)];
+        check(&ends, &[(30, Operation::Release, Cause::Unknown)]);
+    }
+
+    #[test]
+    fn tells_who_lost_it_and_who_had_it_next() {
+        let hasher = OwnerHasher::new();
+        let (first, second) = (Some(hasher.hash(b"1")), Some(hasher.hash(b"2")));
+        let mut history = History::default();
+        let record = Record::short(10, NamespaceId(0));
+        history.push(KEY, Record { owner: first, ending: Ending::Expired, ..record });
+        history.push(KEY, Record { owner: second, ended: 30, ..record });
+        let finding = explain(&mut history, KEY, &loss(40, Operation::Renew));
+        assert_eq!((finding.lost_at, finding.owner, finding.next_owner), (Some(10), first, second));
+    }
+
+    /// One hold of `ttl` that expires at 1 s, then released ones, one each 100 ms.
+    fn busy(released: usize, ttl: u32) -> (History, TimeMs) {
+        let mut history = history(&[(1000, Ending::Expired, 0)]);
+        let mut ended = 1000;
+        for _ in 0..released {
+            ended += 100;
+            history.push(KEY, Record { ttl: NonZeroU32::new(ttl), ..Record::short(ended, NamespaceId(0)) });
+        }
+        (history, ended)
+    }
+
+    fn cause(history: &mut History, at: TimeMs) -> Cause {
+        explain(history, KEY, &loss(at, Operation::Release)).cause
+    }
+
+    #[test]
+    fn on_a_busy_lock_an_expiry_is_found_among_many_holds() {
+        let (mut history, now) = busy(HOLDS - 1, 5000);
+        assert_eq!(cause(&mut history, now), Cause::ExpiredNeverRenewed);
+    }
+
+    #[test]
+    fn releases_prove_nothing_where_the_memory_is_shorter_than_a_hold() {
+        let (mut history, now) = busy(HOLDS, 60_000);
+        assert_eq!(cause(&mut history, now), Cause::Unknown, "256 holds of a busy lock");
+        let (mut history, now) = busy(HOLDS, 5000);
+        assert_eq!(cause(&mut history, now), Cause::DeletedEarly, "they reach back far enough");
+    }
+
+    #[test]
+    fn the_release_after_the_line_is_the_next_owners() {
+        let hasher = OwnerHasher::new();
+        let (first, second) = (Some(hasher.hash(b"1")), Some(hasher.hash(b"2")));
+        let record = Record::short(10_000, NamespaceId(0));
+        let mut history = History::default();
+        history.push(KEY, Record { owner: first, ..record });
+        history.push(KEY, Record { owner: second, ..Record::short(12_000, NamespaceId(0)) });
+        let finding = explain(&mut history, KEY, &loss(11_000, Operation::Release));
+        assert_eq!((finding.cause, finding.lost_at), (Cause::DeletedEarly, Some(10_000)));
+        assert_eq!((finding.owner, finding.next_owner), (first, second));
+        let finding = explain(&mut history, KEY, &loss(9_000, Operation::Release));
+        assert_eq!(finding.owner, first, "clocks differ: the one nearest to the line");
+    }
+
+    #[test]
+    fn waiting_is_bounded() {
+        let mut causes = Causes::default();
+        for at in 0..PENDING as TimeMs {
+            assert_eq!(causes.wait(loss(at, Operation::Renew), at), None);
+        }
+        assert_eq!(causes.wait(loss(-1, Operation::Renew), 9).map(|loss| loss.at), Some(0));
+        assert_eq!(causes.evictions(), 1);
+        assert_eq!(causes.next_due(0), None);
+        assert_eq!(causes.next_due(1).map(|loss| loss.at), Some(1));
+    }
+}

@@ -1,0 +1,260 @@
+//! Which lines are about one failure: those about the same lock and the same aspect of its trouble, close in time.
+//!
+//! Bounded: entries are forgotten when no later line can belong to them, and early, counted, when the table is full.
+
+use std::collections::BTreeMap;
+use std::hash::Hasher;
+
+use serde::{Deserialize, Serialize};
+use siphasher::sip::SipHasher13;
+
+use crate::model::failure::ConflictKind;
+use crate::model::label::Label;
+use crate::util::clock::TimeMs;
+
+const CAPACITY: usize = 65_536;
+/// How long after its arrival an entry is kept at least: longer than the difference in progress between the files of one
+/// program, and than a rule may ask for.
+const KEPT_FOR_MS: TimeMs = 120_000;
+
+/// What about a lock is counted once. A release and a renewal that fail are two failures; a renewal that fails and the lock
+/// it finds lost are two facts about one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ledger) enum Aspect {
+    Release,
+    ReleaseLoss,
+    Renewal,
+    RenewalLoss,
+    UnknownLoss,
+    Acquire,
+    Abandonment,
+    UnlockedWork,
+    FinalState,
+    Conflict(ConflictKind),
+}
+
+impl Aspect {
+    fn name(self) -> &'static str {
+        match self {
+            Aspect::Release => "release",
+            Aspect::ReleaseLoss => "release_loss",
+            Aspect::Renewal => "renewal",
+            Aspect::RenewalLoss => "renewal_loss",
+            Aspect::UnknownLoss => "unknown_loss",
+            Aspect::Acquire => "acquire",
+            Aspect::Abandonment => "abandonment",
+            Aspect::UnlockedWork => "unlocked_work",
+            Aspect::FinalState => "final_state",
+            Aspect::Conflict(kind) => kind.as_str(),
+        }
+    }
+}
+
+/// Stands for a lock and an aspect in memory and in the state file, so that neither holds ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(in crate::ledger) struct LockHash(u64);
+
+impl LockHash {
+    pub(in crate::ledger) fn new(namespace: &str, lock: &str, aspect: Aspect) -> Self {
+        let mut hasher = SipHasher13::new();
+        for part in [namespace, aspect.name(), lock] {
+            hasher.write_u64(part.len() as u64);
+            hasher.write(part.as_bytes());
+        }
+        Self(hasher.finish())
+    }
+}
+
+/// How far from a failure a line may be and still belong to it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ledger) enum Window {
+    /// Counted from its first line: what fails again and again counts again and again.
+    FromFirst(TimeMs),
+    /// Counted from its last line: a lost lock stays lost for as long as it is noticed.
+    FromLast(TimeMs),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::ledger) struct Joined {
+    entries: BTreeMap<LockHash, Entry>,
+    evictions: u64,
+}
+
+/// The time that lines are compared with, and the arrival of the last line. Saved as a pair to keep the file small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry(TimeMs, TimeMs);
+
+impl Joined {
+    /// Notes a line and tells whether it begins a new failure.
+    pub(in crate::ledger) fn begins(&mut self, lock: LockHash, at: TimeMs, now: TimeMs, window: Window) -> bool {
+        let (window, lasts) = match window {
+            Window::FromFirst(window) => (window, false),
+            Window::FromLast(window) => (window, true),
+        };
+        let begins = !self.is_open(Some(lock), at, window);
+        if begins && self.entries.len() >= CAPACITY && !self.entries.contains_key(&lock) {
+            self.make_room();
+        }
+        let entry = self.entries.entry(lock).or_insert(Entry(at, now));
+        let since = match (begins, lasts) {
+            (true, _) => at,
+            // Lines of several files may come out of order: the latest one counts.
+            (false, true) => entry.0.max(at),
+            (false, false) => entry.0,
+        };
+        *entry = Entry(since, now);
+        begins
+    }
+
+    /// Whether a line at that time belongs to a failure that was counted.
+    pub(in crate::ledger) fn is_open(&self, lock: Option<LockHash>, at: TimeMs, window: TimeMs) -> bool {
+        let entry = lock.and_then(|lock| self.entries.get(&lock));
+        // A window of nothing joins nothing, not even lines of the same moment.
+        window > 0 && entry.is_some_and(|entry| at.abs_diff(entry.0) <= window.unsigned_abs())
+    }
+
+    /// Forgets what arrived too long ago for any line to belong to it; `longest_window` is that of the configuration.
+    pub(in crate::ledger) fn tidy(&mut self, now: TimeMs, longest_window: TimeMs) {
+        let kept_for = KEPT_FOR_MS.max(longest_window.saturating_mul(2));
+        self.entries.retain(|_, entry| now - entry.1 <= kept_for);
+    }
+
+    pub(in crate::ledger) fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
+    /// Drops the eighth that arrived first, so that this is rare. Of those that arrived together (`replay`, a backlog) the
+    /// oldest lines go.
+    fn make_room(&mut self) {
+        let mut oldest: Vec<(TimeMs, TimeMs, LockHash)> =
+            self.entries.iter().map(|(lock, entry)| (entry.1, entry.0, *lock)).collect();
+        let (leaving, ..) = oldest.select_nth_unstable(CAPACITY / 8);
+        for (_, _, lock) in leaving {
+            self.entries.remove(lock);
+            self.evictions += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(number: usize) -> LockHash {
+        LockHash::new("jobs", &number.to_string(), Aspect::Release)
+    }
+
+    const WINDOW: Window = Window::FromFirst(2000);
+
+    /// The state file contains these hashes: a line after an update must find what a line before it left.
+    #[test]
+    fn hashes_are_those_of_format_1() {
+        let file = include_str!("../../../tests/fixtures/state/v1.json");
+        for aspect in [
+            Aspect::Release,
+            Aspect::ReleaseLoss,
+            Aspect::Renewal,
+            Aspect::RenewalLoss,
+            Aspect::UnknownLoss,
+            Aspect::Acquire,
+            Aspect::Abandonment,
+            Aspect::UnlockedWork,
+            Aspect::FinalState,
+            Aspect::Conflict(ConflictKind::DuplicateTerminalState),
+            Aspect::Conflict(ConflictKind::StaleWriteRejected),
+            Aspect::Conflict(ConflictKind::StateConflict),
+        ] {
+            let LockHash(hash) = LockHash::new("workflow", "cordum:workflow:run:lock:1", aspect);
+            assert!(file.contains(&format!("\"{hash}\":[")), "{aspect:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_ends_a_window_after_its_first_line() {
+        let mut joined = Joined::default();
+        let mut begins = |at| joined.begins(lock(1), at, 0, WINDOW);
+        assert!(begins(10_000));
+        assert!(!begins(11_000));
+        assert!(!begins(12_000), "the window's edge belongs to it");
+        assert!(!begins(8_000), "an earlier line comes later");
+        assert!(begins(12_001), "the next failure");
+        assert!(!begins(14_000));
+        assert!(begins(9_000), "long before it");
+    }
+
+    #[test]
+    fn the_last_line_about_a_lost_lock_keeps_it_lost() {
+        let mut joined = Joined::default();
+        let mut begins = |at| joined.begins(lock(1), at, 0, Window::FromLast(2000));
+        assert!(begins(10_000));
+        assert!(!begins(12_000), "the window's edge belongs to it");
+        assert!(!begins(14_000), "the window is counted from the last line");
+        assert!(!begins(13_000), "an earlier line comes later");
+        assert!(!begins(16_000), "and does not move the end back");
+        assert!(begins(18_001));
+        assert!(begins(10_000), "long before it");
+    }
+
+    #[test]
+    fn a_window_of_nothing_joins_nothing() {
+        let mut joined = Joined::default();
+        assert!(joined.begins(lock(1), 5, 5, Window::FromFirst(0)));
+        assert!(joined.begins(lock(1), 5, 5, Window::FromFirst(0)));
+    }
+
+    #[test]
+    fn other_locks_namespaces_and_aspects_are_apart() {
+        let hashes = [
+            LockHash::new("jobs", "1", Aspect::Release),
+            LockHash::new("jobs", "2", Aspect::Release),
+            LockHash::new("runs", "1", Aspect::Release),
+            LockHash::new("jobs", "1", Aspect::ReleaseLoss),
+            LockHash::new("jobs1", "", Aspect::Release),
+        ];
+        let distinct: std::collections::BTreeSet<LockHash> = hashes.into_iter().collect();
+        assert_eq!(distinct.len(), hashes.len());
+    }
+
+    #[test]
+    fn a_full_table_drops_what_arrived_first_and_counts_it() {
+        let mut joined = Joined::default();
+        for number in 0..CAPACITY {
+            assert!(joined.begins(lock(number), 0, number as TimeMs, WINDOW));
+        }
+        assert_eq!((joined.entries.len(), joined.evictions()), (CAPACITY, 0));
+        assert!(!joined.begins(lock(0), 0, 0, WINDOW), "a known lock needs no room");
+        assert!(joined.begins(lock(CAPACITY), 0, CAPACITY as TimeMs, WINDOW));
+        assert_eq!(joined.evictions(), CAPACITY as u64 / 8);
+        assert_eq!(joined.entries.len(), CAPACITY - CAPACITY / 8 + 1);
+        for number in [CAPACITY / 8, CAPACITY - 1, CAPACITY] {
+            assert!(!joined.begins(lock(number), 0, 0, WINDOW), "{number} is still known");
+        }
+        assert!(joined.begins(lock(CAPACITY / 8 - 1), 0, 0, WINDOW));
+    }
+
+    #[test]
+    fn of_what_arrived_together_the_oldest_lines_leave() {
+        let mut joined = Joined::default();
+        for number in 0..=CAPACITY {
+            joined.begins(lock(number), number as TimeMs * 10, 7, WINDOW);
+        }
+        let is_known = |number: usize| joined.is_open(Some(lock(number)), number as TimeMs * 10, 2000);
+        assert!(!is_known(0) && !is_known(CAPACITY / 8 - 1));
+        assert!(is_known(CAPACITY / 8) && is_known(CAPACITY));
+    }
+
+    #[test]
+    fn tidying_goes_by_arrival_and_keeps_what_a_window_may_need() {
+        let mut joined = Joined::default();
+        joined.begins(lock(1), 1_000_000_000, 0, WINDOW);
+        joined.tidy(KEPT_FOR_MS, 2000);
+        assert!(joined.is_open(Some(lock(1)), 1_000_000_000, 2000), "lines may be of any time");
+        joined.tidy(KEPT_FOR_MS + 1, KEPT_FOR_MS);
+        assert!(joined.is_open(Some(lock(1)), 1_000_000_000, 2000));
+        joined.tidy(KEPT_FOR_MS + 1, 2000);
+        assert!(!joined.is_open(Some(lock(1)), 1_000_000_000, 2000));
+        assert_eq!(joined.evictions(), 0, "nothing was lost");
+    }
+}

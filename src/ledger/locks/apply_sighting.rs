@@ -1,0 +1,175 @@
+//! One sighting: finds the lock it is about and its namespace, has it judged, and brings the table up to date.
+
+use std::hash::BuildHasher;
+
+use super::hold::{self, Circumstances, Fact};
+use super::links::Link;
+use super::namespace_chooser::Choice;
+use super::ring::KeyHash;
+use super::table::{Lock, Slot};
+use super::{AllCounters, Keyspace, NotALock, is_watchable};
+use crate::ledger::recent::Event;
+use crate::model::sighting::{Held, LinkId, Sight, Sighting};
+use crate::util::clock::TimeMs;
+
+/// What a sighting is about.
+struct Subject {
+    hash: KeyHash,
+    /// Where the lock is in the table, if it was held.
+    slot: Option<Slot>,
+    choice: Choice,
+    id: LinkId,
+    link: Link,
+}
+
+impl Keyspace {
+    pub(in crate::ledger) fn see(&mut self, counters: &mut AllCounters, id: LinkId, mut sighting: Sighting) {
+        let Some(link) = self.links.get(id).copied() else { return };
+        if link.watching {
+            self.links.caught_up(id, sighting.sent);
+        }
+        if sighting.missed {
+            self.links.missed(id, sighting.received);
+        }
+        let hash = self.hash(&sighting.key);
+        let slot = self.table.find(hash, &sighting.key);
+        let known = slot.and_then(|slot| self.table.get(slot));
+        // Batches of two links may overtake each other.
+        if known.is_some_and(|lock| lock.link != id && sighting.received < lock.life.read_sent) {
+            return;
+        }
+        if slot.is_none() && matches!(sighting.sight, Sight::Held(_)) {
+            if self.not_locks.remove(hash).is_some() {
+                // The other pushes were about what was there before and was no lock.
+                sighting.pushes = sighting.pushes.min(1);
+            }
+            // It may be held for long: only now there is room for it.
+            sighting.missed |= self.untracked.contains(hash);
+        }
+        if slot.is_none() && sighting.sight == Sight::Vacant {
+            // One of the changes left what is there now; it was no hold.
+            sighting.pushes = sighting.pushes.saturating_sub(1);
+        }
+        let held = match &sighting.sight {
+            Sight::Unreadable => return,
+            Sight::Elsewhere => {
+                if let Some(slot) = slot
+                    && let Some(lock) = self.table.get_mut(slot).filter(|lock| lock.link == id)
+                {
+                    lock.epoch = 0;
+                    // If it was released instead of moved, no other node will ever tell of it by itself.
+                    self.table.verify(slot, sighting.received);
+                }
+                return;
+            }
+            Sight::NotALock | Sight::Vacant => {
+                let is_vacant = sighting.sight == Sight::Vacant;
+                if let Some(choice) = self.belonging.choose(&sighting.key, None) {
+                    let (namespace, seen) = (choice.namespace, sighting.received);
+                    self.not_locks.insert(hash, NotALock { namespace, link: id, seen, is_vacant });
+                }
+                if slot.is_none() && !is_vacant {
+                    return;
+                }
+                None
+            }
+            Sight::Absent => {
+                let was_no_lock = self.not_locks.remove(hash).is_some();
+                // What goes unnoticed must not look like a hold too short to be seen.
+                if (was_no_lock || self.untracked.remove(hash).is_some()) && slot.is_none() {
+                    return;
+                }
+                None
+            }
+            Sight::Held(held) => Some(held),
+        };
+        if let Some(choice) = self.choose(slot, &sighting, held) {
+            self.judge(counters, Subject { hash, slot, choice, id, link }, &sighting, held);
+        }
+    }
+
+    /// The namespace that the lock belongs to after the sighting.
+    fn choose(&self, slot: Option<Slot>, sighting: &Sighting, held: Option<&Held>) -> Option<Choice> {
+        let ttl = match held {
+            // The TTL was longer when the lock was pushed than when it was read.
+            Some(held) => held.ttl_ms.map(|ttl| ttl + (sighting.sent - sighting.until).max(0)),
+            None => Some(0),
+        };
+        let Some(lock) = slot.and_then(|slot| self.table.get(slot)) else {
+            return self.belonging.choose(&sighting.key, ttl);
+        };
+        let stays = held.is_none_or(|held| {
+            let same_owner = lock.life.may_be_owned_by(held.owner);
+            !lock.shared || same_owner && self.belonging.can_have(lock.namespace, held.ttl_ms)
+        });
+        match stays {
+            true => Some(Choice { namespace: lock.namespace, shared: lock.shared }),
+            false => self.belonging.choose(&sighting.key, ttl),
+        }
+    }
+
+    fn judge(&mut self, counters: &mut AllCounters, subject: Subject, sighting: &Sighting, held: Option<&Held>) {
+        let Subject { hash, slot, choice, id, link } = subject;
+        let before = slot.and_then(|slot| self.table.get(slot));
+        if before.is_none() && held.is_some() && self.table.len() >= self.settings.max_tracked_locks {
+            if self.untracked.insert(hash, ()).is_none() {
+                self.counters_of(counters, choice.namespace).untracked += 1;
+            }
+            return;
+        }
+        let circumstances = Circumstances {
+            watching: link.watching && is_watchable(&self.states, choice.namespace),
+            baseline: link.baseline,
+            doubtful: before.is_some_and(|lock| lock.link != id || lock.epoch != link.epoch),
+            failover: before.is_some_and(|lock| link.failed_over_since(lock)),
+            evicted: link.evicted,
+            pass_started: link.pass_started.unwrap_or(TimeMs::MAX),
+            ttl: self.belonging.ttl(choice.namespace),
+            renew_every: self.namespaces[usize::from(choice.namespace.0)]
+                .renew_every
+                .map(|every| every.as_millis() as TimeMs),
+        };
+        let mut namespace = before.map_or(choice.namespace, |lock| lock.namespace);
+        let mut facts = std::mem::take(&mut self.facts);
+        let after = hold::judge(before.map(|lock| &lock.life), held, sighting, &circumstances, &mut facts);
+        for fact in facts.drain(..) {
+            // A renewal that only another namespace can have shows that the lock belongs to that one.
+            if matches!(fact, Fact::Renewed { .. }) && after.is_some() {
+                namespace = choice.namespace;
+            }
+            self.count(counters, &sighting.key, hash, namespace, &fact);
+            if matches!(fact, Fact::Ended { .. }) {
+                namespace = choice.namespace;
+            }
+        }
+        self.facts = facts;
+        if let Some(fence) = held.and_then(|held| held.fence)
+            && self.fences.insert(hash, fence).is_some_and(|before| fence < before)
+        {
+            self.counters_of(counters, choice.namespace).fence_regressions += 1;
+            counters.recents[usize::from(choice.namespace.0)].add(Event::FenceRegression, 1, sighting.received);
+        }
+        match (slot, after) {
+            (None, None) => {}
+            (Some(slot), None) => {
+                self.remove(hash, slot);
+            }
+            (None, Some(life)) => {
+                self.untracked.remove(hash);
+                let lock = Lock::new(sighting.key.clone(), life, (id, link.epoch), choice);
+                self.states[usize::from(choice.namespace.0)].gains(&lock);
+                let Self { table, hasher, .. } = self;
+                let slot = table.insert(lock, |key| KeyHash(hasher.hash_one(key)));
+                self.table.schedule(slot, circumstances.watching);
+            }
+            (Some(slot), Some(life)) => {
+                let Some(lock) = self.table.get_mut(slot) else { return };
+                self.states[usize::from(lock.namespace.0)].loses(lock);
+                (lock.life, lock.link, lock.epoch) = (life, id, link.epoch);
+                (lock.namespace, lock.unverified) = (choice.namespace, false);
+                self.states[usize::from(choice.namespace.0)].gains(lock);
+                self.table.schedule(slot, circumstances.watching);
+            }
+        }
+    }
+}

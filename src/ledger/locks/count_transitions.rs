@@ -1,0 +1,134 @@
+//! What facts about locks add to the counters, to the history and to what happened lately.
+
+use super::history::{Record, Renewal};
+use super::hold::{Ending, Fact};
+use super::ring::KeyHash;
+use super::{AllCounters, Keyspace};
+use crate::ledger::recent::Event;
+use crate::model::counters::{After, KeyspaceCounters};
+use crate::model::namespace::{NamespaceId, Style};
+use crate::model::sighting::OwnerHash;
+use crate::util::clock::TimeMs;
+
+impl Keyspace {
+    pub(in crate::ledger) fn counters_of<'a>(
+        &self,
+        counters: &'a mut AllCounters,
+        namespace: NamespaceId,
+    ) -> &'a mut KeyspaceCounters {
+        let name = &self.namespaces[usize::from(namespace.0)].name;
+        counters.saved.entry(name.clone()).or_default()
+    }
+
+    pub(in crate::ledger) fn count(
+        &mut self,
+        counters: &mut AllCounters,
+        key: &str,
+        hash: KeyHash,
+        namespace: NamespaceId,
+        fact: &Fact,
+    ) {
+        let index = usize::from(namespace.0);
+        let of_namespace = counters.saved.entry(self.namespaces[index].name.clone()).or_default();
+        let recent = &mut counters.recents[index];
+        let is_loop = self.namespaces[index].style == Style::Loop;
+        match *fact {
+            Fact::ShortHolds { count, at, hold } => {
+                of_namespace.acquisitions += count;
+                of_namespace.releases += count;
+                of_namespace.early_releases += if is_loop { count } else { 0 };
+                for _ in 0..count {
+                    of_namespace.hold_seconds.observe(seconds(hold));
+                }
+                recent.add(Event::Acquisition, count, at);
+                recent.add(Event::Release, count, at);
+                let owner_changes = self.owner_changes(hash, None);
+                self.history.push(hash, Record { owner_changes, ..Record::short(at, namespace) });
+                self.held_until(key, at);
+            }
+            Fact::Acquired { owner, at } => {
+                of_namespace.acquisitions += 1;
+                if let Some(at) = at {
+                    recent.add(Event::Acquisition, 1, at);
+                }
+                self.succeeded(counters, hash, owner, at);
+            }
+            Fact::Renewed { count, at, margin } => {
+                of_namespace.renewals += count;
+                if let Some(margin) = margin {
+                    of_namespace.renewal_margin_ratio.observe(margin);
+                }
+                recent.add(Event::Renewal, count, at);
+                self.renewals.push(hash, Renewal { at, margin: margin.map(|margin| margin as f32) });
+            }
+            Fact::Ended { life, ending, at, seen_until, hold } => {
+                match ending {
+                    Ending::Released => {
+                        of_namespace.releases += 1;
+                        of_namespace.early_releases += u64::from(is_loop);
+                        recent.add(Event::Release, 1, at);
+                    }
+                    Ending::Expired => {
+                        of_namespace.expirations += 1;
+                        recent.add(Event::Expiration, 1, at);
+                    }
+                    // Every hold ends in one of three ways, so that holds add up.
+                    Ending::TakenOver | Ending::LostInFailover | Ending::Flushed | Ending::Unknown => {
+                        of_namespace.unknown_ends += 1;
+                    }
+                }
+                if let Some(hold) = hold {
+                    of_namespace.hold_seconds.observe(seconds(hold));
+                }
+                let not_before = if ending == Ending::Expired { at } else { seen_until };
+                let owner_changes = self.owner_changes(hash, life.owner);
+                let record = Record::of(&life, ending, (not_before, at), namespace);
+                self.history.push(hash, Record { owner_changes, ..record });
+                let is_told = matches!(ending, Ending::Released | Ending::Expired | Ending::TakenOver);
+                self.held_until(key, if is_told { at } else { seen_until });
+            }
+            Fact::ReplacedUnseen => of_namespace.owner_changes.increment(After::Unknown),
+        }
+    }
+
+    /// Compares a new owner with the one before. Both changes and takeovers are the concern of the hold that ended.
+    fn succeeded(&mut self, counters: &mut AllCounters, hash: KeyHash, owner: Option<OwnerHash>, at: Option<TimeMs>) {
+        let Some(latest) = self.history.latest(hash).copied() else { return };
+        if !self.is_other_owner(hash, owner) {
+            return;
+        }
+        let takeover_slo = self.namespaces[usize::from(latest.namespace.0)].takeover_slo;
+        let of_namespace = self.counters_of(counters, latest.namespace);
+        of_namespace.owner_changes.increment(latest.ending.after());
+        let Some(at) = at.filter(|_| latest.ending == Ending::Expired && latest.sign_of_life_known) else { return };
+        let takeover = (at - latest.sign_of_life).max(0);
+        of_namespace.takeover_seconds.observe(seconds(takeover));
+        match takeover_slo.map(|slo| takeover <= slo.as_millis() as TimeMs) {
+            Some(true) => of_namespace.takeovers_within_slo += 1,
+            Some(false) => of_namespace.takeovers_beyond_slo += 1,
+            None => {}
+        }
+    }
+
+    /// Compared with the last one that is known: holds that were too short to be seen are nobody's.
+    fn is_other_owner(&self, hash: KeyHash, owner: Option<OwnerHash>) -> bool {
+        let before = self.history.of(hash).find_map(|record| record.owner);
+        owner.zip(before).is_some_and(|(owner, before)| owner != before)
+    }
+
+    /// How often the lock has changed its owner when this one has it, as far as remembered.
+    pub(in crate::ledger) fn owner_changes(&self, hash: KeyHash, owner: Option<OwnerHash>) -> u16 {
+        let before = self.history.latest(hash).map_or(0, |record| record.owner_changes);
+        before.saturating_add(u16::from(self.is_other_owner(hash, owner)))
+    }
+
+    fn held_until(&mut self, key: &str, at: TimeMs) {
+        for fixed in self.fixed.iter_mut().filter(|fixed| *fixed.key == *key) {
+            fixed.last_held = fixed.last_held.max(Some(at));
+        }
+    }
+}
+
+pub(in crate::ledger) fn seconds(time: TimeMs) -> f64 {
+    time as f64 / 1000.0
+}

@@ -1,0 +1,423 @@
+//! One lock's life: from what was known, what is seen now and how it is seen, to what happened in between.
+//!
+//! Pure: [`judge`] gives facts; who calls it counts them. What cannot be known is not guessed: an ending that was not
+//! watched is [`Ending::Unknown`].
+//!
+//! A deadline is an interval, for Redis tells the time left and answered at some moment between request and reply.
+//! Changes are counted from pushes: `n` pushes stand for at least `n` changes, and fewer by one where the first may be
+//! about a change that the reply before had shown already.
+
+use std::num::NonZeroU32;
+
+use crate::model::counters::After;
+use crate::model::sighting::{Held, OwnerHash, Sighting};
+use crate::util::clock::TimeMs;
+
+/// Knowing this long before its deadline that a lock was there is knowing that it expired.
+const EXPIRY_TOLERANCE_MS: TimeMs = 300;
+/// A deadline that moves by less than this share of the time since it was last read may do so because of clocks alone.
+const RENEWAL_DRIFT: f64 = 0.002;
+/// What a disciplined clock may run ahead or behind, 500 ppm, and a little more: endings are judged by it.
+const CLOCK_DRIFT: f64 = 0.0006;
+/// The time of an ending must be known this well for the hold to be measured.
+const HOLD_PRECISION_MS: TimeMs = 1000;
+/// A hold that came and went between a push and the read it caused was shorter than this.
+const SHORT_HOLD_MS: TimeMs = 10;
+
+/// When Redis will let the lock expire: not before `low`, not after `high`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ledger) struct Deadline {
+    pub(in crate::ledger) low: TimeMs,
+    /// `high - low`, and one more so that a deadline that is not there takes no room.
+    width: NonZeroU32,
+}
+
+impl Deadline {
+    fn new(low: TimeMs, high: TimeMs) -> Self {
+        let width = u32::try_from(high.saturating_sub(low)).unwrap_or(u32::MAX);
+        Self { low, width: NonZeroU32::MIN.saturating_add(width) }
+    }
+
+    pub(in crate::ledger) fn high(&self) -> TimeMs {
+        self.low.saturating_add(TimeMs::from(self.width.get() - 1))
+    }
+}
+
+/// What is known about a lock that is held. Kept small: there may be a million of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ledger) struct Life {
+    pub(in crate::ledger) owner: Option<OwnerHash>,
+    pub(in crate::ledger) deadline: Option<Deadline>,
+    /// When it was acquired if `acquisition_seen`, otherwise when it was first seen.
+    pub(in crate::ledger) began: TimeMs,
+    /// When its TTL was last set, by the acquisition or by a renewal; exact only if `set_at_known`.
+    pub(in crate::ledger) set_at: TimeMs,
+    /// When the last read that showed it was sent.
+    pub(in crate::ledger) read_sent: TimeMs,
+    pub(in crate::ledger) renewals: u32,
+    pub(in crate::ledger) acquisition_seen: bool,
+    pub(in crate::ledger) set_at_known: bool,
+    /// First seen on a watched link although no push had told of it: its push may still be on the way.
+    pub(in crate::ledger) unannounced: bool,
+}
+
+/// How the link that shows a lock is doing, and what is configured for the lock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::ledger) struct Circumstances {
+    /// Every change is pushed.
+    pub(in crate::ledger) watching: bool,
+    /// All locks are known: what is new was acquired.
+    pub(in crate::ledger) baseline: bool,
+    /// The link was interrupted since the lock was last seen, or another link showed it.
+    pub(in crate::ledger) doubtful: bool,
+    /// The interruption was a restart or failover of Redis.
+    pub(in crate::ledger) failover: bool,
+    /// Redis has evicted keys some time before this.
+    pub(in crate::ledger) evicted: Option<TimeMs>,
+    /// When the last complete pass began.
+    pub(in crate::ledger) pass_started: TimeMs,
+    /// The TTL configured for the lock.
+    pub(in crate::ledger) ttl: Option<TimeMs>,
+    /// How often it is renewed, where it is.
+    pub(in crate::ledger) renew_every: Option<TimeMs>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ledger) enum Ending {
+    Released,
+    Expired,
+    /// Another owner was there before the deadline and no release was seen.
+    TakenOver,
+    LostInFailover,
+    Flushed,
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::ledger) enum Fact {
+    /// Acquired and released between two reads, each held for about `hold`.
+    ShortHolds {
+        count: u64,
+        at: TimeMs,
+        hold: TimeMs,
+    },
+    /// `at` is absent where only a later read tells of it.
+    Acquired {
+        owner: Option<OwnerHash>,
+        at: Option<TimeMs>,
+    },
+    /// `hold` is absent where begin or end are not known well enough. `seen_until`: it was there then.
+    Ended {
+        life: Life,
+        ending: Ending,
+        at: TimeMs,
+        seen_until: TimeMs,
+        hold: Option<TimeMs>,
+    },
+    Renewed {
+        count: u64,
+        at: TimeMs,
+        margin: Option<f64>,
+    },
+    /// An owner was replaced by another one, it is not known when; the new one is seen for the first time.
+    ReplacedUnseen,
+}
+
+impl Ending {
+    pub(in crate::ledger) fn after(self) -> After {
+        match self {
+            Self::Released => After::Release,
+            Self::Expired => After::Expiry,
+            Self::TakenOver | Self::LostInFailover | Self::Flushed | Self::Unknown => After::Unknown,
+        }
+    }
+}
+
+impl Life {
+    /// The TTL that was set last, as observed.
+    pub(in crate::ledger) fn full_ttl(&self) -> Option<TimeMs> {
+        self.deadline.filter(|_| self.set_at_known).map(|deadline| deadline.high() - self.set_at)
+    }
+
+    /// Whether it is the same owner, as far as owners can be read.
+    pub(in crate::ledger) fn may_be_owned_by(&self, owner: Option<OwnerHash>) -> bool {
+        self.owner == owner || self.owner.is_none() || owner.is_none()
+    }
+}
+
+/// Changes that the pushes tell of, at least.
+fn effective(sighting: &Sighting) -> u64 {
+    u64::from(sighting.pushes).saturating_sub(u64::from(sighting.first_push_may_be_old))
+}
+
+pub(in crate::ledger) fn deadline_of(held: &Held, sighting: &Sighting) -> Option<Deadline> {
+    let Sighting { sent, received, .. } = *sighting;
+    held.ttl_ms.map(|ttl| Deadline::new(sent.saturating_add(ttl), received.saturating_add(ttl).saturating_add(1)))
+}
+
+/// What happened to a lock until this sighting, in order, and the life that goes on. `held` is what the sighting shows,
+/// nothing for an absent key.
+pub(in crate::ledger) fn judge(
+    before: Option<&Life>,
+    held: Option<&Held>,
+    sighting: &Sighting,
+    circumstances: &Circumstances,
+    facts: &mut Vec<Fact>,
+) -> Option<Life> {
+    let watching = circumstances.watching && sighting.since.is_some();
+    let doubtful = circumstances.doubtful || sighting.missed;
+    let case = Case { sighting, circumstances, watching, doubtful, changes: effective(sighting) };
+    match (before, held) {
+        (None, None) => {
+            if watching && circumstances.baseline && !sighting.missed {
+                let renewals = case.renewals_among(case.changes.saturating_sub(2));
+                case.short_holds((case.changes - renewals).div_ceil(2), facts);
+                case.renewed_unseen(renewals, facts);
+            }
+            None
+        }
+        (None, Some(held)) => Some(case.begin(held, circumstances.baseline && !sighting.missed, facts)),
+        (Some(life), None) => {
+            case.gone(case.announced(life, facts), facts);
+            None
+        }
+        (Some(life), Some(held)) => {
+            let life = case.announced(life, facts);
+            Some(if life.may_be_owned_by(held.owner) {
+                case.same_owner(life, held, facts)
+            } else {
+                case.other_owner(&life, held, facts)
+            })
+        }
+    }
+}
+
+struct Case<'a> {
+    sighting: &'a Sighting,
+    circumstances: &'a Circumstances,
+    watching: bool,
+    doubtful: bool,
+    changes: u64,
+}
+
+impl Case<'_> {
+    fn short_holds(&self, count: u64, facts: &mut Vec<Fact>) {
+        if count > 0 {
+            let Sighting { since, until, .. } = *self.sighting;
+            // How long they were held was not seen, only that it was less than the time between push and read.
+            let hold = since.map_or(0, |since| until - since).clamp(0, SHORT_HOLD_MS);
+            facts.push(Fact::ShortHolds { count, at: until, hold });
+        }
+    }
+
+    /// Of changes that were not seen one by one, the odd one is a renewal if there was time for it: on a busy machine pushes are
+    /// read late, several at once.
+    fn renewals_among(&self, changes: u64) -> u64 {
+        let Sighting { since, until, .. } = *self.sighting;
+        let window = since.map_or(0, |since| until - since);
+        let had_time = self.circumstances.renew_every.is_some_and(|every| window >= every / 2);
+        if had_time { changes % 2 } else { 0 }
+    }
+
+    fn renewed_unseen(&self, renewals: u64, facts: &mut Vec<Fact>) {
+        if renewals > 0 {
+            facts.push(Fact::Renewed { count: renewals, at: self.sighting.until, margin: None });
+        }
+    }
+
+    /// A lock that a read showed before its push came was acquired just then, not found.
+    fn announced(&self, life: &Life, facts: &mut Vec<Fact>) -> Life {
+        let mut life = *life;
+        if life.unannounced && self.sighting.pushes > 0 {
+            life.unannounced = false;
+            if self.sighting.first_push_may_be_old && !self.doubtful {
+                life.acquisition_seen = true;
+                life.set_at_known = true;
+                facts.push(Fact::Acquired { owner: life.owner, at: Some(life.began) });
+            }
+        }
+        life
+    }
+
+    /// A new owner. `is_new`: it was not there before, so this is an acquisition and not merely the first sight.
+    fn begin(&self, held: &Held, is_new: bool, facts: &mut Vec<Fact>) -> Life {
+        let Sighting { sent, received, since, until, pushes, .. } = *self.sighting;
+        let deadline = deadline_of(held, self.sighting);
+        let acquired = is_new && (!self.watching || pushes > 0);
+        let extra = if acquired && self.watching { self.changes.saturating_sub(1) } else { 0 };
+        let renewals = self.renewals_among(extra);
+        self.short_holds((extra - renewals).div_ceil(2), facts);
+        let acquired_at = match self.watching {
+            true if renewals > 0 => since,
+            true => Some(until),
+            false => {
+                let set_at =
+                    deadline.zip(self.circumstances.ttl).and_then(|(deadline, ttl)| self.set_at(deadline, ttl));
+                set_at.filter(|set_at| *set_at >= self.circumstances.pass_started)
+            }
+        };
+        if acquired {
+            facts.push(Fact::Acquired { owner: held.owner, at: acquired_at });
+        }
+        self.renewed_unseen(renewals, facts);
+        let acquired_at = acquired_at.filter(|_| acquired);
+        let began = acquired_at.unwrap_or(received);
+        Life {
+            owner: held.owner,
+            deadline,
+            began,
+            set_at: if renewals > 0 { until } else { began },
+            read_sent: sent,
+            renewals: renewals as u32,
+            acquisition_seen: acquired_at.is_some(),
+            set_at_known: acquired_at.is_some(),
+            unannounced: is_new && !acquired,
+        }
+    }
+
+    /// When a TTL was set, if it was this one.
+    fn set_at(&self, deadline: Deadline, ttl: TimeMs) -> Option<TimeMs> {
+        let received = self.sighting.received;
+        (deadline.low - ttl <= received).then(|| (deadline.high() - ttl).min(received))
+    }
+
+    fn gone(&self, mut life: Life, facts: &mut Vec<Fact>) {
+        let ending = match self.ending(&life) {
+            // Somebody deleted it: without a TTL nothing else ends a lock.
+            None if self.watching => self.deleted(&life),
+            None => Ending::Unknown,
+            Some(ending) => ending,
+        };
+        let extra = if self.doubtful { 0 } else { self.changes.saturating_sub(1) };
+        // Nobody renews what has expired. Who finds it so takes it in one step, and Redis tells of both at once.
+        let renewals = if ending == Ending::Expired { 0 } else { extra % 2 };
+        life.renewals = life.renewals.saturating_add(renewals as u32);
+        self.renewed_unseen(renewals, facts);
+        self.end(&life, ending, facts);
+        self.short_holds((extra - renewals).div_ceil(2), facts);
+    }
+
+    /// How a life ended of which nothing is left to see. `None`: it had no TTL.
+    fn ending(&self, life: &Life) -> Option<Ending> {
+        if self.doubtful {
+            return Some(if self.circumstances.failover { Ending::LostInFailover } else { Ending::Unknown });
+        }
+        let deadline = life.deadline?;
+        let Sighting { sent, until, .. } = *self.sighting;
+        let drift = share(until - life.read_sent, CLOCK_DRIFT);
+        // Without a push only the read itself can have made it go: Redis removes expired keys when they are read.
+        let went_by_read = self.watching && self.changes == 0 && sent >= deadline.low;
+        Some(if until < deadline.low - drift {
+            self.deleted(life)
+        } else if went_by_read || self.not_before(life) >= deadline.high() - EXPIRY_TOLERANCE_MS - drift {
+            Ending::Expired
+        } else {
+            Ending::Unknown
+        })
+    }
+
+    /// Somebody deleted the lock, if it was not Redis itself to make room.
+    fn deleted(&self, life: &Life) -> Ending {
+        let may_be_evicted = self.circumstances.evicted.is_some_and(|evicted| self.not_before(life) <= evicted);
+        if may_be_evicted { Ending::Unknown } else { Ending::Released }
+    }
+
+    /// Nothing happened to the lock before this.
+    fn not_before(&self, life: &Life) -> TimeMs {
+        // After an interruption the link knows only what has happened since then.
+        let since = self.sighting.since.filter(|_| self.watching && !self.doubtful);
+        since.unwrap_or(life.read_sent).max(life.read_sent)
+    }
+
+    fn end(&self, life: &Life, ending: Ending, facts: &mut Vec<Fact>) {
+        let until = self.sighting.until;
+        let not_before = self.not_before(life);
+        let at = match (ending, life.deadline) {
+            (Ending::Expired, Some(deadline)) => deadline.high().min(until),
+            _ => until,
+        };
+        let is_precise = match ending {
+            Ending::Expired => true,
+            Ending::Released | Ending::TakenOver => until - not_before <= HOLD_PRECISION_MS,
+            Ending::LostInFailover | Ending::Flushed | Ending::Unknown => false,
+        };
+        let hold = (is_precise && life.acquisition_seen).then(|| (at - life.began).max(0));
+        facts.push(Fact::Ended { life: *life, ending, at, seen_until: not_before.min(at), hold });
+    }
+
+    fn same_owner(&self, mut life: Life, held: &Held, facts: &mut Vec<Fact>) -> Life {
+        let Sighting { sent, received, since, .. } = *self.sighting;
+        let new = deadline_of(held, self.sighting);
+        let (Some(old), Some(now)) = (life.deadline, new) else {
+            return Life { owner: held.owner.or(life.owner), deadline: new, read_sent: sent, ..life };
+        };
+        let tolerance = 1 + share(received - life.read_sent, RENEWAL_DRIFT);
+        let is_later = now.low > old.high() + tolerance;
+        let overlaps = now.low <= old.high() && old.low <= now.high();
+        if is_later {
+            let drift = share(received - life.read_sent, CLOCK_DRIFT);
+            let has_expired = self.watching && !self.doubtful && since.is_some_and(|since| since > old.high() + drift);
+            if has_expired {
+                self.end(&life, Ending::Expired, facts);
+                // One of the pushes told of the expiry.
+                return Case { changes: self.changes.saturating_sub(1), ..*self }.begin(held, true, facts);
+            }
+            self.renewed(&mut life, old, now, facts);
+        }
+        let deadline = match overlaps {
+            true => Deadline::new(now.low.max(old.low), now.high().min(old.high())),
+            false => now,
+        };
+        Life { owner: held.owner.or(life.owner), deadline: Some(deadline), read_sent: sent, ..life }
+    }
+
+    fn renewed(&self, life: &mut Life, old: Deadline, now: Deadline, facts: &mut Vec<Fact>) {
+        let until = self.sighting.until;
+        let count = if self.doubtful { 1 } else { self.changes.max(1) };
+        let at = match self.watching && !self.doubtful {
+            true => Some(until),
+            // What TTL it has is known from before, so the deadline tells when it was set.
+            false => life.full_ttl().or(self.circumstances.ttl).and_then(|ttl| self.set_at(now, ttl)),
+        };
+        let at = at.filter(|at| *at >= life.read_sent);
+        let margin = at.filter(|_| !self.doubtful).map(|at| {
+            let full = (now.high() - at).max(1) as f64;
+            ((old.high() - at) as f64 / full).clamp(0.0, 1.0)
+        });
+        life.renewals = life.renewals.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        life.set_at = at.unwrap_or(until);
+        life.set_at_known = at.is_some();
+        facts.push(Fact::Renewed { count, at: life.set_at, margin });
+    }
+
+    fn other_owner(&self, life: &Life, held: &Held, facts: &mut Vec<Fact>) -> Life {
+        let ending =
+            self.ending(life).unwrap_or_else(|| if self.watching { self.deleted(life) } else { Ending::Unknown });
+        let ending = match ending {
+            // One change cannot be both a release and an acquisition. Between two passes there may have been more.
+            Ending::Released if self.changes < 2 && self.watching => Ending::TakenOver,
+            Ending::Released if self.changes < 2 => Ending::Unknown,
+            ending => ending,
+        };
+        self.end(life, ending, facts);
+        if self.doubtful {
+            facts.push(Fact::ReplacedUnseen);
+            return self.begin(held, false, facts);
+        }
+        self.short_holds(self.changes.saturating_sub(2).div_ceil(2), facts);
+        let mut life = Case { changes: 0, ..*self }.begin(held, true, facts);
+        if life.unannounced {
+            // Another owner is news enough: the push about it is still to come.
+            life = Life { unannounced: false, acquisition_seen: true, set_at_known: true, ..life };
+            facts.push(Fact::Acquired { owner: life.owner, at: Some(life.began) });
+        }
+        life
+    }
+}
+
+fn share(time: TimeMs, share: f64) -> TimeMs {
+    (time.max(0) as f64 * share) as TimeMs
+}
+
+#[cfg(test)]
+mod tests;

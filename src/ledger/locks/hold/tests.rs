@@ -1,0 +1,311 @@
+//! One lock's life, sighting by sighting, with times made up. Owners are numbers; times are ms.
+
+use super::*;
+use crate::model::sighting::{OwnerHasher, Sight};
+
+/// A hasher without randomness would do, but there is none: one for all tests of a thread.
+fn owner(number: u8) -> OwnerHash {
+    thread_local!(static HASHER: OwnerHasher = OwnerHasher::new());
+    HASHER.with(|hasher| hasher.hash(&[number]))
+}
+
+const WATCHED: Circumstances = Circumstances {
+    watching: true,
+    baseline: true,
+    doubtful: false,
+    failover: false,
+    evicted: None,
+    pass_started: 0,
+    ttl: None,
+    renew_every: None,
+};
+const SCANNED: Circumstances = Circumstances { watching: false, ..WATCHED };
+const DOUBTFUL: Circumstances = Circumstances { doubtful: true, ..WATCHED };
+const FAILED_OVER: Circumstances = Circumstances { doubtful: true, failover: true, ..WATCHED };
+
+/// A read at that time, caused by that many pushes just before it, on a link that was caught up 10 ms ago.
+fn seen(at: TimeMs, pushes: u16) -> Sighting {
+    let until = if pushes > 0 { at } else { at + 1 };
+    Sighting {
+        key: "k".into(),
+        sent: at,
+        received: at + 1,
+        since: Some(at - 10),
+        until,
+        pushes,
+        first_push_may_be_old: false,
+        missed: false,
+        sight: Sight::Absent,
+    }
+}
+
+fn old(sighting: Sighting) -> Sighting {
+    Sighting { first_push_may_be_old: true, ..sighting }
+}
+
+fn missed(sighting: Sighting) -> Sighting {
+    Sighting { missed: true, ..sighting }
+}
+
+/// Without tracking: a change may have been at any time since the last read.
+fn scan(at: TimeMs) -> Sighting {
+    Sighting { since: None, ..seen(at, 0) }
+}
+
+fn held(number: u8, ttl_ms: TimeMs) -> Option<Held> {
+    Some(Held { owner: Some(owner(number)), ttl_ms: Some(ttl_ms), fence: None })
+}
+
+const ABSENT: Option<Held> = None;
+
+fn shown(fact: &Fact) -> String {
+    match fact {
+        Fact::ShortHolds { count, hold, .. } => format!("short {count} of {hold}"),
+        Fact::Acquired { at, .. } => at.map_or("acquired".to_owned(), |at| format!("acquired at {at}")),
+        Fact::Ended { ending, at, hold, .. } => {
+            let hold = hold.map_or(String::new(), |hold| format!(" after {hold}"));
+            format!("{ending:?} at {at}{hold}").to_lowercase()
+        }
+        Fact::Renewed { count, margin, .. } => {
+            let margin = margin.map_or(String::new(), |margin| format!(" margin {margin:.2}"));
+            format!("renewed {count}{margin}")
+        }
+        Fact::ReplacedUnseen => "replaced unseen".to_owned(),
+    }
+}
+
+type Step = (Circumstances, Sighting, Option<Held>, &'static str);
+
+/// Lets a lock live through the steps and compares the facts of each.
+fn live(steps: &[Step]) -> Option<Life> {
+    let mut life = None;
+    for (circumstances, sighting, held, expected) in steps {
+        let mut facts = Vec::new();
+        life = judge(life.as_ref(), held.as_ref(), sighting, circumstances, &mut facts);
+        let found: Vec<String> = facts.iter().map(shown).collect();
+        assert_eq!(found.join(", "), *expected, "at {} in {steps:#?}", sighting.sent);
+    }
+    life
+}
+
+/// A lock of owner 1 with a TTL of 10 s, acquired at 1000, and one more step.
+fn then(circumstances: Circumstances, sighting: Sighting, held_now: Option<Held>, expected: &'static str) {
+    let acquired = (WATCHED, seen(1000, 1), held(1, 10_000), "acquired at 1000");
+    live(&[acquired, (circumstances, sighting, held_now, expected)]);
+}
+
+#[test]
+fn gone_before_its_deadline_is_released_and_at_it_expired() {
+    then(WATCHED, seen(3000, 1), ABSENT, "released at 3000 after 2000");
+    then(WATCHED, seen(10_990, 1), ABSENT, "released at 10990 after 9990");
+    then(WATCHED, seen(11_010, 1), ABSENT, "expired at 11002 after 10002");
+    then(WATCHED, seen(11_300, 1), ABSENT, "expired at 11002 after 10002");
+    // The read itself made Redis remove it.
+    then(WATCHED, seen(11_002, 0), ABSENT, "expired at 11002 after 10002");
+    then(WATCHED, Sighting { since: Some(5000), ..seen(11_002, 0) }, ABSENT, "expired at 11002 after 10002");
+}
+
+/// Who finds an expired lock takes it in one step with the expiry: Redis tells of both at once.
+#[test]
+fn what_follows_an_expiry_is_no_renewal() {
+    then(WATCHED, seen(11_300, 2), ABSENT, "expired at 11002 after 10002, short 1 of 10");
+    then(WATCHED, seen(11_300, 3), ABSENT, "expired at 11002 after 10002, short 1 of 10");
+    then(WATCHED, seen(11_300, 4), ABSENT, "expired at 11002 after 10002, short 2 of 10");
+    then(WATCHED, seen(3000, 2), ABSENT, "renewed 1, released at 3000 after 2000");
+}
+
+#[test]
+fn what_redis_may_have_evicted_is_not_released() {
+    let evicted = |at: TimeMs| Circumstances { evicted: Some(at), ..WATCHED };
+    then(evicted(3000), seen(3000, 1), ABSENT, "unknown at 3000");
+    then(evicted(2990), seen(3000, 1), ABSENT, "unknown at 3000");
+    then(evicted(2989), seen(3000, 1), ABSENT, "released at 3000 after 2000");
+    then(evicted(11_300), seen(11_300, 1), ABSENT, "expired at 11002 after 10002");
+    then(Circumstances { evicted: Some(1500), ..SCANNED }, scan(3000), ABSENT, "unknown at 3001");
+}
+
+#[test]
+fn what_a_stalled_link_tells_late_is_unknown() {
+    then(WATCHED, Sighting { since: Some(9000), ..seen(12_000, 1) }, ABSENT, "unknown at 12000");
+    then(WATCHED, Sighting { since: Some(10_690), ..seen(12_000, 1) }, ABSENT, "unknown at 12000");
+    then(WATCHED, Sighting { since: Some(10_700), ..seen(12_000, 1) }, ABSENT, "expired at 11002 after 10002");
+    // Released for certain, but nobody knows when.
+    then(WATCHED, Sighting { since: Some(1500), ..seen(9000, 1) }, ABSENT, "released at 9000");
+}
+
+#[test]
+fn nothing_is_guessed_after_an_interruption() {
+    then(DOUBTFUL, seen(3000, 1), ABSENT, "unknown at 3000");
+    then(FAILED_OVER, seen(3000, 1), ABSENT, "lostinfailover at 3000");
+    then(WATCHED, missed(seen(3000, 3)), ABSENT, "unknown at 3000");
+    then(DOUBTFUL, seen(3000, 0), held(2, 10_000), "unknown at 3001, replaced unseen");
+    then(FAILED_OVER, seen(3000, 0), held(2, 10_000), "lostinfailover at 3001, replaced unseen");
+    then(WATCHED, missed(seen(3000, 2)), held(2, 10_000), "unknown at 3000, replaced unseen");
+    then(DOUBTFUL, seen(3000, 3), held(1, 10_000), "renewed 1");
+    then(DOUBTFUL, seen(3000, 0), held(1, 8_000), "");
+}
+
+#[test]
+fn without_a_ttl_only_a_release_ends_it() {
+    let forever = Some(Held { owner: Some(owner(1)), ttl_ms: None, fence: None });
+    let acquired = (WATCHED, seen(1000, 1), forever.clone(), "acquired at 1000");
+    live(&[acquired.clone(), (WATCHED, seen(9000, 1), ABSENT, "released at 9000 after 8000")]);
+    live(&[acquired.clone(), (DOUBTFUL, seen(9000, 1), ABSENT, "unknown at 9000")]);
+    live(&[acquired.clone(), (SCANNED, scan(9000), ABSENT, "unknown at 9001")]);
+    live(&[acquired, (WATCHED, seen(9000, 2), held(2, 10), "released at 9000 after 8000, acquired at 9000")]);
+    then(WATCHED, seen(3000, 1), forever, "");
+}
+
+#[test]
+fn changes_read_late_and_at_once_leave_room_for_a_renewal() {
+    let renewed = Circumstances { renew_every: Some(100), ..WATCHED };
+    let late = |pushes| Sighting { since: Some(900), ..seen(1000, pushes) };
+    live(&[(renewed, late(2), held(1, 10_000), "acquired at 900, renewed 1")]);
+    live(&[(renewed, late(3), held(1, 10_000), "short 1 of 10, acquired at 1000")]);
+    live(&[(renewed, late(3), ABSENT, "short 1 of 10, renewed 1")]);
+    live(&[(renewed, late(2), ABSENT, "short 1 of 10")]);
+    // No time for it, or never renewed at all.
+    live(&[(renewed, seen(1000, 2), held(1, 10_000), "short 1 of 10, acquired at 1000")]);
+    live(&[(WATCHED, late(2), held(1, 10_000), "short 1 of 10, acquired at 1000")]);
+    live(&[(WATCHED, late(3), ABSENT, "short 2 of 10")]);
+}
+
+#[test]
+fn a_later_deadline_is_a_renewal() {
+    then(WATCHED, seen(4000, 1), held(1, 10_000), "renewed 1 margin 0.70");
+    then(WATCHED, seen(10_000, 1), held(1, 10_000), "renewed 1 margin 0.10");
+    then(WATCHED, seen(4000, 3), held(1, 10_000), "renewed 3 margin 0.70");
+    then(WATCHED, old(seen(4000, 3)), held(1, 10_000), "renewed 2 margin 0.70");
+    then(WATCHED, old(seen(4000, 1)), held(1, 10_000), "renewed 1 margin 0.70");
+    then(WATCHED, seen(4000, 0), held(1, 10_000), "renewed 1 margin 0.70");
+    // A shorter TTL than before, and one that only the clocks have moved.
+    then(WATCHED, seen(4000, 1), held(1, 2000), "");
+    then(WATCHED, seen(4000, 1), held(1, 7008), "");
+    then(WATCHED, seen(4000, 1), held(1, 7010), "renewed 1 margin 1.00");
+    // An owner that may not be read is taken for the same one.
+    then(
+        WATCHED,
+        seen(4000, 1),
+        Some(Held { owner: None, ttl_ms: Some(10_000), fence: None }),
+        "renewed 1 margin 0.70",
+    );
+}
+
+#[test]
+fn a_deadline_is_narrowed_by_each_read() {
+    let slow = |sent, received, ttl| (WATCHED, Sighting { received, ..seen(sent, 0) }, held(1, ttl), "");
+    let life = live(&[
+        (Circumstances { baseline: false, ..WATCHED }, Sighting { received: 1100, ..seen(1000, 0) }, held(1, 5000), ""),
+        slow(2000, 2010, 4050),
+        slow(3000, 3200, 3040),
+    ]);
+    assert_eq!(life.unwrap().deadline, Some(Deadline::new(6050, 6061)));
+}
+
+#[test]
+fn clocks_that_drift_renew_nothing() {
+    for parts_per_million in [-500, 500] {
+        let mut steps = vec![(WATCHED, seen(0, 1), held(1, 3_600_000), "acquired at 0")];
+        for at in (15_000..3_500_000).step_by(15_000) {
+            let drifted = 3_600_000 - at + at * parts_per_million / 1_000_000;
+            steps.push((WATCHED, seen(at, 0), held(1, drifted), ""));
+        }
+        live(&steps);
+        // Read once and then when its time has come: the drift of an hour.
+        let drifted = 3_600_000 * parts_per_million / 1_000_000;
+        let acquired = (WATCHED, seen(0, 1), held(1, 3_600_000), "acquired at 0");
+        match parts_per_million > 0 {
+            true => live(&[acquired, (WATCHED, seen(3_600_010, 0), held(1, drifted), "")]),
+            false => {
+                live(&[acquired, (WATCHED, seen(3_600_000 + drifted, 1), ABSENT, "expired at 3598200 after 3598200")])
+            }
+        };
+    }
+}
+
+#[test]
+fn an_owner_that_comes_back_after_its_time_has_acquired_again() {
+    let late = Sighting { since: Some(11_100), ..seen(11_200, 2) };
+    then(WATCHED, late, held(1, 10_000), "expired at 11002 after 10002, acquired at 11200");
+    let early = Sighting { since: Some(10_900), ..seen(11_200, 2) };
+    then(WATCHED, early, held(1, 10_000), "renewed 2 margin 0.00");
+}
+
+#[test]
+fn another_owner() {
+    then(WATCHED, seen(3000, 2), held(2, 10_000), "released at 3000 after 2000, acquired at 3000");
+    then(WATCHED, seen(3000, 1), held(2, 10_000), "takenover at 3000 after 2000, acquired at 3000");
+    then(WATCHED, old(seen(3000, 2)), held(2, 10_000), "takenover at 3000 after 2000, acquired at 3000");
+    then(WATCHED, seen(3000, 0), held(2, 10_000), "takenover at 3001 after 2001, acquired at 3001");
+    then(WATCHED, seen(3000, 4), held(2, 10_000), "released at 3000 after 2000, short 1 of 10, acquired at 3000");
+    then(WATCHED, seen(11_100, 2), held(2, 10_000), "expired at 11002 after 10002, acquired at 11100");
+    then(WATCHED, seen(11_100, 1), held(2, 10_000), "expired at 11002 after 10002, acquired at 11100");
+    let stalled = Sighting { since: Some(9000), ..seen(12_000, 2) };
+    then(WATCHED, stalled, held(2, 10_000), "unknown at 12000, acquired at 12000");
+}
+
+#[test]
+fn pushes_between_two_reads_bound_what_happened() {
+    let absent = |sighting, expected| live(&[(WATCHED, sighting, ABSENT, expected)]);
+    absent(seen(1000, 0), "");
+    absent(old(seen(1000, 1)), "");
+    absent(seen(1000, 1), "short 1 of 10");
+    absent(seen(1000, 2), "short 1 of 10");
+    absent(old(seen(1000, 2)), "short 1 of 10");
+    absent(seen(1000, 3), "short 2 of 10");
+    absent(Sighting { since: Some(998), ..seen(1000, 1) }, "short 1 of 2");
+    absent(missed(seen(1000, 3)), "");
+    live(&[(Circumstances { baseline: false, ..WATCHED }, seen(1000, 3), ABSENT, "")]);
+
+    let found = |sighting, expected| live(&[(WATCHED, sighting, held(1, 500), expected)]);
+    found(seen(1000, 1), "acquired at 1000");
+    found(old(seen(1000, 1)), "acquired at 1000");
+    found(seen(1000, 2), "short 1 of 10, acquired at 1000");
+    found(seen(1000, 3), "short 1 of 10, acquired at 1000");
+    found(seen(1000, 4), "short 2 of 10, acquired at 1000");
+
+    then(WATCHED, seen(3000, 2), ABSENT, "renewed 1, released at 3000 after 2000");
+    then(WATCHED, old(seen(3000, 2)), ABSENT, "released at 3000 after 2000");
+    then(WATCHED, seen(3000, 3), ABSENT, "released at 3000 after 2000, short 1 of 10");
+    then(WATCHED, seen(3000, 4), ABSENT, "renewed 1, released at 3000 after 2000, short 1 of 10");
+}
+
+#[test]
+fn first_sight_is_no_acquisition_and_its_hold_is_not_measured() {
+    let starting = Circumstances { baseline: false, ..WATCHED };
+    live(&[(starting, seen(1000, 1), held(1, 500), ""), (WATCHED, seen(1200, 1), ABSENT, "released at 1200")]);
+    live(&[(WATCHED, missed(seen(1000, 1)), held(1, 500), ""), (WATCHED, seen(1200, 1), ABSENT, "released at 1200")]);
+    // Found by a pass.
+    live(&[(WATCHED, seen(1000, 0), held(1, 500), ""), (WATCHED, seen(1200, 1), ABSENT, "released at 1200")]);
+}
+
+/// Redis answers reads before it tells of the changes of the same moment.
+#[test]
+fn a_lock_that_a_pass_found_before_its_push_came_was_acquired() {
+    let found = (WATCHED, seen(1000, 0), held(1, 500), "");
+    live(&[found.clone(), (WATCHED, old(seen(1002, 1)), held(1, 498), "acquired at 1001")]);
+    let gone = "acquired at 1001, released at 1100 after 99";
+    live(&[found, (WATCHED, old(seen(1100, 2)), ABSENT, gone)]);
+}
+
+#[test]
+fn scanning_tells_less() {
+    let scanned = Circumstances { ttl: Some(10_000), pass_started: 15_000, ..SCANNED };
+    let first = Circumstances { baseline: false, ..scanned };
+    live(&[(first, scan(20_000), held(1, 9_000), "")]);
+    // The deadline and the configured TTL tell when, if that is possible at all.
+    live(&[(scanned, scan(20_000), held(1, 9_000), "acquired at 19002")]);
+    live(&[(scanned, scan(20_000), held(1, 4_000), "acquired")]);
+    live(&[(Circumstances { ttl: None, ..scanned }, scan(20_000), held(1, 4_000), "acquired")]);
+    let acquired = (scanned, scan(20_000), held(1, 9_000), "acquired at 19002");
+    // A renewal 3.9 s before the read.
+    live(&[acquired.clone(), (scanned, scan(27_900), held(1, 6_100), "renewed 1 margin 0.50")]);
+    live(&[acquired.clone(), (scanned, scan(25_000), ABSENT, "released at 25001")]);
+    live(&[acquired.clone(), (scanned, scan(35_000), ABSENT, "unknown at 35001")]);
+    let just_before = (scanned, scan(28_900), held(1, 100), "");
+    live(&[acquired.clone(), just_before.clone(), (scanned, scan(29_003), ABSENT, "expired at 29002 after 10000")]);
+    live(&[acquired.clone(), (scanned, scan(25_000), held(2, 10_000), "unknown at 25001, acquired at 25001")]);
+    let takeover = "expired at 29002 after 10000, acquired at 29003";
+    live(&[acquired.clone(), just_before, (scanned, scan(29_003), held(2, 9_998), takeover)]);
+    live(&[acquired, (scanned, scan(35_000), held(2, 9_000), "unknown at 35001, acquired at 34002")]);
+}

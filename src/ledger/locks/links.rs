@@ -1,0 +1,191 @@
+//! The links to the primaries of Redis: which of them see everything, and since when.
+//!
+//! Each interruption begins a new epoch. A lock that was last seen in an earlier epoch of its link is doubtful: what
+//! became of it since is not known, whatever is seen next.
+
+use std::collections::BTreeMap;
+
+use super::table::Lock;
+use crate::model::sighting::{LinkId, LinkNews, OperationsSource, Past};
+use crate::util::clock::TimeMs;
+
+/// A watched link whose latest answer is older than this is not being observed now.
+const STALE_MS: TimeMs = 10_000;
+
+#[derive(Default)]
+pub(in crate::ledger) struct Links {
+    links: BTreeMap<LinkId, Link>,
+    last_epoch: u32,
+    /// When the first link was first up.
+    began: Option<TimeMs>,
+    /// When the first complete pass ended.
+    first_baseline: Option<TimeMs>,
+    /// When the last link was removed whose locks nobody has looked for yet.
+    orphaned: Option<TimeMs>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::ledger) struct Link {
+    pub(in crate::ledger) epoch: u32,
+    pub(in crate::ledger) up: bool,
+    pub(in crate::ledger) watching: bool,
+    /// A complete pass has been made since the last interruption.
+    pub(in crate::ledger) baseline: bool,
+    /// When the last complete pass began.
+    pub(in crate::ledger) pass_started: Option<TimeMs>,
+    /// When it came back with another server behind it, the last time.
+    failover: Option<TimeMs>,
+    interrupted: TimeMs,
+    /// Keys were evicted some time before this.
+    pub(in crate::ledger) evicted: Option<TimeMs>,
+    /// Everything that changed before this has been told.
+    caught_up: Option<TimeMs>,
+    /// Since when nothing has been missed.
+    observed_since: Option<TimeMs>,
+}
+
+impl Link {
+    /// The lock was last seen before another server took the place of the one that had it.
+    pub(in crate::ledger) fn failed_over_since(&self, lock: &Lock) -> bool {
+        // A lock that was seen to leave its node has not been lost with it.
+        lock.epoch != 0 && self.failover.is_some_and(|failover| lock.life.read_sent < failover)
+    }
+}
+
+impl Links {
+    pub(in crate::ledger) fn get(&self, id: LinkId) -> Option<&Link> {
+        self.links.get(&id)
+    }
+
+    pub(in crate::ledger) fn is_doubtful(&self, lock: &Lock) -> bool {
+        self.links.get(&lock.link).is_none_or(|link| link.epoch != lock.epoch)
+    }
+
+    pub(in crate::ledger) fn is_watched(&self, lock: &Lock) -> bool {
+        self.links.get(&lock.link).is_some_and(|link| link.watching)
+    }
+
+    /// When looking began.
+    pub(in crate::ledger) fn began(&self) -> Option<TimeMs> {
+        self.began
+    }
+
+    /// When all locks were known for the first time.
+    pub(in crate::ledger) fn first_baseline(&self) -> Option<TimeMs> {
+        self.first_baseline
+    }
+
+    /// All news but sightings.
+    pub(in crate::ledger) fn apply(&mut self, id: LinkId, news: &LinkNews) {
+        match *news {
+            LinkNews::Up { at, watching, past } => {
+                self.began.get_or_insert(at);
+                self.interrupt(id, at);
+                if let Some(link) = self.links.get_mut(&id) {
+                    (link.up, link.watching) = (true, watching);
+                    if past == Past::OtherServer {
+                        link.failover = Some(at);
+                    }
+                }
+            }
+            LinkNews::Down { at } => {
+                self.interrupt(id, at);
+                if let Some(link) = self.links.get_mut(&id) {
+                    link.up = false;
+                }
+            }
+            LinkNews::Gap { at } | LinkNews::Flushed { at } => self.interrupt(id, at),
+            LinkNews::Evicted { at } => {
+                if let Some(link) = self.links.get_mut(&id) {
+                    link.evicted = Some(at);
+                }
+            }
+            LinkNews::Removed { at } => {
+                if self.links.remove(&id).is_some() {
+                    self.orphaned = Some(at);
+                }
+            }
+            LinkNews::CaughtUp { at } => self.caught_up(id, at),
+            LinkNews::PassDone { started, at } => {
+                let Some(link) = self.links.get_mut(&id) else { return };
+                // A pass during which something was missed may have missed more.
+                if started >= link.interrupted {
+                    link.baseline = true;
+                    link.pass_started = Some(started);
+                    link.observed_since.get_or_insert(at);
+                    self.first_baseline.get_or_insert(at);
+                }
+            }
+            LinkNews::Seen(_) => {}
+        }
+    }
+
+    fn interrupt(&mut self, id: LinkId, at: TimeMs) {
+        self.last_epoch += 1;
+        let link = self.links.entry(id).or_default();
+        link.epoch = self.last_epoch;
+        link.baseline = false;
+        link.observed_since = None;
+        link.interrupted = at;
+    }
+
+    pub(in crate::ledger) fn caught_up(&mut self, id: LinkId, at: TimeMs) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.caught_up = link.caught_up.max(Some(at));
+        }
+    }
+
+    /// Changes were skipped.
+    pub(in crate::ledger) fn missed(&mut self, id: LinkId, at: TimeMs) {
+        if let Some(link) = self.links.get_mut(&id)
+            && link.observed_since.is_some()
+        {
+            link.observed_since = Some(at);
+        }
+    }
+
+    /// When a link was removed, if every link that is left has been looked through, above all those that took the place of
+    /// the removed one: what they have not shown of its locks must be looked for. Given once for each removal.
+    pub(in crate::ledger) fn orphans_missing_since(&mut self) -> Option<TimeMs> {
+        if self.links.values().all(|link| link.baseline) { self.orphaned.take() } else { None }
+    }
+
+    /// Whether every link has told everything that happened before that time.
+    pub(in crate::ledger) fn have_shown(&self, at: TimeMs) -> bool {
+        self.links.values().all(|link| {
+            let up_to = if link.watching { link.caught_up } else { link.pass_started };
+            link.baseline && up_to >= Some(at)
+        })
+    }
+
+    /// How much all links together see.
+    pub(in crate::ledger) fn source(&self) -> OperationsSource {
+        let mut up = self.links.values().filter(|link| link.up).map(|link| link.watching);
+        match up.next() {
+            None => OperationsSource::None,
+            Some(first) if first && up.all(|watching| watching) => OperationsSource::Watch,
+            Some(_) => OperationsSource::Scan,
+        }
+    }
+
+    /// Since when nothing has been missed on any link.
+    pub(in crate::ledger) fn observed_since(&self, now: TimeMs) -> Option<TimeMs> {
+        let since = |link: &Link| {
+            let is_stale = link.watching && link.caught_up.is_none_or(|caught_up| now - caught_up > STALE_MS);
+            link.observed_since.filter(|_| !is_stale)
+        };
+        let all: Option<Vec<TimeMs>> = self.links.values().map(since).collect();
+        all?.into_iter().max()
+    }
+
+    /// When the lock was last known to be there.
+    pub(in crate::ledger) fn last_known(&self, lock: &Lock) -> TimeMs {
+        let caught_up = self
+            .links
+            .get(&lock.link)
+            .filter(|link| link.watching && link.epoch == lock.epoch)
+            .and_then(|link| link.caught_up);
+        let known = caught_up.unwrap_or(lock.life.read_sent).max(lock.life.read_sent);
+        lock.life.deadline.map_or(known, |deadline| known.min(deadline.high()))
+    }
+}

@@ -1,0 +1,139 @@
+//! What is shown of each namespace's locks. Walking all of them is left to [`Keyspace::survey`], which need not be done
+//! for each view.
+
+use super::count_transitions::seconds;
+use super::table::Lock;
+use super::{Keyspace, is_watchable};
+use crate::ledger::recent::Recent;
+use crate::model::counters::KeyspaceCounters;
+use crate::model::namespace::NamespaceId;
+use crate::model::sighting::OperationsSource;
+use crate::snapshot::{KeyspaceNow, KeyspaceView};
+use crate::util::clock::TimeMs;
+
+/// A renewal is overdue when it is late by half the time between two.
+const OVERDUE_AFTER: f64 = 1.5;
+/// How far from the configured TTL, as a share of it, one may be and still be meant by it.
+const TTL_TOLERANCE: f64 = 0.2;
+
+/// What a walk over all locks of a namespace has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::ledger) struct Surveyed {
+    first_deadline: Option<TimeMs>,
+    oldest: Option<TimeMs>,
+    overdue: u64,
+}
+
+impl Keyspace {
+    pub(in crate::ledger) fn survey(&mut self, now: TimeMs) {
+        let mut found = vec![Surveyed::default(); self.namespaces.len()];
+        for (_, lock) in self.table.iter() {
+            let found = &mut found[usize::from(lock.namespace.0)];
+            let life = &lock.life;
+            found.oldest = Some(found.oldest.map_or(life.began, |oldest| oldest.min(life.began)));
+            if let Some(deadline) = life.deadline {
+                let first = found.first_deadline.map_or(deadline.low, |first| first.min(deadline.low));
+                found.first_deadline = Some(first);
+                found.overdue += u64::from(self.is_overdue(lock, now));
+            }
+        }
+        for (state, found) in self.states.iter_mut().zip(found) {
+            state.surveyed = found;
+        }
+    }
+
+    /// When the TTL was last set: as observed, otherwise as the configured TTL tells.
+    fn last_set(&self, lock: &Lock) -> TimeMs {
+        let life = &lock.life;
+        let from_configuration = || Some(life.deadline?.high() - self.belonging.ttl(lock.namespace)?);
+        match life.set_at_known {
+            true => life.set_at,
+            false => from_configuration().map_or(life.set_at, |set_at| set_at.min(life.set_at)),
+        }
+    }
+
+    pub(in crate::ledger) fn is_overdue(&self, lock: &Lock, now: TimeMs) -> bool {
+        let is_late = |after| self.known_until(lock, now) - self.last_set(lock) > after;
+        self.overdue_after(lock).is_some_and(is_late)
+    }
+
+    /// How long after its TTL was set a lock's renewal is overdue; `None`: nobody is known to renew it.
+    ///
+    /// Libraries renew at a share of the TTL, so the interval follows the TTL that the lock was seen to have. Many take locks
+    /// for a fixed time as well, and never renew these: before its first renewal a lock counts as one that will be renewed only
+    /// if it has the TTL of those.
+    fn overdue_after(&self, lock: &Lock) -> Option<TimeMs> {
+        let renew_every = self.namespaces[usize::from(lock.namespace.0)].renew_every?;
+        let usual = renew_every.mul_f64(OVERDUE_AFTER).as_millis() as f64;
+        let life = &lock.life;
+        let at_least = life.deadline?.high() - life.set_at;
+        let Some(configured) = self.belonging.ttl(lock.namespace) else { return Some(usual as TimeMs) };
+        let share = match life.full_ttl() {
+            Some(observed) => observed as f64 / configured as f64,
+            None if life.renewals == 0 => return None,
+            None => (at_least as f64 / configured as f64).max(1.0),
+        };
+        let is_usual = (share - 1.0).abs() <= TTL_TOLERANCE;
+        match life.renewals {
+            _ if is_usual => Some(usual as TimeMs),
+            0 => None,
+            _ => Some((usual * share) as TimeMs),
+        }
+    }
+
+    /// Until when a renewal would have been seen: now where changes are told, otherwise when the lock was last read.
+    fn known_until(&self, lock: &Lock, now: TimeMs) -> TimeMs {
+        let is_told = self.links.is_watched(lock) && !self.links.is_doubtful(lock);
+        match is_told && is_watchable(&self.states, lock.namespace) {
+            true => now,
+            false => lock.life.read_sent,
+        }
+    }
+
+    pub(in crate::ledger) fn view(
+        &self,
+        id: NamespaceId,
+        counters: KeyspaceCounters,
+        recent: &Recent,
+        now: TimeMs,
+    ) -> Option<KeyspaceView> {
+        let namespace = self.namespaces.get(usize::from(id.0)).filter(|namespace| !namespace.keys.is_empty())?;
+        let state = &self.states[usize::from(id.0)];
+        let source = match self.links.source() {
+            OperationsSource::Watch if !state.watchable => OperationsSource::Scan,
+            source => source,
+        };
+        let Surveyed { first_deadline, oldest, overdue } = match state.held {
+            // All that the survey saw have ended since.
+            0 => Surveyed::default(),
+            _ => state.surveyed,
+        };
+        let of_namespace = |found: &&super::NotALock| found.namespace == id && !found.is_vacant;
+        Some(KeyspaceView {
+            counters,
+            now: KeyspaceNow {
+                source: Some(source),
+                observed_since: self.links.observed_since(now),
+                held: state.held,
+                without_ttl: if namespace.no_ttl_is_normal { 0 } else { state.without_ttl },
+                renewal_overdue: overdue.min(state.held),
+                not_locks: self.not_locks.values().filter(of_namespace).count() as u64,
+                ttl_remaining_min_seconds: first_deadline.map(|first| seconds((first - now).max(0))),
+                oldest_acquired: oldest,
+                last_held: self.last_held(id),
+            },
+            ratios: recent.ratios(now, namespace.style),
+        })
+    }
+
+    fn last_held(&self, id: NamespaceId) -> Vec<(String, TimeMs)> {
+        let fixed = self.fixed.iter().filter(|fixed| fixed.namespace == id);
+        let with_time = fixed.filter_map(|fixed| {
+            let lock = self.table.find(self.hash(&fixed.key), &fixed.key).and_then(|slot| self.table.get(slot));
+            let held = lock.map(|lock| self.links.last_known(lock));
+            let time = held.max(fixed.last_held).or(self.links.began())?;
+            Some((fixed.key.to_string(), time))
+        });
+        with_time.collect()
+    }
+}

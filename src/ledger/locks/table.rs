@@ -1,0 +1,232 @@
+//! All locks that are held, in little memory: a slab, a table of slots by key, and a heap of when to look again.
+//!
+//! With a key of 45 bytes a lock takes 88 bytes in the slab, 64 for its key, 16 in the heap and about 10 in the table.
+//! The heap has one live entry for each lock with something to wait for; entries of locks that have gone or whose time
+//! has moved are dropped when they come up, and all together when they become too many.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use hashbrown::HashTable;
+
+use super::hold::Life;
+use super::namespace_chooser::Choice;
+use super::ring::KeyHash;
+use crate::model::namespace::NamespaceId;
+use crate::model::sighting::LinkId;
+use crate::util::clock::TimeMs;
+
+/// Index into the slab.
+pub(in crate::ledger) type Slot = u32;
+
+/// How long to wait for the answer to a read before the key is offered again.
+const ASK_AGAIN_MS: TimeMs = 1000;
+/// How long before its deadline a lock is read where changes are not watched.
+const EARLY_LOOK_MS: TimeMs = 100;
+/// Room in the heap for entries that are no longer valid, beside one for eight locks.
+const STALE_ENTRIES: usize = 1024;
+
+/// One lock that is held.
+pub(in crate::ledger) struct Lock {
+    pub(in crate::ledger) key: Box<str>,
+    pub(in crate::ledger) life: Life,
+    /// The epoch of the link when the lock was last seen; 0: seen to have left its node.
+    pub(in crate::ledger) epoch: u32,
+    /// The [`mark`] of its entry in the heap; 0: it has none. Other entries for its slot are not valid.
+    queued_for: u32,
+    pub(in crate::ledger) link: LinkId,
+    pub(in crate::ledger) namespace: NamespaceId,
+    /// A complete pass did not show it: to be read, whatever its deadline is.
+    pub(in crate::ledger) unverified: bool,
+    /// Several namespaces have its key template.
+    pub(in crate::ledger) shared: bool,
+}
+
+/// When to look at the lock in the slot.
+type Entry = Reverse<(TimeMs, Slot)>;
+
+/// Enough of a time to tell entries of one slot apart, in half the room. Should two be taken for each other, the lock is
+/// looked at once more than needed.
+fn mark(time: TimeMs) -> u32 {
+    (time as u32).max(1)
+}
+
+#[derive(Default)]
+pub(in crate::ledger) struct Table {
+    slab: Vec<Option<Lock>>,
+    free: Vec<Slot>,
+    by_key: HashTable<Slot>,
+    heap: BinaryHeap<Entry>,
+}
+
+impl Lock {
+    pub(in crate::ledger) fn new(key: Box<str>, life: Life, link: (LinkId, u32), choice: Choice) -> Self {
+        Self {
+            key,
+            life,
+            epoch: link.1,
+            queued_for: 0,
+            link: link.0,
+            namespace: choice.namespace,
+            unverified: false,
+            shared: choice.shared,
+        }
+    }
+
+    /// When the lock should be read unless it is seen before. `None`: it has no TTL.
+    fn due(&self, watched: bool) -> Option<TimeMs> {
+        if self.unverified {
+            return Some(TimeMs::MIN);
+        }
+        let deadline = self.life.deadline?;
+        // Where nothing is pushed, only a read just before the deadline can tell an expiry from a release.
+        let early = deadline.low - EARLY_LOOK_MS;
+        Some(if !watched && self.life.read_sent < early { early } else { deadline.high() })
+    }
+}
+
+impl Table {
+    pub(in crate::ledger) fn len(&self) -> usize {
+        self.slab.len() - self.free.len()
+    }
+
+    pub(in crate::ledger) fn find(&self, hash: KeyHash, key: &str) -> Option<Slot> {
+        self.by_key.find(hash.0, |slot| self.get(*slot).is_some_and(|lock| *lock.key == *key)).copied()
+    }
+
+    pub(in crate::ledger) fn get(&self, slot: Slot) -> Option<&Lock> {
+        self.slab.get(slot as usize)?.as_ref()
+    }
+
+    pub(in crate::ledger) fn get_mut(&mut self, slot: Slot) -> Option<&mut Lock> {
+        self.slab.get_mut(slot as usize)?.as_mut()
+    }
+
+    pub(in crate::ledger) fn iter(&self) -> impl Iterator<Item = (Slot, &Lock)> {
+        self.slab.iter().enumerate().filter_map(|(slot, lock)| Some((slot as Slot, lock.as_ref()?)))
+    }
+
+    /// The key must not be there. `hash` gives the hash of any key, for the table may have to grow.
+    pub(in crate::ledger) fn insert(&mut self, lock: Lock, hash: impl Fn(&str) -> KeyHash) -> Slot {
+        let key_hash = hash(&lock.key);
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slab[slot as usize] = Some(lock);
+                slot
+            }
+            None => {
+                if self.slab.len() == self.slab.capacity() {
+                    // Doubling would leave up to half of it unused.
+                    self.slab.reserve_exact(self.slab.len() / 16 + 256);
+                }
+                self.slab.push(Some(lock));
+                (self.slab.len() - 1) as Slot
+            }
+        };
+        let Self { by_key, slab, .. } = self;
+        let hash_of = |slot: &Slot| slab[*slot as usize].as_ref().map_or(0, |lock| hash(&lock.key).0);
+        by_key.insert_unique(key_hash.0, slot, hash_of);
+        slot
+    }
+
+    pub(in crate::ledger) fn remove(&mut self, hash: KeyHash, slot: Slot) -> Option<Lock> {
+        if let Ok(entry) = self.by_key.find_entry(hash.0, |found| *found == slot) {
+            entry.remove();
+        }
+        let lock = self.slab.get_mut(slot as usize)?.take()?;
+        self.free.push(slot);
+        Some(lock)
+    }
+
+    /// To be called when the lock is new or was seen: an entry that is too late is replaced, one that is too early is
+    /// corrected when it comes up.
+    pub(in crate::ledger) fn schedule(&mut self, slot: Slot, watched: bool) {
+        let Some(lock) = self.get(slot).filter(|lock| !lock.unverified) else { return };
+        let Some(due) = lock.due(watched) else { return };
+        // Over half the range of 32 bits, 24 days, this may err; then the entry is only too late.
+        let is_late = lock.queued_for == 0 || (lock.queued_for.wrapping_sub(mark(due)) as i32) > 0;
+        if is_late {
+            self.push(slot, due);
+        }
+    }
+
+    /// Has the lock read as soon as possible.
+    pub(in crate::ledger) fn verify(&mut self, slot: Slot, now: TimeMs) {
+        if let Some(lock) = self.get_mut(slot).filter(|lock| !lock.unverified) {
+            lock.unverified = true;
+            self.push(slot, now);
+        }
+    }
+
+    /// The locks whose time has come, at most `limit`; each is offered again after a second.
+    pub(in crate::ledger) fn due_reads(
+        &mut self,
+        now: TimeMs,
+        limit: usize,
+        watched: impl Fn(&Lock) -> bool,
+        mut found: impl FnMut(&Lock),
+    ) {
+        let mut offered = 0;
+        while offered < limit
+            && let Some(Reverse((time, slot))) = self.heap.peek().copied()
+            && time <= now
+        {
+            self.heap.pop();
+            let Some(lock) = self.get(slot).filter(|lock| lock.queued_for == mark(time)) else { continue };
+            let Some(due) = lock.due(watched(lock)) else {
+                // It has lost its TTL.
+                if let Some(lock) = self.get_mut(slot) {
+                    lock.queued_for = 0;
+                }
+                continue;
+            };
+            let next = if due <= now { now + ASK_AGAIN_MS } else { due };
+            if due <= now {
+                found(lock);
+                offered += 1;
+            }
+            if let Some(lock) = self.get_mut(slot) {
+                lock.queued_for = mark(next);
+            }
+            self.heap.push(Reverse((next, slot)));
+        }
+    }
+
+    fn push(&mut self, slot: Slot, time: TimeMs) {
+        if let Some(lock) = self.get_mut(slot) {
+            lock.queued_for = mark(time);
+        }
+        let locks = self.len();
+        if self.heap.len() >= locks + locks / 8 + STALE_ENTRIES {
+            let Self { heap, slab, .. } = self;
+            let is_valid =
+                |time, slot: Slot| slab[slot as usize].as_ref().is_some_and(|lock| lock.queued_for == mark(time));
+            heap.retain(|Reverse((time, slot))| is_valid(*time, *slot));
+        }
+        if self.heap.len() == self.heap.capacity() {
+            self.heap.reserve_exact(self.heap.len() / 16 + 256);
+        }
+        self.heap.push(Reverse((time, slot)));
+    }
+
+    /// Memory taken, by capacity, and that of keys as an allocator rounds it.
+    #[cfg(test)]
+    pub(in crate::ledger) fn bytes(&self) -> usize {
+        let keys: usize = self.iter().map(|(_, lock)| (lock.key.len() + 8).next_multiple_of(16)).sum();
+        self.slab.capacity() * size_of::<Option<Lock>>()
+            + self.free.capacity() * size_of::<Slot>()
+            + self.heap.capacity() * size_of::<Entry>()
+            + self.by_key.allocation_size()
+            + keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_as_small_as_it_is_said_to_be() {
+        assert_eq!((size_of::<Option<Lock>>(), size_of::<Entry>()), (88, 16));
+    }
+}

@@ -1,0 +1,340 @@
+//! A small Redis with random workers, whose own record is the truth, and a reader that follows the rule of the stream:
+//! the replies of a cycle come before its pushes, one push for all changes of a key in that cycle.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::model::counters::After;
+
+const KEYS: [&str; 3] = ["job:1", "job:2", "job:3"];
+const TTL: TimeMs = 10_000;
+/// What clocks may differ by within a TTL, and the time of a read.
+const CLOCKS_DIFFER: TimeMs = 20;
+
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    /// `SET NX`, or nothing if it is held.
+    Acquire(usize, u8),
+    Renew(usize),
+    Release(usize),
+    Steal(usize, u8),
+    /// A worker takes its time.
+    Sleep(TimeMs),
+    /// A pass reads the key in the middle of a cycle.
+    Scan(usize),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let key = || 0..KEYS.len();
+    prop_oneof![
+        4 => (key(), 1..4_u8).prop_map(|(key, owner)| Action::Acquire(key, owner)),
+        3 => key().prop_map(Action::Renew),
+        3 => key().prop_map(Action::Release),
+        1 => (key(), 1..4_u8).prop_map(|(key, owner)| Action::Steal(key, owner)),
+        1 => (1..8_i64).prop_map(|seconds| Action::Sleep(seconds * 1000)),
+        2 => key().prop_map(Action::Scan),
+    ]
+}
+
+#[derive(Default, Debug, PartialEq, Eq)]
+struct Truth {
+    acquisitions: u64,
+    renewals: u64,
+    releases: u64,
+    expirations: u64,
+    stolen: u64,
+    changes: BTreeMap<&'static str, u64>,
+}
+
+struct Server {
+    now: TimeMs,
+    /// Owner and deadline.
+    locks: BTreeMap<usize, (u8, TimeMs)>,
+    /// How each lock ended the last time, and whose it was.
+    ends: BTreeMap<usize, (u8, &'static str)>,
+    truth: Truth,
+    /// Keys that changed in this cycle.
+    changed: Vec<usize>,
+}
+
+impl Server {
+    fn acquire(&mut self, key: usize, owner: u8) {
+        if self.locks.contains_key(&key) {
+            return;
+        }
+        if let Some((before, how)) = self.ends.get(&key)
+            && *before != owner
+        {
+            *self.truth.changes.entry(how).or_default() += 1;
+        }
+        self.locks.insert(key, (owner, self.now + TTL));
+        self.truth.acquisitions += 1;
+        self.changed.push(key);
+    }
+
+    fn end(&mut self, key: usize, how: &'static str) {
+        let Some((owner, _)) = self.locks.remove(&key) else { return };
+        self.ends.insert(key, (owner, how));
+        match how {
+            "release" => self.truth.releases += 1,
+            "expiry" => self.truth.expirations += 1,
+            _ => self.truth.stolen += 1,
+        }
+        self.changed.push(key);
+    }
+
+    /// Redis never shows a key past its time.
+    fn expire(&mut self) {
+        let now = self.now;
+        let expired: Vec<usize> = self.locks.iter().filter(|(_, lock)| lock.1 <= now).map(|(key, _)| *key).collect();
+        for key in expired {
+            self.end(key, "expiry");
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        self.expire();
+        match action {
+            Action::Acquire(key, owner) => self.acquire(key, owner),
+            Action::Renew(key) => {
+                if let Some((_, deadline)) = self.locks.get_mut(&key) {
+                    *deadline = self.now + TTL;
+                    self.truth.renewals += 1;
+                    self.changed.push(key);
+                }
+            }
+            Action::Release(key) => self.end(key, "release"),
+            // Whoever steals its own lock renews it.
+            Action::Steal(key, owner) if self.locks.get(&key).is_some_and(|lock| lock.0 != owner) => {
+                self.end(key, "unknown");
+                self.acquire(key, owner);
+            }
+            Action::Steal(..) | Action::Sleep(_) | Action::Scan(_) => {}
+        }
+    }
+
+    fn sight(&self, world: &World, key: usize) -> Sight {
+        match self.locks.get(&key) {
+            None => Sight::Absent,
+            Some((owner, deadline)) => match world.held(*owner, 0) {
+                Sight::Held(held) => Sight::Held(Held { ttl_ms: Some(deadline - self.now), ..held }),
+                other => other,
+            },
+        }
+    }
+}
+
+/// The reader's side of one key.
+#[derive(Clone, Copy, Default)]
+struct Pending {
+    pushes: u16,
+    first_may_be_old: bool,
+    since: TimeMs,
+    /// A reply about it came in the cycle that is under way.
+    replied: bool,
+}
+
+struct Run {
+    server: Server,
+    world: World,
+    pending: [Pending; KEYS.len()],
+    caught_up: TimeMs,
+}
+
+impl Run {
+    fn new() -> Self {
+        let mut world = World::new(100);
+        world.up(A, 0, Past::None).pass(A, 1);
+        let server = Server {
+            now: 10,
+            locks: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            truth: Truth::default(),
+            changed: Vec::new(),
+        };
+        Self { server, world, pending: Default::default(), caught_up: 5 }
+    }
+
+    /// Reads a key within the cycle: the reply comes before the pushes of the cycle.
+    fn read(&mut self, key: usize) {
+        self.server.expire();
+        let now = self.server.now;
+        let pending = std::mem::take(&mut self.pending[key]);
+        let sight = self.server.sight(&self.world, key);
+        let sighting = Sighting {
+            key: KEYS[key].into(),
+            sent: now,
+            received: now + 1,
+            since: Some(if pending.pushes > 0 { pending.since } else { self.caught_up }),
+            until: if pending.pushes > 0 { now } else { now + 1 },
+            pushes: pending.pushes,
+            first_push_may_be_old: pending.first_may_be_old,
+            missed: false,
+            sight,
+        };
+        self.world.tell(A, LinkNews::Seen(sighting));
+        self.caught_up = now;
+        self.pending[key].replied = true;
+    }
+
+    /// Ends the cycle: its pushes come in. Then a little time passes.
+    fn end_cycle(&mut self) {
+        let mut changed = std::mem::take(&mut self.server.changed);
+        changed.sort_unstable();
+        changed.dedup();
+        for key in changed {
+            let pending = &mut self.pending[key];
+            if pending.pushes == 0 {
+                (pending.first_may_be_old, pending.since) = (pending.replied, self.caught_up);
+            }
+            pending.pushes += 1;
+        }
+        for pending in &mut self.pending {
+            pending.replied = false;
+        }
+        self.server.now += 5;
+        self.caught_up = self.caught_up.max(self.server.now - 250);
+    }
+
+    /// Locks expire in steps that are small enough to be read one by one, as the ledger asks for it.
+    fn sleep(&mut self, time: TimeMs) {
+        let end = self.server.now + time;
+        while self.server.now < end {
+            self.server.now = (self.server.now + 100).min(end);
+            self.caught_up = self.server.now - 50;
+            self.server.expire();
+            self.end_cycle();
+            self.read_pushed();
+            for key in self.world.ledger.due_reads(self.server.now, 10) {
+                let index = KEYS.iter().position(|known| **known == *key).unwrap();
+                self.read(index);
+            }
+            self.end_cycle();
+        }
+    }
+
+    /// Between two changes: longer than a read takes to tell two deadlines apart, and until no deadline is so near that clocks
+    /// cannot tell a release from the expiry.
+    fn rest(&mut self) {
+        self.sleep(100);
+        while self.server.locks.values().any(|(_, deadline)| deadline - self.server.now < CLOCKS_DIFFER) {
+            self.sleep(10);
+        }
+    }
+
+    fn read_pushed(&mut self) {
+        for key in 0..KEYS.len() {
+            if self.pending[key].pushes > 0 {
+                self.read(key);
+            }
+        }
+    }
+
+    fn counters(&self) -> KeyspaceCounters {
+        self.world.view(APPROVAL, self.server.now).counters
+    }
+
+    fn held(&self) -> u64 {
+        self.world.view(APPROVAL, self.server.now).now.held
+    }
+}
+
+fn ends(counters: &KeyspaceCounters) -> u64 {
+    counters.releases + counters.expirations + counters.unknown_ends
+}
+
+proptest! {
+    /// Each change is read before the next one: everything is exact, passes in between or not.
+    #[test]
+    fn slow_changes_are_counted_exactly(actions in proptest::collection::vec(action(), 1..80)) {
+        let mut run = Run::new();
+        for action in &actions {
+            run.rest();
+            match action {
+                Action::Sleep(time) => run.sleep(*time),
+                // In the same cycle as what happens next, or the last thing that happened.
+                Action::Scan(key) => {
+                    run.read(*key);
+                    continue;
+                }
+                action => run.server.act(*action),
+            }
+            run.end_cycle();
+            run.read_pushed();
+            run.end_cycle();
+        }
+        let counters = run.counters();
+        let mut changes = BTreeMap::new();
+        for (after, count) in counters.owner_changes.iter().filter(|(_, count)| *count > 0) {
+            let _: After = after;
+            changes.insert(after.as_str(), count);
+        }
+        let found = Truth {
+            acquisitions: counters.acquisitions,
+            renewals: counters.renewals,
+            releases: counters.releases,
+            expirations: counters.expirations,
+            stolen: counters.unknown_ends,
+            changes,
+        };
+        prop_assert_eq!(&found, &run.server.truth);
+        prop_assert_eq!(run.held(), run.server.locks.len() as u64);
+    }
+
+    /// Reads in the cycle of the change itself: the reply shows it before its push comes.
+    #[test]
+    fn a_reply_that_is_ahead_of_its_push_counts_nothing_twice(actions in proptest::collection::vec(action(), 1..60)) {
+        let mut run = Run::new();
+        for action in &actions {
+            run.rest();
+            run.server.act(*action);
+            if let Action::Acquire(key, _) | Action::Renew(key) | Action::Release(key) = action {
+                run.read(*key);
+            }
+            run.end_cycle();
+            run.read_pushed();
+            run.end_cycle();
+        }
+        let (counters, truth) = (run.counters(), &run.server.truth);
+        prop_assert_eq!(counters.acquisitions, truth.acquisitions);
+        prop_assert_eq!((counters.renewals, counters.releases), (truth.renewals, truth.releases));
+        prop_assert_eq!(run.held(), run.server.locks.len() as u64);
+    }
+
+    /// Many changes between two reads: not exact, but holds add up and nothing ever steps back.
+    #[test]
+    fn fast_changes_add_up(
+        cycles in proptest::collection::vec((proptest::collection::vec(action(), 0..5), 0..3_u8), 1..80),
+    ) {
+        let mut run = Run::new();
+        let mut before = run.counters();
+        for (actions, reads) in &cycles {
+            for action in actions {
+                run.server.act(*action);
+                if let Action::Scan(key) = action {
+                    run.read(*key);
+                }
+            }
+            run.end_cycle();
+            if *reads > 0 {
+                run.read_pushed();
+            }
+            if *reads > 1 {
+                run.sleep(700);
+            }
+            let after = run.counters();
+            prop_assert!(after.acquisitions >= before.acquisitions && after.renewals >= before.renewals);
+            prop_assert!(ends(&after) >= ends(&before));
+            // Found by a pass in the cycle of its acquisition: its push is still to come.
+            let announced = after.acquisitions.max(before.acquisitions);
+            prop_assert!(announced + KEYS.len() as u64 >= ends(&after) + run.held());
+            before = after;
+        }
+        run.sleep(100);
+        let counters = run.counters();
+        prop_assert_eq!(counters.acquisitions, ends(&counters) + run.held());
+        prop_assert_eq!(run.held(), run.server.locks.len() as u64);
+    }
+}

@@ -1,0 +1,355 @@
+//! From a block of whole lines to the events in it. Shared by all log sources and `replay`.
+//!
+//! Container runtimes cut long lines into pieces (`P` records of CRI, Docker records without a newline). Pieces are joined
+//! here, for each stream of a file, within bounds. So are the lines of one record, see `records.rs`. While a piece is waiting
+//! for the rest, or a record for its end, the caller must not move the saved position: [`Joiner::is_waiting`].
+
+pub(super) mod records;
+pub mod search;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use memchr::{memchr, memmem, memrchr};
+
+use crate::logs::line::{Line, Record, Stream, Unwrapped, unwrap_line, without_colors};
+use crate::logs::rules::{RuleSet, Verdict};
+use crate::model::log_event::LogEvent;
+use crate::util::clock::TimeMs;
+use records::{Open, Records, Whole};
+use search::Searcher;
+
+/// A piece whose rest does not come within this time is taken as it is.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+pub struct Extractor {
+    rules: Arc<RuleSet>,
+    searcher: Searcher,
+    max_line_bytes: usize,
+}
+
+/// What is not whole yet: pieces of cut lines that wait for their rest, and records that wait for their end. Bounded: pieces
+/// by `max_line_bytes` for each of the two streams.
+#[derive(Debug, Default)]
+pub struct Joiner {
+    waiting: Vec<Piece>,
+    /// Fields that come with the lines rather than in them.
+    around: Arc<[(String, String)]>,
+    records: Records,
+}
+
+#[derive(Debug)]
+struct Piece {
+    stream: Stream,
+    offset: u64,
+    time: Option<TimeMs>,
+    text: Vec<u8>,
+    since: Instant,
+}
+
+/// What the extractor tells about a line it looked at.
+pub enum Look<'a> {
+    /// One piece of a cut line, or one line of a record. The whole comes as a [`Look::Line`] after the last of them.
+    Piece { offset: u64 },
+    /// A whole line or record.
+    Line {
+        /// Where it begins; for a cut line, where its first piece does.
+        offset: u64,
+        /// Without wrapping.
+        text: &'a [u8],
+        /// Time of the wrapping.
+        time: Option<TimeMs>,
+        /// None: no text in it that any rule needs.
+        judged: Option<Box<(Record, Verdict)>>,
+    },
+}
+
+impl Joiner {
+    /// The lines that follow come with these fields. See [`Extractor::with_fields_around`].
+    pub fn surround(&mut self, fields: &Arc<[(String, String)]>) {
+        self.around = Arc::clone(fields);
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty() || self.records.is_waiting()
+    }
+
+    pub fn is_overdue(&self) -> bool {
+        self.records.is_overdue() || self.waiting.iter().any(|piece| piece.since.elapsed() > JOIN_TIMEOUT)
+    }
+
+    /// What stands before the place where reading begins: a record may have begun there.
+    pub fn prime(&mut self, before: &[u8], end: u64) {
+        self.records.remember(before, end - before.len() as u64);
+    }
+
+    fn take(&mut self, stream: Stream) -> Option<Piece> {
+        let index = self.waiting.iter().position(|piece| piece.stream == stream)?;
+        Some(self.waiting.swap_remove(index))
+    }
+}
+
+/// How a file's lines are wrapped, judged by the first line of each block, decides how cut lines are looked for.
+#[derive(Clone, Copy, PartialEq)]
+enum Cutting {
+    Never,
+    Cri,
+    Docker,
+}
+
+impl Extractor {
+    pub fn new(rules: Arc<RuleSet>, max_line_bytes: usize) -> Self {
+        let searcher = Searcher::new(&rules.needed_texts());
+        Self { rules, searcher, max_line_bytes }
+    }
+
+    /// For lines that come with fields ([`Joiner::surround`]): a condition may be met outside of the line.
+    pub fn with_fields_around(rules: Arc<RuleSet>, max_line_bytes: usize) -> Self {
+        let searcher = Searcher::new(&rules.needed_texts_of_messages());
+        Self { rules, searcher, max_line_bytes }
+    }
+
+    /// Appends the events of `block`, which holds whole lines (the newline of the last one may be missing) and starts at
+    /// `offset` of its file.
+    pub fn extract(&self, block: &[u8], offset: u64, joiner: &mut Joiner, events: &mut Vec<LogEvent>) {
+        self.look(block, offset, joiner, &mut |look| events.extend(event_of(look)));
+    }
+
+    /// Takes what waits for its rest as it is: the rest is not coming.
+    pub fn flush(&self, joiner: &mut Joiner, events: &mut Vec<LogEvent>) {
+        self.look_at_rest(joiner, &mut |look| events.extend(event_of(look)));
+    }
+
+    /// As [`Extractor::extract`], and tells about every line that is looked at. Of the others nothing is to be told: they
+    /// have no text that any rule needs.
+    pub fn look(&self, block: &[u8], offset: u64, joiner: &mut Joiner, told: &mut impl FnMut(Look<'_>)) {
+        let cutting = cutting(block);
+        let mut position = 0;
+        let mut hit = self.searcher.find_at(block, 0);
+        let mut cut = find_cut(cutting, block, 0);
+        let escapes = Escapes::of(block);
+        let mut colored = self.find_colored(escapes, block, 0);
+        while position < block.len() {
+            let next = if joiner.is_waiting() {
+                position
+            } else {
+                match [hit, cut, colored].into_iter().flatten().min() {
+                    Some(next) => next,
+                    None => break,
+                }
+            };
+            let start = memrchr(b'\n', &block[position..next]).map_or(position, |at| position + at + 1);
+            let end = memchr(b'\n', &block[next..]).map_or(block.len(), |at| next + at);
+            self.take_line(&block[start..end], (block, offset, start), joiner, told);
+            position = (end + 1).min(block.len());
+            if hit.is_some_and(|at| at < position) {
+                hit = self.searcher.find_at(block, position);
+            }
+            if cut.is_some_and(|at| at < position) {
+                cut = find_cut(cutting, block, position);
+            }
+            if colored.is_some_and(|at| at < position) {
+                colored = self.find_colored(escapes, block, position);
+            }
+        }
+        joiner.records.remember(block, offset);
+        joiner.records.waiting_lines().for_each(|offset| told(Look::Piece { offset }));
+    }
+
+    /// As [`Extractor::flush`], telling about it.
+    pub fn look_at_rest(&self, joiner: &mut Joiner, told: &mut impl FnMut(Look<'_>)) {
+        for piece in std::mem::take(&mut joiner.waiting) {
+            self.take_text(&piece, (&[], piece.offset), joiner, told);
+        }
+        for open in joiner.records.finish_all() {
+            self.judge(&open, joiner, told);
+        }
+    }
+
+    /// `place`: the block, where it begins in the file, and where the line begins in it.
+    fn take_line(
+        &self,
+        line: &[u8],
+        (block, block_offset, start): (&[u8], u64, usize),
+        joiner: &mut Joiner,
+        told: &mut impl FnMut(Look<'_>),
+    ) {
+        let offset = block_offset + start as u64;
+        let before = |offset: u64| (&block[..offset.saturating_sub(block_offset) as usize], block_offset);
+        let Unwrapped { text, time, stream, partial } = unwrap_line(line);
+        match (joiner.take(stream), partial) {
+            (None, false) => {
+                let whole = Piece { stream, offset, time, text: text.into_owned(), since: Instant::now() };
+                self.take_text(&whole, before(offset), joiner, told);
+            }
+            (None, true) => {
+                told(Look::Piece { offset });
+                let text = text.into_owned();
+                joiner.waiting.push(Piece { stream, offset, time, text, since: Instant::now() });
+            }
+            (Some(mut piece), partial) => {
+                told(Look::Piece { offset });
+                // Past the limit the rest is read but not kept: a long line is searched in its first part.
+                let room = self.max_line_bytes.saturating_sub(piece.text.len());
+                piece.text.extend_from_slice(&text[..text.len().min(room)]);
+                if partial {
+                    joiner.waiting.push(piece);
+                } else {
+                    self.take_text(&piece, before(piece.offset), joiner, told);
+                }
+            }
+        }
+    }
+
+    fn take_text(&self, whole: &Piece, before: (&[u8], u64), joiner: &mut Joiner, told: &mut impl FnMut(Look<'_>)) {
+        let Piece { stream, offset, time, text, .. } = whole;
+        let is_hit = self.is_hit(text);
+        let nothing = Look::Line { offset: *offset, text, time: *time, judged: None };
+        if !is_hit && !joiner.records.is_waiting() {
+            return told(nothing);
+        }
+        let line = Line::new(text, *time);
+        let whole = Whole { text, line, stream: *stream, offset: *offset, before, around: Arc::clone(&joiner.around) };
+        let mut ended = Vec::new();
+        let belongs = joiner.records.offer(&whole, is_hit, &mut ended);
+        ended.drain(..).for_each(|open| self.judge(&open, joiner, told));
+        if belongs {
+            return;
+        }
+        if !is_hit {
+            return told(nothing);
+        }
+        if whole.line.is_whole() {
+            let record = Record::of_lines(&[whole.line]).within(&joiner.around);
+            let verdict = self.verdict(&record, *offset, Duration::ZERO);
+            return told(Look::Line { offset: *offset, text, time: *time, judged: Some(Box::new((record, verdict))) });
+        }
+        if !joiner.records.begin(whole, &mut ended) {
+            told(Look::Piece { offset: *offset });
+        }
+        ended.drain(..).for_each(|open| self.judge(&open, joiner, told));
+    }
+
+    /// What the rules make of a record. Where they make nothing of it, each line that was hit is told by itself.
+    fn judge(&self, open: &Open, joiner: &mut Joiner, told: &mut impl FnMut(Look<'_>)) {
+        let record = Record::of_lines(&open.lines).within(&open.around);
+        let offset = open.offsets.first().copied().unwrap_or_default();
+        match self.verdict(&record, offset, open.since.elapsed()) {
+            Verdict::NoMatch => {
+                for (offset, text) in &open.hits {
+                    let judged =
+                        Some(Box::new((Record::parse(text, record.time).within(&open.around), Verdict::NoMatch)));
+                    told(Look::Line { offset: *offset, text, time: None, judged });
+                }
+            }
+            verdict => {
+                joiner.records.is_counted(open);
+                open.offsets.iter().for_each(|offset| told(Look::Piece { offset: *offset }));
+                let (text, time) = (open.lines.first().map_or("", Line::text), record.time);
+                told(Look::Line { offset, text: text.as_bytes(), time, judged: Some(Box::new((record, verdict))) });
+            }
+        }
+    }
+
+    fn verdict(&self, record: &Record, offset: u64, waited: Duration) -> Verdict {
+        match self.rules.evaluate(record) {
+            Verdict::Event(event) => Verdict::Event(LogEvent { offset, waited, ..event }),
+            other => other,
+        }
+    }
+
+    /// Does a line have a text that a rule needs, be it with colors in the middle?
+    fn is_hit(&self, line: &[u8]) -> bool {
+        let is_found = |text: &[u8]| self.searcher.find_at(text, 0).is_some();
+        is_found(line) || without_colors(line).is_some_and(|text| is_found(&text))
+    }
+
+    /// Position inside the next line, at or after `from`, whose colors hide a text that a rule needs.
+    fn find_colored(&self, escapes: Escapes, block: &[u8], mut from: usize) -> Option<usize> {
+        loop {
+            let at = from + escapes.find(block.get(from..)?)?;
+            let start = memrchr(b'\n', &block[from..at]).map_or(from, |newline| from + newline + 1);
+            let end = memchr(b'\n', &block[at..]).map_or(block.len(), |newline| at + newline);
+            let text = without_colors(&block[start..end]);
+            if text.is_some_and(|text| self.searcher.find_at(&text, 0).is_some()) {
+                return Some(at);
+            }
+            from = end + 1;
+        }
+    }
+}
+
+/// Which of the two ways to write the escape character that begins a color a block has in it. Most have neither, and lines are
+/// then searched for none.
+#[derive(Clone, Copy)]
+struct Escapes {
+    as_they_are: bool,
+    /// Inside of JSON.
+    escaped: bool,
+}
+
+impl Escapes {
+    fn of(block: &[u8]) -> Self {
+        Self { as_they_are: find_escape(block).is_some(), escaped: find_escaped(block).is_some() }
+    }
+
+    fn find(self, text: &[u8]) -> Option<usize> {
+        let first = if self.as_they_are { find_escape(text) } else { None };
+        let second = if self.escaped { find_escaped(&text[..first.unwrap_or(text.len())]) } else { None };
+        second.or(first)
+    }
+}
+
+fn find_escape(text: &[u8]) -> Option<usize> {
+    memchr(0x1b, text)
+}
+
+fn find_escaped(text: &[u8]) -> Option<usize> {
+    let is_escape = |at: &usize| matches!(text.get(at + 5), Some(b'b' | b'B'));
+    memmem::find_iter(text, b"\\u001").find(is_escape)
+}
+
+fn event_of(look: Look<'_>) -> Option<LogEvent> {
+    match look {
+        Look::Line { judged, .. } => match *judged? {
+            (_, Verdict::Event(event)) => Some(event),
+            _ => None,
+        },
+        Look::Piece { .. } => None,
+    }
+}
+
+fn cutting(block: &[u8]) -> Cutting {
+    if block.starts_with(b"{\"log\":\"") {
+        Cutting::Docker
+    } else if block.first().is_some_and(u8::is_ascii_digit) && is_cri(block) {
+        Cutting::Cri
+    } else {
+        Cutting::Never
+    }
+}
+
+/// `2026-06-25T13:37:04.123456789Z stderr F text`: the second word names the stream.
+fn is_cri(block: &[u8]) -> bool {
+    let head = &block[..block.len().min(64)];
+    memchr(b' ', head).is_some_and(|at| {
+        let rest = &head[at + 1..];
+        rest.starts_with(b"stdout ") || rest.starts_with(b"stderr ")
+    })
+}
+
+/// Position inside the next line, at or after `from`, that is a piece of a longer one.
+fn find_cut(cutting: Cutting, block: &[u8], from: usize) -> Option<usize> {
+    match cutting {
+        Cutting::Never => None,
+        Cutting::Cri => {
+            // One search for both streams: two would each look through the whole rest of the block, again for every line.
+            let is_cut = |at: &usize| block[..*at].ends_with(b" stdout") || block[..*at].ends_with(b" stderr");
+            memmem::find_iter(&block[from..], b" P ").map(|at| from + at).find(is_cut)
+        }
+        // The text of a whole line ends in an escaped newline.
+        Cutting::Docker => memmem::find_iter(&block[from..], b"\",\"stream\":\"")
+            .map(|at| from + at)
+            .find(|&at| !block[..at].ends_with(b"\\n")),
+    }
+}

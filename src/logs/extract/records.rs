@@ -1,0 +1,304 @@
+//! Puts the lines of one record together: a message, its stack trace, the exception at the end of it.
+//!
+//! Only for lines that the search hit: from there the lines before it are looked at, back to the beginning of the record, and
+//! the lines after it as they come, up to its end. Other lines cost nothing but a copy of the end of each block, because a
+//! record may have begun in the block before. Lines of several programs in one file are told apart by stream and tag.
+//!
+//! What can go wrong: a record that is longer than the bounds, or whose end does not come in time, is taken as it is. What
+//! follows of it later is recognized as its rest and not counted again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use memchr::memrchr;
+
+use crate::logs::line::{Line, Role, Stream, Unwrapped, unwrap_line};
+
+/// A trace is printed at once: what does not come within this time is not coming.
+const TIMEOUT: Duration = Duration::from_secs(1);
+const MAX_LINES: usize = 512;
+const MAX_BYTES: usize = 64 * 1024;
+/// Lines of other programs between two lines of a record.
+const MAX_OTHERS: usize = 64;
+const MAX_BLANKS: usize = 2;
+/// Records that wait for their end at the same time, one for each program that writes to the file.
+const MAX_OPEN: usize = 16;
+/// How far before a block a record may begin.
+pub(in crate::logs) const TAIL_BYTES: usize = 16 * 1024;
+
+/// Whose line it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Origin {
+    stream: Stream,
+    tag: String,
+}
+
+/// A record whose end has not been seen.
+#[derive(Debug)]
+pub(in crate::logs) struct Open {
+    origin: Origin,
+    /// Where its lines begin.
+    pub(in crate::logs) offsets: Vec<u64>,
+    pub(in crate::logs) lines: Vec<Line>,
+    n_bytes: usize,
+    /// Lines that the search hit: offset and text.
+    pub(in crate::logs) hits: Vec<(u64, Vec<u8>)>,
+    /// Fields that came with the line that was hit.
+    pub(in crate::logs) around: Arc<[(String, String)]>,
+    n_blanks: usize,
+    n_others: usize,
+    /// When the line that was hit was read.
+    pub(in crate::logs) since: Instant,
+}
+
+/// Records of one file that are not finished, and what is needed to find the beginning of the next one.
+#[derive(Debug, Default)]
+pub(in crate::logs) struct Records {
+    open: Vec<Open>,
+    /// The last line of the last record of each program that was counted.
+    counted: Vec<(Origin, u64)>,
+    tail: Tail,
+}
+
+/// The end of the text before the present block.
+#[derive(Debug, Default)]
+struct Tail {
+    bytes: Vec<u8>,
+    /// Offset behind it.
+    end: u64,
+}
+
+/// A whole line that the extractor has at hand.
+pub(in crate::logs) struct Whole<'a> {
+    pub(in crate::logs) text: &'a [u8],
+    pub(in crate::logs) line: Line,
+    pub(in crate::logs) stream: Stream,
+    pub(in crate::logs) offset: u64,
+    /// The block up to this line, and where the block begins.
+    pub(in crate::logs) before: (&'a [u8], u64),
+    pub(in crate::logs) around: Arc<[(String, String)]>,
+}
+
+impl Records {
+    pub(in crate::logs) fn is_waiting(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    pub(in crate::logs) fn is_overdue(&self) -> bool {
+        self.open.iter().any(|open| open.since.elapsed() > TIMEOUT)
+    }
+
+    /// Offers a line to the records that are open; tells whether it belongs to one. Those that it ends are appended to `ended`.
+    pub(in crate::logs) fn offer(&mut self, whole: &Whole<'_>, is_hit: bool, ended: &mut Vec<Open>) -> bool {
+        let open = &mut self.open;
+        let mut belongs = false;
+        let mut index = 0;
+        while index < open.len() {
+            let record = &mut open[index];
+            let is_own = record.origin.stream == whole.stream && record.origin.tag == whole.line.tag;
+            let goes_on = match (is_own, whole.line.role) {
+                (false, _) => {
+                    record.n_others += 1;
+                    record.n_others <= MAX_OTHERS
+                }
+                (true, Role::Blank) => {
+                    record.n_blanks += 1;
+                    record.n_blanks <= MAX_BLANKS
+                }
+                (true, role) => role.continues(record.last_role(), record.n_blanks) && record.has_room(),
+            };
+            if is_own && goes_on {
+                belongs = true;
+                if whole.line.role != Role::Blank {
+                    record.push(whole.line.clone(), whole.offset, is_hit.then_some(whole.text));
+                }
+            }
+            if goes_on {
+                index += 1;
+            } else {
+                ended.push(open.remove(index));
+            }
+        }
+        belongs
+    }
+
+    /// Begins a record with a line that was hit: finds the lines before it that belong to it. False if they belong to a
+    /// record that was counted already.
+    pub(in crate::logs) fn begin(&mut self, whole: Whole<'_>, ended: &mut Vec<Open>) -> bool {
+        let origin = Origin { stream: whole.stream, tag: whole.line.tag.clone() };
+        let counted_until = self.counted.iter().find(|(other, _)| *other == origin).map(|(_, offset)| *offset);
+        let Some(before) = self.look_back(&whole, &origin, counted_until) else { return false };
+        let (offsets, lines) = before.into_iter().unzip();
+        let mut record = Open {
+            origin,
+            offsets,
+            lines,
+            n_bytes: 0,
+            hits: Vec::new(),
+            around: whole.around,
+            n_blanks: 0,
+            n_others: 0,
+            since: Instant::now(),
+        };
+        record.push(whole.line, whole.offset, Some(whole.text));
+        if self.open.len() == MAX_OPEN {
+            ended.push(self.open.remove(0));
+        }
+        self.open.push(record);
+        true
+    }
+
+    /// Takes the records that wait as they are.
+    pub(in crate::logs) fn finish_all(&mut self) -> Vec<Open> {
+        std::mem::take(&mut self.open)
+    }
+
+    /// Lines of records that wait.
+    pub(in crate::logs) fn waiting_lines(&self) -> impl Iterator<Item = u64> {
+        self.open.iter().flat_map(|open| open.offsets.iter().copied())
+    }
+
+    /// A rule took the record: what follows of it later is not counted again.
+    pub(in crate::logs) fn is_counted(&mut self, open: &Open) {
+        self.counted.retain(|(origin, _)| *origin != open.origin);
+        if self.counted.len() == MAX_OPEN {
+            self.counted.remove(0);
+        }
+        self.counted.push((open.origin.clone(), open.offsets.last().copied().unwrap_or_default()));
+    }
+
+    /// Keeps the end of a block: a record in the next one may have begun in it.
+    pub(in crate::logs) fn remember(&mut self, block: &[u8], offset: u64) {
+        let Tail { bytes, end } = &mut self.tail;
+        if *end != offset || block.len() >= TAIL_BYTES {
+            bytes.clear();
+        }
+        let kept = &block[block.len().saturating_sub(TAIL_BYTES)..];
+        let excess = (bytes.len() + kept.len()).saturating_sub(TAIL_BYTES);
+        bytes.drain(..excess);
+        bytes.extend_from_slice(kept);
+        *end = offset + block.len() as u64;
+    }
+
+    /// Lines before this one that belong to its record, in order, with their offsets. None: they were counted.
+    fn look_back(&self, whole: &Whole<'_>, origin: &Origin, counted_until: Option<u64>) -> Option<Vec<(u64, Line)>> {
+        let mut back = LookBack { lines: Vec::new(), role: whole.line.role, n_blanks: 0, n_others: 0, counted_until };
+        // The end of a line whose beginning may be in pieces before it: where it begins, as far as is known.
+        let mut ending: Option<(u64, Unwrapped<'_>)> = None;
+        let mut n_bytes = 0;
+        for (offset, bytes) in self.lines_before(whole.before) {
+            n_bytes += bytes.len();
+            if back.is_done() || n_bytes > MAX_BYTES {
+                break;
+            }
+            // Pieces of the line itself.
+            if offset >= whole.offset {
+                continue;
+            }
+            let unwrapped = unwrap_line(bytes);
+            if unwrapped.stream != origin.stream {
+                back.n_others += usize::from(!unwrapped.partial);
+                continue;
+            }
+            match &mut ending {
+                Some((start, end)) if unwrapped.partial => {
+                    *start = offset;
+                    end.text = [unwrapped.text.as_ref(), end.text.as_ref()].concat().into();
+                    end.time = unwrapped.time;
+                }
+                _ => {
+                    if let Some((offset, line)) = ending.replace((offset, unwrapped)) {
+                        back.take(offset, &line, origin)?;
+                    }
+                }
+            }
+        }
+        if let (Some((offset, line)), false) = (ending, back.is_done()) {
+            back.take(offset, &line, origin)?;
+        }
+        back.lines.reverse();
+        Some(back.lines)
+    }
+
+    /// Lines backwards, first of the block, then of the tail. A line whose beginning is not at hand is left out.
+    fn lines_before<'a>(&'a self, (before, offset): (&'a [u8], u64)) -> impl Iterator<Item = (u64, &'a [u8])> {
+        let tail = if self.tail.end == offset { self.tail.bytes.as_slice() } else { &[] };
+        let tail_start = offset - tail.len() as u64;
+        // The tail may begin inside of a line.
+        let whole_from = if tail_start == 0 { 0 } else { memchr::memchr(b'\n', tail).map_or(tail.len(), |at| at + 1) };
+        let in_block = backwards(before).map(move |(at, line)| (offset + at as u64, line));
+        let in_tail =
+            backwards(&tail[whole_from..]).map(move |(at, line)| (tail_start + (whole_from + at) as u64, line));
+        in_block.chain(in_tail)
+    }
+}
+
+/// On the way from a line that was hit to the beginning of its record.
+struct LookBack {
+    /// The last first.
+    lines: Vec<(u64, Line)>,
+    /// Of the earliest line that belongs to the record. `Head`: there is none before it.
+    role: Role,
+    n_blanks: usize,
+    n_others: usize,
+    counted_until: Option<u64>,
+}
+
+impl LookBack {
+    fn is_done(&self) -> bool {
+        self.role == Role::Head || self.lines.len() == MAX_LINES || self.n_others > MAX_OTHERS
+    }
+
+    /// The next whole line of the same stream. None: it was counted.
+    fn take(&mut self, offset: u64, unwrapped: &Unwrapped<'_>, origin: &Origin) -> Option<()> {
+        if self.is_done() {
+            return Some(());
+        }
+        let line = Line::new(&unwrapped.text, unwrapped.time);
+        if line.tag != origin.tag {
+            self.n_others += 1;
+        } else if line.role == Role::Blank {
+            self.n_blanks += 1;
+        } else if self.role.continues(line.role, self.n_blanks) {
+            if self.counted_until.is_some_and(|counted| offset <= counted) {
+                return None;
+            }
+            (self.role, self.n_blanks) = (line.role, 0);
+            self.lines.push((offset, line));
+        } else {
+            // It belongs to another record.
+            self.role = Role::Head;
+        }
+        Some(())
+    }
+}
+
+/// Lines of a text that ends with a newline, the last first, with where they begin.
+fn backwards(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut end = text.len();
+    std::iter::from_fn(move || {
+        let stop = end.checked_sub(1)?;
+        let start = memrchr(b'\n', &text[..stop]).map_or(0, |at| at + 1);
+        let line = text[start..end].strip_suffix(b"\n").unwrap_or(&text[start..end]);
+        end = start;
+        Some((start, line))
+    })
+}
+
+impl Open {
+    fn last_role(&self) -> Role {
+        self.lines.last().map_or(Role::Head, |line| line.role)
+    }
+
+    fn has_room(&self) -> bool {
+        self.lines.len() < MAX_LINES && self.n_bytes < MAX_BYTES
+    }
+
+    fn push(&mut self, line: Line, offset: u64, hit: Option<&[u8]>) {
+        self.n_bytes += line.text().len();
+        self.lines.push(line);
+        self.hits.extend(hit.map(|text| (offset, text.to_vec())));
+        self.offsets.push(offset);
+        (self.n_blanks, self.n_others) = (0, 0);
+    }
+}

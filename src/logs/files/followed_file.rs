@@ -1,0 +1,363 @@
+//! One open log file: reads it block by block, turns whole lines into events, and notices when the text is not the one it was.
+//!
+//! The file stays open while it is followed, so that a rotated or deleted file can be read to its end. Called by the tailer only.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use flate2::read::MultiGzDecoder;
+
+use crate::logs::blocks::{BLOCK_BYTES, Blocks, Cut, block_bytes, count_lines, cut, read_at};
+use crate::logs::extract::{Extractor, Joiner};
+use crate::logs::files::prefetch::{PART_BYTES, Scout};
+use crate::model::log_event::LogEvent;
+use crate::model::position::{Cursor, FileId, Inode, Mark, SourceTotals};
+use crate::util::clock::TimeMs;
+
+/// Blocks read from one file before the next one has its turn: as many as the scout takes, and one more for the rest.
+const BLOCKS_PER_TURN: usize = 1 + PART_BYTES as usize / BLOCK_BYTES * 2;
+/// A rotated or deleted file that has not changed for this long is finished: a last line without newline is taken as it is.
+const FINISHED_AFTER: Duration = Duration::from_secs(2);
+/// Waiting time between looks at a file that does not grow, doubled with each look.
+const FIRST_WAIT: Duration = Duration::from_millis(20);
+const LONGEST_WAIT: Duration = Duration::from_millis(250);
+/// Where lines carry no time, their distance from the end of the file stands for their age: 64 KiB are 2 s. It only
+/// decides which lines are about one failure.
+pub const ASSUMED_BYTES_PER_MS: u64 = 32;
+
+pub(super) struct Live {
+    pub(super) id: FileId,
+    pub(super) source: usize,
+    pub(super) base: PathBuf,
+    pub(super) path: PathBuf,
+    pub(super) cursor: Cursor,
+    /// Rotated away or deleted: no new line will be started in it.
+    pub(super) rotated: bool,
+    /// The text was replaced under us: the tailer gives the file a new cursor.
+    pub(super) truncated: bool,
+    text: Text,
+    joiner: Joiner,
+    /// Read but not handed over yet, because a piece of a cut line waits for its rest.
+    report: Report,
+    /// Size and time of change at the last look that left nothing to read but an unfinished line.
+    caught_up: Option<(u64, SystemTime)>,
+    /// When that look was; lines that came since are younger.
+    caught_up_at: Option<TimeMs>,
+    unread: u64,
+    changed: Instant,
+    next_look: Instant,
+    wait: Duration,
+}
+
+enum Text {
+    Plain(Arc<File>),
+    Gzip(Box<Blocks<MultiGzDecoder<File>>>),
+}
+
+/// What a file had to say since the last report.
+#[derive(Default)]
+pub(super) struct Report {
+    pub(super) events: Vec<(TimeMs, LogEvent)>,
+    pub(super) seen: SourceTotals,
+    moved: bool,
+}
+
+/// Whether there is more to read right now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    More,
+    UpToDate,
+}
+
+/// Where blocks are read to, and the one who goes ahead.
+#[derive(Default)]
+pub(super) struct Desk {
+    buffer: Vec<u8>,
+    scout: Scout,
+}
+
+/// What reading needs from the tailer, one for each source.
+pub(super) struct Means<'a> {
+    pub(super) extractor: &'a Arc<Extractor>,
+    pub(super) max_line_bytes: usize,
+    pub(super) now: TimeMs,
+}
+
+impl Live {
+    pub(super) fn open(
+        id: FileId,
+        source: usize,
+        base: PathBuf,
+        path: PathBuf,
+        cursor: Cursor,
+        max_line_bytes: usize,
+    ) -> io::Result<Self> {
+        let file = File::open(&path)?;
+        let metadata = file.metadata()?;
+        let inode = Inode { device: metadata.dev(), number: metadata.ino() };
+        if inode != cursor.inode {
+            // Rotated between the listing and now: the next listing sorts it out.
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let unread = metadata.len().saturating_sub(cursor.offset);
+        let text = match cursor.gzip {
+            false => Text::Plain(Arc::new(file)),
+            true => {
+                let mut decoder = MultiGzDecoder::new(file);
+                io::copy(&mut decoder.by_ref().take(cursor.offset), &mut io::sink())?;
+                Text::Gzip(Box::new(Blocks::new(decoder, max_line_bytes)))
+            }
+        };
+        let now = Instant::now();
+        Ok(Self {
+            id,
+            source,
+            base,
+            path,
+            cursor,
+            rotated: false,
+            truncated: false,
+            text,
+            joiner: Joiner::default(),
+            report: Report::default(),
+            caught_up: None,
+            caught_up_at: None,
+            unread,
+            changed: now,
+            next_look: now,
+            wait: FIRST_WAIT,
+        })
+    }
+
+    /// Bytes in the file that have not been read.
+    pub(super) fn unread(&self) -> u64 {
+        self.unread
+    }
+
+    pub(super) fn next_look(&self) -> Instant {
+        self.next_look
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        match &self.text {
+            Text::Plain(file) => file.metadata().is_ok_and(|metadata| metadata.len() == 0),
+            Text::Gzip(_) => false,
+        }
+    }
+
+    /// The program that writes it may still hold it open: quiet counts from now.
+    pub(super) fn set_rotated(&mut self) {
+        self.rotated = true;
+        self.changed = Instant::now();
+    }
+
+    pub(super) fn is_deleted(&self) -> bool {
+        match &self.text {
+            Text::Plain(file) => file.metadata().is_ok_and(|metadata| metadata.nlink() == 0),
+            // Read from beginning to end in one go.
+            Text::Gzip(_) => false,
+        }
+    }
+
+    /// Reads a few blocks. `desk` is lent by the tailer: one for all files.
+    pub(super) fn read(&mut self, means: &Means<'_>, desk: &mut Desk) -> io::Result<Progress> {
+        let scouted = self.send_scout(means, &mut desk.scout);
+        let mut progress = Progress::UpToDate;
+        for _ in 0..BLOCKS_PER_TURN {
+            progress = match self.text {
+                Text::Plain(_) => self.read_plain(means, &mut desk.buffer, scouted)?,
+                Text::Gzip(_) => self.read_gzip(means)?,
+            };
+            let is_at_scouted = scouted.is_some_and(|start| self.cursor.offset >= start);
+            if progress == Progress::UpToDate || is_at_scouted {
+                break;
+            }
+        }
+        if scouted.is_some() {
+            self.take_finding(means, &mut desk.scout);
+        }
+        if self.joiner.is_overdue() {
+            self.flush_joiner(means);
+        }
+        self.wait = match progress {
+            Progress::More => FIRST_WAIT,
+            Progress::UpToDate => (self.wait * 2).min(LONGEST_WAIT),
+        };
+        self.next_look = match progress {
+            Progress::More => Instant::now(),
+            Progress::UpToDate => Instant::now() + self.wait,
+        };
+        Ok(progress)
+    }
+
+    /// Looks at the file again after the longest wait: it cannot be read just now.
+    pub(super) fn back_off(&mut self) {
+        self.next_look = Instant::now() + LONGEST_WAIT;
+    }
+
+    /// What may be handed over now: nothing while a cut line is incomplete, for the saved position would lie inside it.
+    pub(super) fn take_report(&mut self) -> Option<Report> {
+        let ready = self.report.moved && !self.joiner.is_waiting();
+        ready.then(|| std::mem::take(&mut self.report))
+    }
+
+    /// A line waits for its rest, or a record for its end.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.joiner.is_waiting()
+    }
+
+    /// Gives up on the rest of cut lines.
+    pub(super) fn flush_joiner(&mut self, means: &Means<'_>) {
+        let mut events = Vec::new();
+        means.extractor.flush(&mut self.joiner, &mut events);
+        self.keep(events, means);
+        self.report.moved = true;
+    }
+
+    /// A long backlog is read in two places at once. Returns where the second one begins.
+    fn send_scout(&mut self, means: &Means<'_>, scout: &mut Scout) -> Option<u64> {
+        let Text::Plain(file) = &self.text else { return None };
+        let is_between_lines = !self.cursor.skipping && !self.joiner.is_waiting();
+        let is_long = self.unread > 2 * PART_BYTES && means.max_line_bytes >= BLOCK_BYTES;
+        if is_long && is_between_lines { scout.send(file, means.extractor, self.cursor.offset) } else { None }
+    }
+
+    /// Moves past what the scout found, if it is the sequel of what was read.
+    fn take_finding(&mut self, means: &Means<'_>, scout: &mut Scout) {
+        let is_between_lines = !self.cursor.skipping && !self.joiner.is_waiting() && !self.truncated;
+        let Some(finding) = scout.finding().filter(|_| is_between_lines) else { return };
+        if (finding.start, finding.before) != (self.cursor.offset, self.cursor.tail) {
+            return;
+        }
+        let length = finding.end - finding.start;
+        self.report.seen.lines += finding.lines;
+        self.report.seen.bytes += length;
+        self.keep(finding.events, means);
+        self.joiner = finding.joiner;
+        self.cursor.offset = finding.end;
+        self.cursor.tail = finding.tail;
+        self.unread = self.unread.saturating_sub(length);
+    }
+
+    /// Reads one block, at most up to `stop_at`, which is the beginning of a line.
+    fn read_plain(&mut self, means: &Means<'_>, buffer: &mut Vec<u8>, stop_at: Option<u64>) -> io::Result<Progress> {
+        let Text::Plain(file) = &self.text else { return Ok(Progress::UpToDate) };
+        let metadata = file.metadata()?;
+        let state = (metadata.len(), metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH));
+        self.unread = state.0.saturating_sub(self.cursor.offset);
+        let unchanged = self.caught_up == Some(state);
+        let finishing = self.rotated && self.changed.elapsed() > FINISHED_AFTER;
+        if unchanged && !finishing {
+            self.caught_up_at = Some(means.now);
+            return Ok(Progress::UpToDate);
+        }
+        let tail = self.cursor.tail.len();
+        let start = self.cursor.offset - tail as u64;
+        let mut wanted = block_bytes(means.max_line_bytes);
+        if let Some(stop_at) = stop_at {
+            wanted = wanted.min((stop_at - self.cursor.offset) as usize);
+        }
+        loop {
+            if buffer.len() < tail + wanted {
+                buffer.resize(tail + wanted, 0);
+            }
+            let length = read_at(file, &mut buffer[..tail + wanted], start)?;
+            // The bytes before the offset come with every read, so that what follows them is known to be their sequel.
+            if length < tail || Mark::of(&buffer[..tail]) != self.cursor.tail {
+                self.truncated = true;
+                self.unread = 0;
+                return Ok(Progress::UpToDate);
+            }
+            let (before, bytes) = buffer[..length].split_at(tail);
+            let more = length == tail + wanted;
+            match cut(bytes, self.cursor.skipping, means.max_line_bytes, more) {
+                Cut::NeedMore => wanted = (wanted * 4).min(means.max_line_bytes + 1),
+                Cut::Unfinished if unchanged => {
+                    // Rotated away and quiet: the newline is not coming.
+                    let rest = Cut::Lines(0..bytes.len());
+                    self.take(rest, before, bytes, means);
+                    self.flush_joiner(means);
+                    self.cursor.finished = true;
+                    return Ok(Progress::UpToDate);
+                }
+                Cut::Unfinished => {
+                    self.changed = Instant::now();
+                    self.caught_up = Some(state);
+                    self.caught_up_at = Some(means.now);
+                    return Ok(Progress::UpToDate);
+                }
+                found => {
+                    self.take(found, before, bytes, means);
+                    return Ok(Progress::More);
+                }
+            }
+        }
+    }
+
+    fn read_gzip(&mut self, means: &Means<'_>) -> io::Result<Progress> {
+        let Text::Gzip(blocks) = &mut self.text else { return Ok(Progress::UpToDate) };
+        let (found, bytes) = blocks.next(self.cursor.skipping)?;
+        if found == Cut::Unfinished {
+            self.flush_joiner(means);
+            self.cursor.finished = true;
+            self.unread = 0;
+            return Ok(Progress::UpToDate);
+        }
+        let bytes = bytes.to_vec();
+        self.take(found, &[], &bytes, means);
+        Ok(Progress::More)
+    }
+
+    /// Searches what was found and moves past it.
+    fn take(&mut self, found: Cut, before: &[u8], bytes: &[u8], means: &Means<'_>) {
+        let seen = &mut self.report.seen;
+        let (length, searched) = match found {
+            Cut::Lines(range) => {
+                let text = &bytes[range.clone()];
+                seen.lines += count_lines(text);
+                (range.end, range)
+            }
+            Cut::TooLong(range) => {
+                self.cursor.skipping = true;
+                seen.lines += 1;
+                seen.oversized_lines += 1;
+                (range.end, range)
+            }
+            Cut::Skipped { length, ends } => {
+                self.cursor.skipping = !ends;
+                (length, 0..0)
+            }
+            Cut::Unfinished | Cut::NeedMore => (0, 0..0),
+        };
+        seen.bytes += length as u64;
+        seen.last_read = Some(means.now);
+        let mut events = Vec::new();
+        means.extractor.extract(&bytes[searched], self.cursor.offset, &mut self.joiner, &mut events);
+        self.keep(events, means);
+        match self.cursor.gzip {
+            // Nobody truncates a .gz: the offset is enough.
+            true => self.cursor.offset += length as u64,
+            false => self.cursor.advance(before, &bytes[..length]),
+        }
+        self.unread = self.unread.saturating_sub(length as u64);
+        self.changed = Instant::now();
+        self.report.moved = true;
+    }
+
+    /// Gives every event the time to judge it by.
+    fn keep(&mut self, events: Vec<LogEvent>, means: &Means<'_>) {
+        let end = self.cursor.offset + self.unread;
+        let floor = self.caught_up_at.unwrap_or(TimeMs::MIN);
+        self.report.seen.events += events.len() as u64;
+        for event in events {
+            let age = (end.saturating_sub(event.offset) / ASSUMED_BYTES_PER_MS) as TimeMs;
+            let read = (means.now - age).max(floor);
+            let at = event.time.unwrap_or(read - event.waited.as_millis() as TimeMs);
+            self.report.events.push((at, event));
+        }
+    }
+}

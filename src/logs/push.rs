@@ -1,0 +1,212 @@
+//! Lines that others push, in Loki's protocol, as a log source. The server reads requests and hands them over here.
+//!
+//! A client sends a request again when it gets no answer, so each line about a lock is known again by the labels of its
+//! stream, its time and its text: what was counted is not counted twice, also over a crash, for the memory is saved with
+//! the counters. A request is answered when what it counted is saved; one without a line about a lock has nothing to lose
+//! and is answered at once.
+
+use crate::model::pushed_lines::Known;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hasher;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex};
+
+use siphasher::sip::SipHasher13;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Push;
+use crate::logs::streams::{Entry, Fields, Report, Streams};
+use crate::model::input::{Batch, Input, Pushed, Reached};
+use crate::snapshot::{PushNow, SourceNow};
+use crate::util::clock::TimeMs;
+
+/// Requests that wait to be looked at, as they came.
+pub const QUEUE: usize = 1;
+/// Requests whose events the pipeline may still have to take.
+const HANDED_OVER: usize = 1;
+/// Memory for the bodies of all requests under way.
+const BODIES_KIB: usize = 64 * 1024;
+
+/// One request.
+pub struct PushRequest {
+    /// Nothing if it cannot be unpacked: then its client knows.
+    pub unpack: Box<dyn FnOnce() -> Option<Vec<PushedStream>> + Send>,
+    /// Told when all of it is safe. Dropped when it will not be.
+    pub saved: oneshot::Sender<()>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct PushedStream {
+    /// In the order of their names.
+    pub labels: Vec<(String, String)>,
+    pub entries: Vec<PushedEntry>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct PushedEntry {
+    /// Nanoseconds since the epoch.
+    pub time: i64,
+    pub line: Vec<u8>,
+    /// Fields of this line alone.
+    pub metadata: Vec<(String, String)>,
+}
+
+/// Where the server hands requests over.
+#[derive(Clone)]
+pub struct Intake {
+    pub requests: mpsc::Sender<PushRequest>,
+    pub max_request_bytes: usize,
+    /// One permit is a KiB of a body.
+    pub bodies: Arc<Semaphore>,
+    source: usize,
+    now: Arc<Mutex<Vec<SourceNow>>>,
+}
+
+impl Intake {
+    pub fn new(
+        push: &Push,
+        requests: mpsc::Sender<PushRequest>,
+        source: usize,
+        now: &Arc<Mutex<Vec<SourceNow>>>,
+    ) -> Self {
+        if let Ok(mut now) = now.lock() {
+            // There is no file; but there is a door, and it is open.
+            now[source] = SourceNow { open_files: 1, push: Some(PushNow::default()), ..SourceNow::default() };
+        }
+        Self {
+            requests,
+            max_request_bytes: push.max_request_bytes,
+            bodies: Arc::new(Semaphore::new(BODIES_KIB)),
+            source,
+            now: Arc::clone(now),
+        }
+    }
+
+    /// Counts a request that was not taken.
+    pub fn note_rejected(&self) {
+        let Ok(mut now) = self.now.lock() else { return };
+        if let Some(push) = now.get_mut(self.source).and_then(|now| now.push.as_mut()) {
+            push.rejected += 1;
+        }
+    }
+}
+
+/// What taking pushed lines needs.
+pub struct Setup {
+    /// Index of the log source.
+    pub source: usize,
+    pub streams: Streams,
+    pub known: Known,
+    pub requests: mpsc::Receiver<PushRequest>,
+    pub out: mpsc::Sender<Input>,
+}
+
+/// Runs until `stop`. Requests that wait then are dropped, and their clients told to come again.
+///
+/// In a thread of its own, for two reasons. A large request takes long enough for others to notice: those who scrape, and the
+/// watchdog. And what it becomes in memory is many times its size in small pieces, which allocators keep for the thread
+/// that asked for them: with one thread the next request gets what the one before gave back.
+pub async fn run(setup: Setup, stop: CancellationToken) {
+    let Setup { source, streams, known, mut requests, out } = setup;
+    let places = Arc::new(Semaphore::new(HANDED_OVER));
+    let mut taker = Taker { source, streams, known, places, out };
+    let runtime = Handle::current();
+    let taking = async move {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                Some(request) = requests.recv() => taker.take(request).await,
+            }
+        }
+    };
+    let ended = spawn_blocking(move || runtime.block_on(taking)).await;
+    if let Some(panic) = ended.err().and_then(|failure| failure.try_into_panic().ok()) {
+        resume_unwind(panic);
+    }
+}
+
+struct Taker {
+    source: usize,
+    streams: Streams,
+    known: Known,
+    places: Arc<Semaphore>,
+    out: mpsc::Sender<Input>,
+}
+
+impl Taker {
+    /// Waits while the pipeline is behind, and so does the client.
+    async fn take(&mut self, request: PushRequest) {
+        let PushRequest { unpack, saved } = request;
+        // Never closed.
+        let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
+        let Some(streams) = unpack() else { return };
+        let report = self.search(streams);
+        self.hand_over(report, saved, place).await;
+    }
+
+    fn search(&mut self, streams: Vec<PushedStream>) -> Report {
+        let mut report = Report::default();
+        // Two equal lines of one moment in one request are two lines: a client repeats requests, not lines.
+        let mut repetitions: HashMap<u64, u64> = HashMap::new();
+        for stream in streams {
+            let stream_id =
+                hash_of(|hasher| stream.labels.iter().for_each(|(name, value)| feed(hasher, &[name, value])));
+            let labels: Fields = stream.labels.into();
+            for entry in stream.entries {
+                let line = hash_of(|hasher| {
+                    hasher.write_u64(stream_id);
+                    hasher.write_i64(entry.time);
+                    hasher.write(&entry.line);
+                });
+                let repetition = repetitions.entry(line).or_default();
+                let id = line.wrapping_add(*repetition);
+                *repetition += 1;
+                let fields = match entry.metadata.is_empty() {
+                    true => Arc::clone(&labels),
+                    false => labels.iter().cloned().chain(entry.metadata).collect(),
+                };
+                let time: TimeMs = entry.time / 1_000_000;
+                let entry = Entry { stream: stream_id, text: &entry.line, time, fields: &fields, id };
+                self.streams.take(&entry, &mut report);
+            }
+        }
+        // The answer says that all of it is safe, so nothing may wait for the next request.
+        self.streams.flush(&mut report);
+        report
+    }
+
+    async fn hand_over(&mut self, mut report: Report, client: oneshot::Sender<()>, place: OwnedSemaphorePermit) {
+        let n_events = report.events.len();
+        let mut known: HashSet<u64> = if n_events > 0 { self.known.iter().collect() } else { HashSet::new() };
+        report.events.retain(|(_, event)| known.insert(event.offset));
+        let lines: Vec<u64> = report.events.iter().map(|(_, event)| event.offset).collect();
+        report.seen.events = lines.len() as u64;
+        report.seen.duplicates = (n_events - lines.len()) as u64;
+        self.known.remember(lines.iter().copied());
+        // What is known already may not be saved yet, so a repetition waits as well.
+        let (saved, client) = if n_events > 0 { (Some(client), None) } else { (None, Some(client)) };
+        let reached = Reached::Pushed(Pushed { lines, saved, place });
+        let batch = Batch { source: self.source, events: report.events, reached, seen: report.seen };
+        if self.out.send(Input::Logs(batch)).await.is_ok()
+            && let Some(client) = client
+        {
+            let _ = client.send(());
+        }
+    }
+}
+
+fn hash_of(write: impl FnOnce(&mut SipHasher13)) -> u64 {
+    let mut hasher = SipHasher13::new();
+    write(&mut hasher);
+    hasher.finish()
+}
+
+fn feed(hasher: &mut SipHasher13, parts: &[&str]) {
+    for part in parts {
+        hasher.write_usize(part.len());
+        hasher.write(part.as_bytes());
+    }
+}

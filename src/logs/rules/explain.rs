@@ -1,0 +1,118 @@
+//! Why no rule took a record: the rule that came nearest, for `check --logs`.
+//!
+//! Kept apart from evaluation, which must be fast: this looks at every rule and writes sentences.
+
+use super::{RuleSet, failing_condition, search, value_of};
+use crate::config::rules::rule::{FieldTest, Matcher, RuleDraft, RuleEvent};
+use crate::logs::line::{Aside, Record};
+use crate::model::log_event::RuleId;
+
+/// A rule that nearly took the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Near {
+    pub rule: RuleId,
+    /// What was missing, without a full stop.
+    pub why: String,
+}
+
+/// A common beginning shorter than this is chance.
+const MIN_COMMON: usize = 12;
+
+impl RuleSet {
+    /// Nothing if some rule takes the record, or none comes near.
+    pub fn explain(&self, record: &Record) -> Option<Near> {
+        if let Some((rule, _)) = self.find(record) {
+            let why = match record.aside? {
+                Aside::SourceEcho => "the line is the source code that a traceback shows, not a message",
+                Aside::Commit => "the line is the subject of a commit",
+                Aside::Continuation => "the line goes on with a stack trace, and the trace's first line counts",
+            };
+            return Some(Near { rule, why: why.to_owned() });
+        }
+        self.unmet_condition(record).or_else(|| self.similar_message(record))
+    }
+
+    /// Why there is nothing to count in a record that this rule took.
+    pub fn why_ignored(&self, rule: RuleId) -> &'static str {
+        match self.rule(rule).event {
+            RuleEvent::RenewalFailed => "a renewal that is canceled is the normal end of the work",
+            RuleEvent::TerminalState { .. } => "the state is not a final one",
+            _ => "the rule says so",
+        }
+    }
+
+    /// A rule that fits but for a condition.
+    fn unmet_condition(&self, record: &Record) -> Option<Near> {
+        for (rule, draft) in self.drafts() {
+            let fits = match &draft.matcher {
+                Matcher::Message(messages) => messages.iter().any(|message| message.trim() == record.message),
+                Matcher::Regex(_) => search(draft, record).is_some(),
+            };
+            if !fits {
+                continue;
+            }
+            let condition = failing_condition(draft, record)?;
+            let field = &condition.field;
+            let found = match value_of(record, field) {
+                Some(value) => format!("`{field}` is {}", quote(&value)),
+                None => format!("there is no field `{field}`"),
+            };
+            let wanted = match &condition.test {
+                FieldTest::AnyOf(accepted) => {
+                    accepted.iter().map(|value| quote(value)).collect::<Vec<_>>().join(" or ")
+                }
+                FieldTest::Regex(regex) => format!("a match of /{}/", regex.as_str()),
+                FieldTest::Without(regex) => format!("no match of /{}/", regex.as_str()),
+                FieldTest::Absent => "no such field".to_owned(),
+            };
+            return Some(Near { rule, why: format!("{found}, the rule wants {wanted}") });
+        }
+        None
+    }
+
+    /// The rule whose whole message is most like the record's.
+    fn similar_message(&self, record: &Record) -> Option<Near> {
+        let mut best: Option<(usize, Near)> = None;
+        for (rule, draft) in self.drafts() {
+            let Matcher::Message(messages) = &draft.matcher else { continue };
+            for message in messages {
+                let Some((likeness, why)) = compare(message.trim(), &record.message) else { continue };
+                if best.as_ref().is_none_or(|(most, _)| likeness > *most) {
+                    best = Some((likeness, Near { rule, why }));
+                }
+            }
+        }
+        best.map(|(_, near)| near)
+    }
+
+    fn drafts(&self) -> impl Iterator<Item = (RuleId, &RuleDraft)> {
+        (0..=u16::MAX).map(RuleId).zip(&self.config.rules)
+    }
+}
+
+/// How much of the rule's message is in the record's message, and what the difference is.
+fn compare(wanted: &str, message: &str) -> Option<(usize, String)> {
+    if message.contains(wanted) {
+        return Some((wanted.len() * 2, format!("the message contains {} but is longer", quote(wanted))));
+    }
+    if wanted.eq_ignore_ascii_case(message) {
+        return Some((
+            wanted.len() * 2,
+            format!("the message differs from {} in upper and lower case only", quote(wanted)),
+        ));
+    }
+    let common: usize =
+        wanted.chars().zip(message.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum();
+    let is_near = common >= MIN_COMMON && common * 2 >= wanted.len();
+    is_near.then(|| {
+        let why = format!("the message is like {} up to {}", quote(wanted), quote(wanted[..common].trim_end()));
+        (common, why)
+    })
+}
+
+/// In quotes, cut to what a line of a terminal can take.
+fn quote(text: &str) -> String {
+    const LIMIT: usize = 80;
+    let cut: String = text.chars().take(LIMIT).collect();
+    if cut.len() < text.len() { format!("{cut:?}...") } else { format!("{cut:?}") }
+}

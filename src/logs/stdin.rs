@@ -1,0 +1,129 @@
+//! Standard input as a log source (`path: "-"`). It cannot be read twice, so what was read but not saved when the process
+//! is killed is lost; a file does not have that weakness.
+//!
+//! A read from a pipe cannot be interrupted, so one thread reads for the life of the process and a reload only changes who
+//! takes the lines from it.
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use crate::logs::blocks::{Blocks, Cut, count_lines};
+use crate::logs::extract::{Extractor, Joiner};
+use crate::logs::tell;
+use crate::model::input::{Batch, Input, Reached};
+use crate::model::log_event::LogEvent;
+use crate::model::position::SourceTotals;
+use crate::snapshot::SourceNow;
+use crate::util::clock;
+use crate::util::clock::TimeMs;
+
+/// How long to wait for lines before looking whether to stop.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Lines from standard input, taken by one follower at a time.
+#[derive(Clone)]
+pub struct Lines(Arc<Mutex<Receiver<Piece>>>);
+
+struct Piece {
+    text: Vec<u8>,
+    seen: SourceTotals,
+}
+
+/// Starts to read. Reading stops by itself while nobody takes the lines.
+pub fn read(max_line_bytes: usize) -> io::Result<Lines> {
+    let (sender, receiver) = sync_channel(4);
+    thread::Builder::new().name("stdin".to_owned()).spawn(move || match pump(max_line_bytes, &sender) {
+        Ok(()) => info!("standard input has ended"),
+        Err(error) => error!(%error, "cannot read standard input any more"),
+    })?;
+    Ok(Lines(Arc::new(Mutex::new(receiver))))
+}
+
+fn pump(max_line_bytes: usize, sender: &SyncSender<Piece>) -> io::Result<()> {
+    let mut blocks = Blocks::new(io::stdin().lock(), max_line_bytes);
+    let mut skipping = false;
+    loop {
+        let (cut, text) = blocks.next(skipping)?;
+        let mut seen = SourceTotals { bytes: text.len() as u64, ..SourceTotals::default() };
+        let searched = match cut {
+            Cut::Lines(range) => {
+                seen.lines = count_lines(text);
+                &text[range]
+            }
+            Cut::TooLong(range) => {
+                skipping = true;
+                (seen.lines, seen.oversized_lines) = (1, 1);
+                &text[range]
+            }
+            Cut::Skipped { ends, .. } => {
+                skipping = !ends;
+                &[]
+            }
+            Cut::Unfinished | Cut::NeedMore => return Ok(()),
+        };
+        if sender.send(Piece { text: searched.to_vec(), seen }).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// What following standard input needs.
+pub struct Follower {
+    pub lines: Lines,
+    pub source: usize,
+    pub extractor: Extractor,
+    pub out: mpsc::Sender<Input>,
+    /// Of all log sources.
+    pub now: Arc<Mutex<Vec<SourceNow>>>,
+}
+
+impl Follower {
+    /// Hands lines over until `stop` or the end of standard input. Blocks its thread.
+    pub fn run(self, stop: &CancellationToken) {
+        let mut joiner = Joiner::default();
+        let mut offset = 0;
+        let Ok(lines) = self.lines.0.lock() else { return };
+        tell(&self.now, self.source, |now| now.open_files = 1);
+        while !self.out.is_closed() {
+            let mut events = Vec::new();
+            let mut seen = SourceTotals::default();
+            match lines.recv_timeout(PATIENCE) {
+                Ok(piece) => {
+                    seen = piece.seen;
+                    self.extractor.extract(&piece.text, offset, &mut joiner, &mut events);
+                    offset += seen.bytes;
+                }
+                // Only now: what was read already cannot be read again.
+                Err(RecvTimeoutError::Timeout) if stop.is_cancelled() => break,
+                Err(RecvTimeoutError::Timeout) if !joiner.is_overdue() => continue,
+                Err(RecvTimeoutError::Timeout) => self.extractor.flush(&mut joiner, &mut events),
+                Err(RecvTimeoutError::Disconnected) => {
+                    tell(&self.now, self.source, |now| now.open_files = 0);
+                    break;
+                }
+            }
+            self.hand_over(events, seen);
+        }
+        // Standard input is not read again: what waits for its rest is taken as it is.
+        let mut events = Vec::new();
+        self.extractor.flush(&mut joiner, &mut events);
+        self.hand_over(events, SourceTotals::default());
+    }
+
+    fn hand_over(&self, events: Vec<LogEvent>, mut seen: SourceTotals) {
+        let now = clock::now();
+        seen.events = events.len() as u64;
+        let read = |event: &LogEvent| event.time.unwrap_or(now - event.waited.as_millis() as TimeMs);
+        let events = events.into_iter().map(|event| (read(&event), event)).collect();
+        seen.last_read = (seen.bytes > 0).then_some(now);
+        let batch = Batch { source: self.source, events, reached: Reached::Nothing, seen };
+        let _ = self.out.blocking_send(Input::Logs(batch));
+    }
+}

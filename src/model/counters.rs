@@ -1,0 +1,234 @@
+//! The numbers of one lock namespace. They only ever grow, and they are what the state file keeps.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::model::failure::{ConflictKind, Operation, Reason};
+use crate::model::label::{Label, label_enum};
+
+label_enum! {
+    /// How the owner before ended.
+    After { Release = "release", Expiry = "expiry", Unknown = "unknown" }
+}
+
+/// One counter for each value of a label. Saved by label value, so that the order of the enum may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tally<L> {
+    counts: Vec<u64>,
+    label: PhantomData<L>,
+}
+
+impl<L: Label> Tally<L> {
+    pub fn increment(&mut self, label: L) {
+        self.add(label, 1);
+    }
+
+    pub fn add(&mut self, label: L, count: u64) {
+        self.counts[label.index()] += count;
+    }
+
+    pub fn get(&self, label: L) -> u64 {
+        self.counts[label.index()]
+    }
+
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Every label value with its count, zeros included.
+    pub fn iter(&self) -> impl Iterator<Item = (L, u64)> + '_ {
+        L::ALL.iter().copied().zip(self.counts.iter().copied())
+    }
+}
+
+impl<L: Label> Default for Tally<L> {
+    fn default() -> Self {
+        Self { counts: vec![0; L::ALL.len()], label: PhantomData }
+    }
+}
+
+impl<L: Label> Serialize for Tally<L> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let nonzero = self.iter().filter(|(_, count)| *count > 0);
+        serializer.collect_map(nonzero.map(|(label, count)| (label.as_str(), count)))
+    }
+}
+
+impl<'de, L: Label> Deserialize<'de> for Tally<L> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let saved = BTreeMap::<String, u64>::deserialize(deserializer)?;
+        let mut tally = Self::default();
+        for (text, count) in saved {
+            let label =
+                L::parse(&text).ok_or_else(|| serde::de::Error::custom(format!("unknown label value {text:?}")))?;
+            tally.counts[label.index()] = count;
+        }
+        Ok(tally)
+    }
+}
+
+/// What the logs said about one namespace, each failure counted once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogCounters {
+    pub not_owned: Tally<Operation>,
+    pub renewal_failures: Tally<Reason>,
+    pub release_failures: Tally<Reason>,
+    pub acquire_failures: Tally<Reason>,
+    pub abandonments: u64,
+    pub unlocked_work: u64,
+    pub conflicting_writes: Tally<ConflictKind>,
+}
+
+/// What Redis was seen to do with the locks of one namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KeyspaceCounters {
+    pub acquisitions: u64,
+    pub renewals: u64,
+    pub releases: u64,
+    pub expirations: u64,
+    /// Ends that could not be told: interrupted, flushed, lost in a failover.
+    pub unknown_ends: u64,
+    /// Of `loop` locks.
+    pub early_releases: u64,
+    pub owner_changes: Tally<After>,
+    pub takeovers_within_slo: u64,
+    pub takeovers_beyond_slo: u64,
+    pub fence_regressions: u64,
+    /// Locks that the full table could not take.
+    pub untracked: u64,
+    pub hold_seconds: Histogram<HoldBounds>,
+    pub renewal_margin_ratio: Histogram<MarginBounds>,
+    pub takeover_seconds: Histogram<TakeoverBounds>,
+}
+
+/// The upper bounds of a histogram's buckets, without the infinite one.
+pub trait Bounds: 'static {
+    const BOUNDS: &'static [f64];
+}
+
+macro_rules! bounds {
+    ($($(#[$meta:meta])* $name:ident = $bounds:expr;)+) => {
+        $($(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name;
+
+        impl Bounds for $name {
+            const BOUNDS: &'static [f64] = &$bounds;
+        })+
+    };
+}
+
+bounds! {
+    /// From a short critical section to a lock that is held for hours. Advice on a TTL is as fine as these.
+    HoldBounds = [
+        0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0,
+        40.0, 50.0, 60.0, 90.0, 120.0, 180.0, 300.0, 450.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0, 7200.0,
+    ];
+    /// Renewing at a third of the TTL leaves two thirds.
+    MarginBounds = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8];
+    /// What Redis takes to answer the exporter.
+    ReplyBounds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+    TakeoverBounds = [1.0, 5.0, 10.0, 15.0, 30.0, 45.0, 60.0, 75.0, 90.0, 120.0, 300.0];
+}
+
+/// Counts by bucket, each on its own, the last one unbounded. Saved with its bounds: other bounds start anew.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Histogram<B> {
+    counts: Vec<u64>,
+    sum: f64,
+    bounds: PhantomData<B>,
+}
+
+impl<B: Bounds> Histogram<B> {
+    pub fn observe(&mut self, value: f64) {
+        let index = B::BOUNDS.iter().position(|bound| value <= *bound).unwrap_or(B::BOUNDS.len());
+        self.counts[index] += 1;
+        self.sum += value;
+    }
+
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    pub fn add(&mut self, more: &Self) {
+        self.counts.iter_mut().zip(&more.counts).for_each(|(sum, count)| *sum += count);
+        self.sum += more.sum;
+    }
+
+    pub fn sum(&self) -> f64 {
+        self.sum
+    }
+
+    /// Each bound with the count of its bucket; the last bound is infinite.
+    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
+        B::BOUNDS.iter().copied().chain([f64::INFINITY]).zip(self.counts.iter().copied())
+    }
+}
+
+impl<B: Bounds> Default for Histogram<B> {
+    fn default() -> Self {
+        Self { counts: vec![0; B::BOUNDS.len() + 1], sum: 0.0, bounds: PhantomData }
+    }
+}
+
+impl<B: Bounds> Serialize for Histogram<B> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (B::BOUNDS, &self.counts, self.sum).serialize(serializer)
+    }
+}
+
+impl<'de, B: Bounds> Deserialize<'de> for Histogram<B> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (bounds, counts, sum) = <(Vec<f64>, Vec<u64>, f64)>::deserialize(deserializer)?;
+        let is_ours = bounds == B::BOUNDS && counts.len() == bounds.len() + 1 && sum.is_finite();
+        Ok(if is_ours { Self { counts, sum, bounds: PhantomData } } else { Self::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_is_saved_by_label_value_without_zeros() {
+        let mut tally = Tally::<Reason>::default();
+        tally.increment(Reason::NotOwned);
+        tally.increment(Reason::Other);
+        tally.increment(Reason::Other);
+        let saved = serde_json::to_string(&tally).unwrap();
+        assert_eq!(saved, r#"{"not_owned":1,"other":2}"#);
+        assert_eq!(serde_json::from_str::<Tally<Reason>>(&saved).unwrap(), tally);
+        assert_eq!(tally.iter().count(), Reason::ALL.len(), "zeros are shown");
+        assert_eq!(serde_json::from_str::<Tally<Reason>>("{}").unwrap(), Tally::default());
+    }
+
+    #[test]
+    fn a_histogram_is_saved_with_its_bounds() {
+        let mut histogram = Histogram::<MarginBounds>::default();
+        for value in [0.05, 0.1, 0.66, 2.0] {
+            histogram.observe(value);
+        }
+        let counts: Vec<u64> = histogram.buckets().map(|(_, count)| count).collect();
+        assert_eq!(counts, [2, 0, 0, 0, 0, 0, 1, 0, 1]);
+        assert_eq!(histogram.buckets().last(), Some((f64::INFINITY, 1)));
+        assert_eq!(histogram.count(), 4);
+        let saved = serde_json::to_string(&histogram).unwrap();
+        assert_eq!(serde_json::from_str::<Histogram<MarginBounds>>(&saved).unwrap(), histogram);
+        let other: Histogram<HoldBounds> = serde_json::from_str(&saved).unwrap();
+        assert_eq!(other, Histogram::default(), "counts of other buckets would be wrong ones");
+    }
+
+    #[test]
+    fn a_tally_refuses_what_it_would_lose() {
+        for bad in [r#"{"nothing":1}"#, r#"{"other":-1}"#, r#"{"other":1.5}"#, "[]", "null"] {
+            assert!(serde_json::from_str::<Tally<Reason>>(bad).is_err(), "{bad}");
+        }
+        assert!(serde_json::from_str::<LogCounters>(r#"{"lost":1}"#).is_err());
+        assert_eq!(serde_json::from_str::<LogCounters>("{}").unwrap(), LogCounters::default());
+    }
+}

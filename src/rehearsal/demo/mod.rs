@@ -1,0 +1,163 @@
+//! `demo`: everything on one machine, to be watched: a Redis, a small Cordum whose services lock and log, the exporter, and, where
+//! they are installed, Prometheus with the bundled rules and an Alertmanager. Then an incident.
+//!
+//! Minutes are too long for a visitor, so TTLs, rules and waits are divided by one number, the speed. Nothing else is made
+//! up: locks are lost because they expire, lines are logged because releases are refused, alerts fire because the rules say
+//! so. At the end what the fleet did stands beside what each of the others saw.
+//!
+//! ```text
+//!  fleet::cordum --> Proxy --> Server <-- Proxy <-- exporter (a process) <-- Prometheus --> Alertmanager
+//!        '--> logs ----------------------------------^                                          |
+//!        '--> Totals --------> Summary <------------ Observer (asks all of them)   Receiver <---'
+//! ```
+//!
+//! Everything listens on the loopback interface on free ports and keeps its files in one temporary directory. All of it
+//! ends with this command, whatever ends it; only `kill -9` leaves processes behind.
+
+mod alerts;
+mod configuration;
+mod keyboard;
+mod observer;
+mod programs;
+mod receiver;
+mod seen;
+mod stage;
+mod summary;
+mod view;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use crate::cli::{DemoArgs, DemoOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK, Incident};
+use crate::rehearsal::stop_signals::StopSignals;
+use keyboard::Keyboard;
+use stage::Stage;
+use summary::Summary;
+use view::View;
+
+/// How often everything is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long counts may take to reach the exporter's page when everything is over.
+const SETTLE: Duration = Duration::from_secs(20);
+
+pub fn run(args: &DemoArgs) -> ExitCode {
+    let result = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")
+        .and_then(|runtime| {
+            let result = runtime.block_on(perform(args));
+            // The thread that waits for a key press would be waited for otherwise.
+            runtime.shutdown_background();
+            result
+        });
+    match result {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            eprintln!("error: {failure:#}");
+            EXIT_FAILED.into()
+        }
+    }
+}
+
+async fn perform(args: &DemoArgs) -> anyhow::Result<u8> {
+    // Signals first: from here on everything that was started is ended.
+    let stop = StopSignals::listen()?;
+    let mut directory = tempfile::Builder::new()
+        .prefix("redis_lock_exporter-demo-")
+        .tempdir()
+        .context("cannot make a directory for the demo")?;
+    directory.disable_cleanup(args.keep);
+    let result = show(args, directory.path(), stop).await;
+    if args.keep {
+        eprintln!("kept {}", directory.path().display());
+        return result;
+    }
+    let path = directory.path().to_owned();
+    let removed = directory.close().with_context(|| format!("cannot remove {}", path.display()));
+    result.and_then(|code| removed.map(|()| code))
+}
+
+async fn show(args: &DemoArgs, directory: &Path, mut stop: StopSignals) -> anyhow::Result<u8> {
+    let mut stage = tokio::select! {
+        stage = Stage::set(args, directory) => stage?,
+        // What was started until then ends with the future that started it.
+        () = stop.received() => return Ok(EXIT_OK),
+    };
+    let mut view = View::new(args, &stage);
+    let played = tokio::select! {
+        played = play(args, &mut stage, &mut view) => played,
+        () = stop.received() => Ok(()),
+    };
+    let code = played.and_then(|()| conclude(args, &stage, &view));
+    let struck = stage.strike().await;
+    code.and_then(|code| struck.map(|()| code))
+}
+
+/// Runs until the time is over or the visitor has seen enough.
+async fn play(args: &DemoArgs, stage: &mut Stage, view: &mut View) -> anyhow::Result<()> {
+    let mut keyboard = Keyboard::listen();
+    let start = Instant::now();
+    let end = args.duration.map(|duration| start + duration);
+    let mut incident = Some(start + args.incident_after);
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = looks.tick() => {
+                stage.look().await?;
+                view.show(stage);
+            }
+            () = at(incident) => {
+                incident = None;
+                stage.begin(args.incident).await?;
+            }
+            () = at(end) => break,
+            key = keyboard.key() => match key {
+                'p' => stage.begin(Incident::Pauses).await?,
+                's' => stage.begin(Incident::SlowNetwork).await?,
+                'f' => stage.begin(Incident::Failover).await?,
+                'c' => stage.calm(),
+                'q' => return Ok(()),
+                _ => {}
+            },
+            failure = stage.fleet.failed() => return Err(failure),
+        }
+    }
+    stage.end().await?;
+    let deadline = Instant::now() + SETTLE;
+    // What the fleet did last may still be on its way.
+    loop {
+        stage.look().await?;
+        view.show(stage);
+        if Instant::now() > deadline || Summary::of(stage).is_settled() {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Says what there was to see; with a duration, whether everybody saw it.
+fn conclude(args: &DemoArgs, stage: &Stage, view: &View) -> anyhow::Result<u8> {
+    let summary = Summary::of(stage);
+    match args.output {
+        DemoOutput::Json => println!("{}", serde_json::to_string_pretty(&summary)?),
+        DemoOutput::Text => {
+            view.finish();
+            print!("{}", summary.to_text());
+        }
+    }
+    Ok(if args.duration.is_none() || summary.is_complete() { EXIT_OK } else { EXIT_FINDINGS })
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}

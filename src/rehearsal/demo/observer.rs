@@ -1,0 +1,83 @@
+//! Asks the exporter and Prometheus how things are. Neither answering is no error: whether they still run is looked at elsewhere.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::alerts::Told;
+use super::seen::Seen;
+use crate::client::http::{self, Limits, below};
+use crate::client::prometheus::{Prometheus, Series};
+use crate::rehearsal::fleet::cordum::Pace;
+use crate::rehearsal::rule_scaling::to_text;
+
+/// Over which the rules count bad slices for a page.
+const SLICES_WINDOW: Duration = Duration::from_secs(600);
+
+pub(super) struct Observer {
+    exporter: String,
+    prometheus: Option<Prometheus>,
+    slices: String,
+}
+
+/// What is known at one moment.
+pub(super) struct Look {
+    pub(super) seen: Option<Seen>,
+    /// None: Prometheus did not answer.
+    pub(super) alerts: Option<Vec<Told>>,
+    /// Bad slices by namespace, of the rule about lost locks.
+    pub(super) bad_slices: BTreeMap<String, u64>,
+}
+
+#[derive(Deserialize)]
+struct TheAlerts {
+    alerts: Vec<Told>,
+}
+
+impl Observer {
+    pub(super) fn new(exporter: String, pace: &Pace) -> Self {
+        let window = to_text(pace.of(SLICES_WINDOW));
+        let slices = format!("sum_over_time(lock_namespace:redis_lock_not_owned:slice_bad[{window}])>0");
+        Self { exporter, prometheus: None, slices }
+    }
+
+    /// From now on Prometheus is asked, too.
+    pub(super) fn add_prometheus(&mut self, url: &str) {
+        self.prometheus = Some(Prometheus::new(url, limits()));
+    }
+
+    /// The exporter sees every change of a lock.
+    pub(super) async fn is_watching(&self) -> bool {
+        self.seen().await.is_some_and(|seen| seen.is_watching())
+    }
+
+    /// Prometheus, if it is there, has seen the exporter and has nothing to complain about any more: before its first scrape the
+    /// exporter is absent for the rules.
+    pub(super) async fn is_calm(&self) -> bool {
+        let Some(prometheus) = &self.prometheus else { return true };
+        let (up, alerts) = (prometheus.query("up==1").await, prometheus.data::<TheAlerts>("alerts").await);
+        up.is_ok_and(|up| !up.is_empty()) && alerts.is_ok_and(|answer| answer.alerts.is_empty())
+    }
+
+    pub(super) async fn look(&self) -> Look {
+        let seen = self.seen().await;
+        let Some(prometheus) = &self.prometheus else {
+            return Look { seen, alerts: None, bad_slices: BTreeMap::new() };
+        };
+        let alerts = prometheus.data::<TheAlerts>("alerts").await;
+        let slices = prometheus.query(&self.slices).await.unwrap_or_default().into_iter();
+        let count =
+            |series: Series| (series.label("lock_namespace").to_owned(), series.number().unwrap_or_default() as u64);
+        Look { seen, alerts: alerts.ok().map(|answer| answer.alerts), bad_slices: slices.map(count).collect() }
+    }
+
+    async fn seen(&self) -> Option<Seen> {
+        let answer = http::get(&below(&self.exporter, "/metrics"), &limits()).await.ok()?;
+        Some(Seen::new(&answer.text().ok()?))
+    }
+}
+
+fn limits() -> Limits {
+    Limits { time: Duration::from_secs(5), ..Limits::default() }
+}

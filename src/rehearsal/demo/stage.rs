@@ -1,0 +1,286 @@
+//! Everything that is started for the demo, and what has happened on it so far.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tokio::time::{Instant, sleep};
+
+use super::alerts::Alerts;
+use super::configuration;
+use super::observer::{Look, Observer};
+use super::programs::{Program, find};
+use super::receiver::{Notification, Receiver};
+use crate::cli::{DemoArgs, Incident};
+use crate::rehearsal::fleet::cordum::{Fault, Fleet, Load, Pace};
+use crate::rehearsal::fleet::{Proxy, Server};
+
+/// Over which the shown ratios are taken, at real speed: that of a slice of the rules.
+const RATIO_WINDOW: Duration = Duration::from_secs(120);
+const READY: Duration = Duration::from_secs(30);
+const CALM: Duration = Duration::from_secs(15);
+
+/// By namespace how many locks were not owned and how many operations succeeded.
+type Operations = BTreeMap<&'static str, (f64, f64)>;
+
+pub(super) struct Stage {
+    pub(super) pace: Pace,
+    pub(super) fleet: Fleet,
+    redis: Server,
+    /// The exporter's way to Redis, which leads to the new one after a failover.
+    road: Proxy,
+    pub(super) exporter: Program,
+    pub(super) is_without_prometheus: bool,
+    pub(super) prometheus: Option<Program>,
+    pub(super) alertmanager: Option<Program>,
+    receiver: Receiver,
+    observer: Observer,
+    started: Instant,
+    /// The fleet has stopped.
+    pub(super) is_over: bool,
+    /// What happened, and how long after the start.
+    pub(super) story: Vec<(Duration, String)>,
+    pub(super) incidents: Vec<(Duration, Incident)>,
+    pub(super) faults: Vec<Incident>,
+    pub(super) alerts: Alerts,
+    pub(super) notifications: Vec<(Duration, Notification)>,
+    pub(super) latest: Option<Look>,
+    history: VecDeque<(Instant, Operations)>,
+}
+
+impl Stage {
+    /// Starts everything, in a directory that is empty.
+    pub(super) async fn set(args: &DemoArgs, directory: &Path) -> anyhow::Result<Self> {
+        let pace = Pace::new(args.speed)?;
+        let logs = directory.join("logs");
+        std::fs::create_dir(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
+        let redis = Server::start().await?;
+        let road = Proxy::start(&redis.address()).await?;
+        let exporter = start_exporter(&pace, road.port(), directory, &logs).await?;
+        let mut observer = Observer::new(exporter.url(), &pace);
+        let deadline = Instant::now() + READY;
+        while !observer.is_watching().await {
+            if Instant::now() > deadline {
+                bail!("the exporter does not get to see Redis");
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        let seed = jiff::Timestamp::now().as_nanosecond() as u64;
+        let fleet = Fleet::start(&redis.url(), &logs, pace.clone(), Load::default(), seed).await?;
+        let receiver = Receiver::start().await?;
+        let (mut prometheus, mut alertmanager) = (None, None);
+        if !args.without_prometheus
+            && let Some(program) = find(&["prometheus"])
+        {
+            if let Some(program) = find(&["prometheus-alertmanager", "alertmanager"]) {
+                let receiver = receiver.address.to_string();
+                alertmanager = Some(start_alertmanager(&pace, &program, directory, &receiver).await?);
+            }
+            prometheus = Some(start_prometheus(&pace, &program, directory, &exporter, alertmanager.as_ref()).await?);
+        }
+        if let Some(program) = &prometheus {
+            observer.add_prometheus(&program.url());
+        }
+        // Not for ever: an alert that does not go away is something to see.
+        let deadline = Instant::now() + CALM;
+        while !observer.is_calm().await && Instant::now() < deadline {
+            sleep(Duration::from_millis(50)).await;
+        }
+        Ok(Self {
+            pace,
+            fleet,
+            redis,
+            road,
+            exporter,
+            is_without_prometheus: args.without_prometheus,
+            prometheus,
+            alertmanager,
+            receiver,
+            observer,
+            started: Instant::now(),
+            is_over: false,
+            story: Vec::new(),
+            incidents: Vec::new(),
+            faults: Vec::new(),
+            alerts: Alerts::default(),
+            notifications: Vec::new(),
+            latest: None,
+            history: VecDeque::new(),
+        })
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub(super) fn say(&mut self, what: String) {
+        self.story.push((self.elapsed(), what));
+    }
+
+    pub(super) async fn begin(&mut self, incident: Incident) -> anyhow::Result<()> {
+        let what = match incident {
+            Incident::Pauses => "node b freezes for longer than its run locks live, again and again",
+            Incident::SlowNetwork => "the network to Redis gets slower than the services wait",
+            Incident::Failover => "Redis fails over to a server that has none of the locks",
+        };
+        self.say(format!("incident: {what}"));
+        self.incidents.push((self.elapsed(), incident));
+        match incident {
+            Incident::Pauses => self.fleet.begin(Fault::Pauses),
+            Incident::SlowNetwork => self.fleet.begin(Fault::SlowNetwork),
+            Incident::Failover => return self.fail_over().await,
+        }
+        if !self.faults.contains(&incident) {
+            self.faults.push(incident);
+        }
+        Ok(())
+    }
+
+    async fn fail_over(&mut self) -> anyhow::Result<()> {
+        let next = Server::start().await?;
+        self.redis.kill().await?;
+        self.road.redirect(&next.address());
+        self.fleet.fail_over(&next.address());
+        self.redis = next;
+        Ok(())
+    }
+
+    pub(super) fn calm(&mut self) {
+        self.fleet.calm();
+        self.faults.clear();
+        self.say("all faults are over".to_owned());
+    }
+
+    /// The fleet ends its work in order.
+    pub(super) async fn end(&mut self) -> anyhow::Result<()> {
+        self.say("the fleet stops; counts have a few seconds to arrive".to_owned());
+        self.is_over = true;
+        self.fleet.stop().await
+    }
+
+    /// Asks everybody how things are. An error if a program is gone.
+    pub(super) async fn look(&mut self) -> anyhow::Result<()> {
+        self.exporter.check()?;
+        for program in self.prometheus.iter_mut().chain(&mut self.alertmanager) {
+            program.check()?;
+        }
+        let mut look = self.observer.look().await;
+        // That nobody works any more is no incident.
+        if let Some(told) = look.alerts.take().filter(|_| !self.is_over) {
+            let now = self.elapsed();
+            for change in self.alerts.update(told, now) {
+                self.say(change);
+            }
+        }
+        for notification in self.receiver.take() {
+            let Notification { kind, status, alert, .. } = &notification;
+            if self.is_over && !self.alerts.0.iter().any(|known| known.firing.is_some() && known.name == *alert) {
+                continue;
+            }
+            self.say(format!("Alertmanager sends a {kind}: {alert} {status}"));
+            self.notifications.push((self.elapsed(), notification));
+        }
+        self.remember(&look);
+        self.latest = Some(look);
+        Ok(())
+    }
+
+    fn remember(&mut self, look: &Look) {
+        let Some(seen) = &look.seen else { return };
+        let now = Instant::now();
+        let mut numbers = BTreeMap::new();
+        for namespace in self.fleet.totals().locks.keys().copied() {
+            let sum = |metric| seen.sum(metric, namespace);
+            let succeeded = sum("redis_lock_releases_total") + sum("redis_lock_renewals_total");
+            numbers.insert(namespace, (sum("redis_lock_not_owned_total"), succeeded));
+        }
+        self.history.push_back((now, numbers));
+        let window = self.pace.of(RATIO_WINDOW);
+        while self.history.get(1).is_some_and(|(time, _)| now - *time > window) {
+            self.history.pop_front();
+        }
+    }
+
+    pub(super) fn ratio_window(&self) -> Duration {
+        self.pace.of(RATIO_WINDOW)
+    }
+
+    /// The share of releases and renewals that found the lock lost lately; none where there was neither.
+    pub(super) fn ratio(&self, namespace: &str) -> Option<f64> {
+        let (first, last) = (&self.history.front()?.1, &self.history.back()?.1);
+        let ((lost_before, before), (lost, succeeded)) = (first.get(namespace)?, last.get(namespace)?);
+        let (lost, succeeded) = (lost - lost_before, succeeded - before);
+        (lost + succeeded > 0.0).then(|| lost / (lost + succeeded))
+    }
+
+    /// Ends all programs.
+    pub(super) async fn strike(mut self) -> anyhow::Result<()> {
+        let mut result = self.redis.kill().await;
+        for program in [Some(self.exporter), self.prometheus, self.alertmanager].into_iter().flatten() {
+            // Each of them is ended, whatever became of the others.
+            result = result.and(program.end().await);
+        }
+        result
+    }
+}
+
+async fn start_exporter(pace: &Pace, redis_port: u16, directory: &Path, logs: &Path) -> anyhow::Result<Program> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let config = write(directory, "exporter.yml", &configuration::exporter(pace, redis_port, logs))?;
+    let state = directory.join("state");
+    std::fs::create_dir(&state).with_context(|| format!("cannot create {}", state.display()))?;
+    Program::start("exporter", &program, directory, |address| {
+        let address = address.to_string();
+        vec![
+            "run".into(),
+            "--config.file".into(),
+            config.clone().into(),
+            "--state.dir".into(),
+            state.clone().into(),
+            "--web.listen-address".into(),
+            address.into(),
+        ]
+    })
+    .await
+}
+
+async fn start_alertmanager(pace: &Pace, program: &Path, directory: &Path, receiver: &str) -> anyhow::Result<Program> {
+    write(directory, "alertmanager.yml", &configuration::alertmanager(pace, receiver))?;
+    Program::start("alertmanager", program, directory, |address| {
+        vec![
+            "--config.file=alertmanager.yml".into(),
+            "--storage.path=alertmanager".into(),
+            format!("--web.listen-address={address}").into(),
+            "--cluster.listen-address=".into(),
+        ]
+    })
+    .await
+}
+
+async fn start_prometheus(
+    pace: &Pace,
+    program: &Path,
+    directory: &Path,
+    exporter: &Program,
+    alertmanager: Option<&Program>,
+) -> anyhow::Result<Program> {
+    let alertmanager = alertmanager.map(|program| program.address.to_string());
+    let config = configuration::prometheus(pace, &exporter.address.to_string(), alertmanager.as_deref());
+    write(directory, "prometheus.yml", &config)?;
+    write(directory, "rules.yml", &configuration::rules(pace))?;
+    Program::start("prometheus", program, directory, |address| {
+        vec![
+            "--config.file=prometheus.yml".into(),
+            "--storage.tsdb.path=prometheus".into(),
+            format!("--web.listen-address={address}").into(),
+        ]
+    })
+    .await
+}
+
+fn write(directory: &Path, name: &str, text: &str) -> anyhow::Result<std::path::PathBuf> {
+    let path = directory.join(name);
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}

@@ -1,0 +1,313 @@
+//! What the fleet did, what each of the others saw of it, and whether they agree.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::alerts::Alert;
+use super::receiver::Notification;
+use super::stage::Stage;
+use crate::cli::Incident;
+use crate::rehearsal::fleet::cordum::Totals;
+use crate::rehearsal::fleet::{Comparison, Failures, Truth};
+
+/// Locks of a tenth of a second are seen by their pushes: on a busy machine two changes may look like one, and a release at the last
+/// moment like an expiry (docs/architecture.md, "How exact").
+const INEXACT_SHARE: f64 = 0.03;
+const INEXACT_AT_LEAST: u64 = 3;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    speed: u32,
+    seconds: f64,
+    /// The fleet had stopped, so that all counts could arrive.
+    is_final: bool,
+    incident: Option<Incident>,
+    fleet: FleetSummary,
+    /// What logs tell, series by series.
+    logs: Vec<Comparison>,
+    /// What Redis shows, by namespace.
+    locks: Vec<LockComparison>,
+    /// Why locks were not owned, as the exporter found out.
+    causes: BTreeMap<String, u64>,
+    alerts: Vec<Alert>,
+    notifications: Vec<Notification>,
+    saw_the_incident: Saw,
+    agreement: Agreement,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct FleetSummary {
+    acquisitions: u64,
+    renewals: u64,
+    releases: u64,
+    expirations: u64,
+    refused: u64,
+    /// Requests of which nobody knows whether Redis did them.
+    unanswered: u64,
+    lost_in_failover: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct LockComparison {
+    lock_namespace: &'static str,
+    what: &'static str,
+    truth: u64,
+    counted: u64,
+}
+
+/// Nothing for what was not there to see it.
+#[derive(Debug, Serialize)]
+struct Saw {
+    fleet: bool,
+    exporter: bool,
+    prometheus: Option<bool>,
+    alertmanager: Option<bool>,
+}
+
+#[derive(Debug, Serialize)]
+struct Agreement {
+    logs: bool,
+    /// Nothing where the fleet itself does not know: after a failover, or when many answers did not come.
+    locks: Option<bool>,
+}
+
+/// What an incident should lead to.
+struct Expectation {
+    /// Of which the logs should tell.
+    metric: &'static str,
+    alerts: &'static [&'static str],
+    severity: &'static str,
+    /// What most lost locks should be explained by; empty where none need be lost.
+    causes: &'static [&'static str],
+}
+
+fn expectation(incident: Incident) -> Expectation {
+    match incident {
+        Incident::Pauses => Expectation {
+            metric: "not_owned",
+            alerts: &["RedisLockNotOwnedRatioHigh"],
+            severity: "critical",
+            // Those that had been renewed before the freeze, and those that had not.
+            causes: &["renewals_stopped", "expired_never_renewed"],
+        },
+        Incident::SlowNetwork => Expectation {
+            metric: "unlocked_work",
+            alerts: &["RedisLockRenewalFailureRatioHigh", "RedisLockUnlockedWork"],
+            severity: "critical",
+            // A slow network is known by its errors; who waits for Redis does not lose locks to others.
+            causes: &[],
+        },
+        // One failover is no reason to wake somebody.
+        Incident::Failover => Expectation {
+            metric: "not_owned",
+            alerts: &["RedisLockFailoverObserved"],
+            severity: "info",
+            causes: &["lost_in_failover"],
+        },
+    }
+}
+
+impl Summary {
+    pub(super) fn of(stage: &Stage) -> Self {
+        let totals = stage.fleet.totals();
+        let scrape = stage.latest.as_ref().and_then(|look| look.seen.as_ref());
+        let counted = scrape.map(|seen| seen.failures.clone()).unwrap_or_default();
+        let mut causes = BTreeMap::new();
+        let mut locks = Vec::new();
+        for (namespace, truth) in &totals.locks {
+            let seen = scrape.map(|seen| seen.locks(namespace)).unwrap_or_default();
+            locks.extend(compare(namespace, truth, &seen));
+            for (cause, count) in scrape.map(|seen| seen.causes(namespace)).unwrap_or_default() {
+                *causes.entry(cause).or_default() += count;
+            }
+        }
+        let logs = totals.failures.compare(&counted);
+        let agreement = Agreement {
+            logs: logs.iter().all(|line| agrees(line, totals.ambiguous)),
+            locks: is_known(&totals).then(|| locks.iter().all(|line| line.agrees(totals.unanswered))),
+        };
+        Self {
+            speed: stage.pace.speed(),
+            seconds: stage.elapsed().as_secs_f64().round(),
+            is_final: stage.is_over,
+            incident: stage.incidents.first().map(|(_, incident)| *incident),
+            saw_the_incident: saw(stage, &totals, &counted, &causes),
+            fleet: FleetSummary::of(&totals),
+            logs,
+            locks,
+            causes,
+            alerts: stage.alerts.0.clone(),
+            notifications: stage.notifications.iter().map(|(_, notification)| notification.clone()).collect(),
+            agreement,
+        }
+    }
+
+    /// Counts have arrived.
+    pub(super) fn is_settled(&self) -> bool {
+        self.agreement.logs && self.agreement.locks != Some(false)
+    }
+
+    /// Everybody who was there saw the incident, and the exporter counted what happened.
+    pub(super) fn is_complete(&self) -> bool {
+        let Saw { fleet, exporter, prometheus, alertmanager } = self.saw_the_incident;
+        fleet && exporter && prometheus != Some(false) && alertmanager != Some(false) && self.is_settled()
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let FleetSummary { acquisitions, renewals, releases, expirations, refused, unanswered, .. } = self.fleet;
+        let mut text = format!(
+            "The fleet took {acquisitions} locks, renewed them {renewals} times, released {releases} and let {expirations} expire; \
+             {refused} releases and renewals were refused, {unanswered} requests got no answer.\n"
+        );
+        let Some(incident) = self.incident else {
+            text.push_str("There was no incident yet.\n");
+            return text;
+        };
+        let n_failures: u64 = self.logs.iter().map(|line| line.truth).sum();
+        let n_counted: u64 = self.logs.iter().map(|line| line.counted).sum();
+        let _ = match (self.is_final, self.agreement.logs) {
+            (_, true) => {
+                writeln!(text, "Logs told of {n_failures} failures, and the exporter counted each of them once.")
+            }
+            (false, false) => {
+                writeln!(
+                    text,
+                    "Logs told of {n_failures} failures, of which the exporter had counted {n_counted} when it ended."
+                )
+            }
+            (true, false) => writeln!(text, "Logs told of {n_failures} failures, and they were not counted right:"),
+        };
+        if self.is_final {
+            self.write_differences(&mut text);
+        }
+        let causes: Vec<String> = self.causes.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+        if !causes.is_empty() {
+            let _ = writeln!(text, "Why locks were not owned: {}.", causes.join(", "));
+        }
+        for alert in self.alerts.iter().filter(|alert| alert.firing.is_some() && alert.name.severity != "info") {
+            let _ = writeln!(text, "{} fired. {}", alert.name, alert.description);
+        }
+        let answer = |seen: Option<bool>| match seen {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "was not there",
+        };
+        let Saw { fleet, exporter, prometheus, alertmanager } = self.saw_the_incident;
+        let _ = writeln!(
+            text,
+            "Saw the incident ({incident:?}): fleet {}, exporter {}, Prometheus {}, Alertmanager {}.",
+            answer(Some(fleet)),
+            answer(Some(exporter)),
+            answer(prometheus),
+            answer(alertmanager),
+        );
+        text
+    }
+
+    fn write_differences(&self, text: &mut String) {
+        for line in self.logs.iter().filter(|line| line.truth != line.counted) {
+            let _ = writeln!(text, "  {} instead of {}: {}", line.counted, line.truth, line.series);
+        }
+        for line in self.locks.iter().filter(|line| line.truth != line.counted) {
+            let LockComparison { lock_namespace, what, truth, counted } = line;
+            let _ = writeln!(text, "  {lock_namespace}: the exporter saw {counted} {what}, the fleet knows of {truth}");
+        }
+    }
+}
+
+impl LockComparison {
+    fn agrees(&self, unanswered: u64) -> bool {
+        let inexact = (self.truth as f64 * INEXACT_SHARE) as u64;
+        self.truth.abs_diff(self.counted) <= unanswered + inexact.max(INEXACT_AT_LEAST)
+    }
+}
+
+impl FleetSummary {
+    fn of(totals: &Totals) -> Self {
+        let mut summary =
+            Self { unanswered: totals.unanswered, lost_in_failover: totals.lost_in_failover, ..Self::default() };
+        for truth in totals.locks.values() {
+            summary.acquisitions += truth.acquisitions;
+            summary.renewals += truth.renewals;
+            summary.releases += truth.releases;
+            summary.expirations += truth.expirations;
+            summary.refused += truth.refused;
+        }
+        summary
+    }
+}
+
+/// Exactly, but for locks that two replicas could not have at the same time.
+fn agrees(line: &Comparison, ambiguous: u64) -> bool {
+    let is_ambiguous = line.series.starts_with("redis_lock_acquire_failures_total");
+    line.truth.abs_diff(line.counted) <= if is_ambiguous { ambiguous } else { 0 }
+}
+
+/// Whether what happened in Redis is what the fleet was told. After a failover the exporter was blind for a moment, too.
+fn is_known(totals: &Totals) -> bool {
+    let acquisitions: u64 = totals.locks.values().map(|truth| truth.acquisitions).sum();
+    totals.lost_in_failover == 0 && totals.unanswered * 100 <= acquisitions
+}
+
+fn compare(namespace: &'static str, truth: &Truth, seen: &Truth) -> [LockComparison; 4] {
+    [
+        ("acquisitions", truth.acquisitions, seen.acquisitions),
+        ("renewals", truth.renewals, seen.renewals),
+        ("releases", truth.releases, seen.releases),
+        ("expirations", truth.expirations, seen.expirations),
+    ]
+    .map(|(what, truth, counted)| LockComparison { lock_namespace: namespace, what, truth, counted })
+}
+
+fn saw(stage: &Stage, totals: &Totals, counted: &Failures, causes: &BTreeMap<String, u64>) -> Saw {
+    let Some((_, incident)) = stage.incidents.first() else {
+        let is_there = |is_there: bool| is_there.then_some(false);
+        let (prometheus, alertmanager) = (is_there(stage.prometheus.is_some()), is_there(stage.alertmanager.is_some()));
+        return Saw { fleet: false, exporter: false, prometheus, alertmanager };
+    };
+    let Expectation { metric, alerts, severity, causes: expected } = expectation(*incident);
+    let fired = stage.alerts.0.iter().any(|alert| {
+        alert.firing.is_some() && alert.name.severity == severity && alerts.contains(&alert.name.alert.as_str())
+    });
+    let was_told = stage.notifications.iter().any(|(_, notification)| {
+        notification.status == "firing"
+            && notification.alert.severity == severity
+            && alerts.contains(&notification.alert.alert.as_str())
+    });
+    Saw {
+        fleet: totals.failures.total(metric, None) > 0,
+        exporter: counted.total(metric, None) > 0 && is_explained(causes, expected),
+        prometheus: stage.prometheus.as_ref().map(|_| fired),
+        // What is only context is sent to nobody.
+        alertmanager: stage.alertmanager.as_ref().filter(|_| severity != "info").map(|_| was_told),
+    }
+}
+
+/// Whether most of the lost locks were lost for an expected reason.
+fn is_explained(causes: &BTreeMap<String, u64>, expected: &[&str]) -> bool {
+    let all: u64 = causes.values().sum();
+    let right: u64 = expected.iter().filter_map(|cause| causes.get(*cause)).sum();
+    expected.is_empty() || right * 2 > all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_causes_must_be_the_expected_ones() {
+        let check = |causes: &[(&str, u64)], incident, explained| {
+            let causes = causes.iter().map(|(cause, count)| ((*cause).to_owned(), *count)).collect();
+            assert_eq!(is_explained(&causes, expectation(incident).causes), explained, "{causes:?}");
+        };
+        check(&[("renewals_stopped", 3), ("expired_never_renewed", 2), ("unknown", 4)], Incident::Pauses, true);
+        check(&[("renewals_stopped", 1), ("deleted_early", 5)], Incident::Pauses, false);
+        check(&[("unknown", 5)], Incident::Pauses, false);
+        check(&[], Incident::Pauses, false);
+        check(&[("lost_in_failover", 3), ("unknown", 2)], Incident::Failover, true);
+        check(&[("renewals_stopped", 3)], Incident::Failover, false);
+        check(&[], Incident::SlowNetwork, true);
+    }
+}

@@ -1,0 +1,230 @@
+//! What the visitor sees meanwhile: a picture that is drawn again every second on a terminal, lines elsewhere. Lines are on
+//! standard error where the result is JSON.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use super::alerts::{Alert, State};
+use super::stage::Stage;
+use crate::cli::{DemoArgs, DemoOutput, Incident};
+use crate::rehearsal::fleet::Truth;
+use crate::util::units::format_duration;
+
+/// What happened last, on a terminal.
+const LATEST: usize = 9;
+/// Alerts that are shown at the same time.
+const ALERTS: usize = 8;
+/// The table needs about this much.
+const NARROWEST: usize = 80;
+/// Bad slices of the last twenty that make a page.
+const SLICES_OF_A_PAGE: u64 = 15;
+const BOLD: &str = "\x1b[1m";
+const RED: &str = "\x1b[1;31m";
+const PLAIN: &str = "\x1b[0m";
+/// To the first line, and everything after it away.
+const CLEAR: &str = "\x1b[H\x1b[J";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Picture,
+    Lines,
+    LinesBesideJson,
+}
+
+pub(super) struct View {
+    kind: Kind,
+    /// Of the story, where it is told in lines.
+    told: usize,
+    incident_after: Duration,
+    duration: Option<Duration>,
+}
+
+impl View {
+    pub(super) fn new(args: &DemoArgs, stage: &Stage) -> Self {
+        let kind = match args.output {
+            DemoOutput::Json => Kind::LinesBesideJson,
+            DemoOutput::Text if std::io::stdout().is_terminal() => Kind::Picture,
+            DemoOutput::Text => Kind::Lines,
+        };
+        let view = Self { kind, told: 0, incident_after: args.incident_after, duration: args.duration };
+        if kind != Kind::Picture {
+            view.write(&places(stage));
+        }
+        view
+    }
+
+    pub(super) fn show(&mut self, stage: &Stage) {
+        if self.kind == Kind::Picture {
+            self.write(&format!("{CLEAR}{}", self.picture(stage)));
+            return;
+        }
+        let mut lines = String::new();
+        for (time, what) in &stage.story[self.told..] {
+            let _ = writeln!(lines, "{:6.1}s  {what}", time.as_secs_f64());
+        }
+        self.told = stage.story.len();
+        self.write(&lines);
+    }
+
+    /// What is printed from now on comes below the last picture.
+    pub(super) fn finish(&self) {
+        if self.kind == Kind::Picture {
+            self.write("\n");
+        }
+    }
+
+    fn picture(&self, stage: &Stage) -> String {
+        let mut text = places(stage);
+        let elapsed = stage.elapsed();
+        let state = match stage.faults.as_slice() {
+            [] if stage.incidents.is_empty() && elapsed < self.incident_after => {
+                format!("all is well; an incident begins in {} s", (self.incident_after - elapsed).as_secs() + 1)
+            }
+            [] => "all is well".to_owned(),
+            faults => format!("{RED}trouble{PLAIN}: {}", faults.iter().map(describe).collect::<Vec<_>>().join(", ")),
+        };
+        let end = self.duration.map(|end| format!(", ends after {}", format_duration(end))).unwrap_or_default();
+        let _ = writeln!(text, "\n{BOLD}{:4.0} s{PLAIN}  {state}{end}", elapsed.as_secs_f64());
+        text += "keys: p freeze node b   s slow network   f fail over   c calm down   q quit\n\n";
+        let width = terminal_width();
+        self.table(stage, width, &mut text);
+        alerts(stage, width, &mut text);
+        let story = &stage.story[stage.story.len().saturating_sub(LATEST)..];
+        for (time, what) in story {
+            let _ = writeln!(text, "{}", shortened(&format!("{:6.1}s  {what}", time.as_secs_f64()), width));
+        }
+        text
+    }
+
+    /// What the exporter shows, beside what the fleet knows.
+    fn table(&self, stage: &Stage, width: usize, text: &mut String) {
+        let Some(seen) = stage.latest.as_ref().and_then(|look| look.seen.as_ref()) else {
+            text.push_str("the exporter does not answer\n");
+            return;
+        };
+        let ratio = format!("lost ({})", format_duration(stage.ratio_window()));
+        let _ = writeln!(
+            text,
+            "{BOLD}{:<20} {:>5} {:>15} {:>15} {:>15} {:>11}  why{PLAIN}",
+            "lock namespace", "held", "acquired", "expired", "not owned", ratio
+        );
+        let (totals, counted_failures) = (stage.fleet.totals(), &seen.failures);
+        for (namespace, truth) in &totals.locks {
+            let counted: Truth = seen.locks(namespace);
+            let lost = totals.failures.total("not_owned", Some(namespace));
+            let counted_lost = counted_failures.total("not_owned", Some(namespace));
+            let ratio = stage.ratio(namespace).map_or("-".to_owned(), |ratio| format!("{:.0} %", ratio * 100.0));
+            let causes = seen.causes(namespace);
+            let causes: Vec<String> = causes.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+            let row = format!(
+                "{namespace:<20} {:>5} {:>15} {:>15} {:>15} {ratio:>11}  {}",
+                counted.held,
+                format!("{} of {}", counted.acquisitions, truth.acquisitions),
+                format!("{} of {}", counted.expirations, truth.expirations),
+                format!("{counted_lost} of {lost}"),
+                causes.join(", "),
+            );
+            let _ = writeln!(text, "{}", shortened(&row, width));
+        }
+        text.push_str("(counted by the exporter, of what the fleet really did)\n\n");
+    }
+
+    fn write(&self, text: &str) {
+        // A terminal that is gone is no reason to stop.
+        let _ = match self.kind {
+            Kind::LinesBesideJson => std::io::stderr().write_all(text.as_bytes()),
+            _ => std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()),
+        };
+    }
+}
+
+/// What to open, and how fast time goes here.
+fn places(stage: &Stage) -> String {
+    let mut text = format!("exporter      {}/\n", stage.exporter.url());
+    let missing = match stage.is_without_prometheus {
+        true => "was not wanted: no alerts are shown",
+        false => "is not on PATH: no alerts are shown",
+    };
+    match &stage.prometheus {
+        Some(program) => _ = writeln!(text, "Prometheus    {}/alerts", program.url()),
+        None => _ = writeln!(text, "Prometheus    {missing}"),
+    }
+    if let Some(program) = &stage.alertmanager {
+        let _ = writeln!(text, "Alertmanager  {}/", program.url());
+    }
+    let speed = stage.pace.speed();
+    let _ = writeln!(
+        text,
+        "TTLs and the durations of the rules are {speed} times shorter than in production: a page that takes 8 minutes there \
+         takes {} s here",
+        480 / speed
+    );
+    text
+}
+
+/// The loudest first.
+fn alerts(stage: &Stage, width: usize, text: &mut String) {
+    let slices = stage.latest.iter().flat_map(|look| &look.bad_slices);
+    for (namespace, count) in slices.filter(|(_, count)| **count > 0 && **count < SLICES_OF_A_PAGE) {
+        let _ = writeln!(text, "{namespace}: {count} bad slices of the {SLICES_OF_A_PAGE} that make a page");
+    }
+    let is_shown = |alert: &&Alert| alert.state != State::Gone && alert.name.severity != "info";
+    let mut shown: Vec<&Alert> = stage.alerts.0.iter().filter(is_shown).collect();
+    shown.sort_by_key(|alert| (alert.state != State::Firing, alert.name.severity != "critical"));
+    for alert in shown.iter().take(ALERTS) {
+        let (color, word) = match alert.state {
+            State::Firing => (RED, "FIRING "),
+            _ => (BOLD, "pending"),
+        };
+        let line = shortened(&format!("{word} {}: {}", alert.name, essence(&alert.description)), width);
+        let _ = writeln!(text, "{color}{}{PLAIN}{}", &line[..word.len()], &line[word.len()..]);
+    }
+    if shown.len() > ALERTS {
+        let _ = writeln!(text, "and {} more", shown.len() - ALERTS);
+    }
+    text.push('\n');
+}
+
+/// The likely cause, where the alert names one.
+fn essence(description: &str) -> &str {
+    match description.find("Likely cause: ") {
+        Some(start) => description[start..].split_inclusive('.').next().unwrap_or_default(),
+        None => description,
+    }
+}
+
+fn describe(incident: &Incident) -> &'static str {
+    match incident {
+        Incident::Pauses => "node b freezes again and again",
+        Incident::SlowNetwork => "the network to Redis is slow",
+        Incident::Failover => "Redis fails over",
+    }
+}
+
+/// Lines that wrap would make the picture jump.
+fn shortened(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+fn terminal_width() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col)).max(NARROWEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_is_what_counts() {
+        assert_eq!(
+            essence("In x, 8.12% are lost. Likely cause: taken_over. First: look."),
+            "Likely cause: taken_over."
+        );
+        assert_eq!(essence("No cause here."), "No cause here.");
+        assert_eq!((shortened("short", 5), shortened("longer", 5)), ("short".to_owned(), "long…".to_owned()));
+    }
+}

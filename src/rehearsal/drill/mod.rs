@@ -1,0 +1,387 @@
+//! `drill`: rehearses the failures that locks have, with real workers on a real Redis, and checks that they are seen.
+//!
+//! * `table`: the scenarios and what is expected of each, stated before anything runs; `scenarios`: what happens in them
+//! * `stage`, `worker`: one scenario while it runs, and who acts in it; `process`, `worker_process`: workers that are processes
+//! * `setup`: a Redis and an exporter of its own where none is given; the network that can be made worse is in `fleet`
+//! * `configuration`, `journal`: what an exporter needs to see it, and the workers' log; `timing`: how long everything takes
+//! * `probe`, `verify`: what the exporter says, compared with what happened; `heartbeat`: where the machine stood still;
+//!   `prometheus`: the alerts
+//! * `progress`, `report`: what people see
+//!
+//! It writes in keys under its own prefix only, and takes them away again, whatever ends it.
+
+mod configuration;
+mod heartbeat;
+mod journal;
+mod probe;
+mod process;
+mod progress;
+mod prometheus;
+mod report;
+mod scenarios;
+mod setup;
+mod stage;
+mod table;
+mod timing;
+mod verify;
+mod worker;
+mod worker_process;
+
+pub use table::NAMES;
+pub use worker_process::run as run_worker;
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use self::progress::{Phase, Progress};
+use self::prometheus::Watch;
+use self::report::{Report, ScenarioReport};
+use self::scenarios::Servers;
+use self::setup::{Base, Setup, random_id};
+use self::stage::{Ground, Stage};
+use self::table::{SCENARIOS, Scenario};
+use self::timing::Timing;
+use crate::cli::{DrillArgs, DrillOutput, DrillScenario, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
+use crate::client::http;
+use crate::rehearsal::stop_signals::StopSignals;
+use crate::util::clock;
+
+/// Runs the command and returns the exit code.
+pub fn run(args: &DrillArgs) -> u8 {
+    if args.list {
+        list();
+        return EXIT_OK;
+    }
+    if args.print_config {
+        print!("{}", setup::snippet(args));
+        return EXIT_OK;
+    }
+    let result = open_reports(&args.report).and_then(|files| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let report = runtime.context("cannot start the runtime")?.block_on(drill(args))?;
+        write(&report, args.output, files)?;
+        Ok(exit_code(&report))
+    });
+    match result {
+        Ok(exit_code) => exit_code,
+        Err(failure) => {
+            eprintln!("{failure:#}");
+            EXIT_FAILED
+        }
+    }
+}
+
+fn list() {
+    for scenario in &SCENARIOS {
+        println!("{}\n  {}", scenario.name, scenario.rehearses);
+        for expectation in scenario.expectations {
+            println!("    {}: {}", expectation.side.as_str(), expectation.statement);
+        }
+    }
+}
+
+/// The chosen ones in their usual order, each once; all if none was chosen.
+fn choose(chosen: &[DrillScenario]) -> Vec<&'static Scenario> {
+    let is_chosen = |scenario: &&Scenario| chosen.is_empty() || chosen.contains(&scenario.kind);
+    SCENARIOS.iter().filter(is_chosen).collect()
+}
+
+async fn drill(args: &DrillArgs) -> anyhow::Result<Report> {
+    let scenarios = choose(&args.scenarios);
+    let timing = Timing::new(args.speed, args.duration);
+    let started = (Instant::now(), clock::format(clock::now()).unwrap_or_default());
+    // Signals first: from here on, being told to stop means cleaning up.
+    let mut stop = StopSignals::listen()?;
+    state_expectations(&scenarios, &timing);
+    let names: Vec<&str> = scenarios.iter().map(|scenario| scenario.name).collect();
+    let progress = Arc::new(Progress::new(&names));
+    let run_id = args.run_id.clone().unwrap_or_else(random_id);
+    let base = Base::open(args, &run_id, &progress).await?;
+    let done = rehearse(&base, args, &run_id, scenarios, &progress, &mut stop).await;
+    progress.end();
+    // Whatever happened.
+    let cleanup = base.clean_up().await;
+    let Done { setup, interrupted, reports: scenarios } = done?;
+
+    let is_clean = cleanup.keys_left.is_empty() && cleanup.error.is_none();
+    let exporter_problem = setup.ground().blind.clone();
+    let report = Report {
+        held: !interrupted && is_clean && exporter_problem.is_none() && scenarios.iter().all(|report| report.held),
+        interrupted,
+        run_id,
+        started: started.1,
+        took_seconds: started.0.elapsed().as_secs_f64(),
+        redis: base.redis()?,
+        exporter: setup.exporter(),
+        exporter_problem,
+        prometheus: args.prometheus.as_deref().map(http::shown),
+        speed: timing.speed,
+        ttl_seconds: timing.ttl.as_secs_f64(),
+        duration_seconds: timing.duration.map(|duration| duration.as_secs_f64()),
+        timing: timing.describe(),
+        scenarios,
+        cleanup,
+    };
+    setup.stop().await;
+    Ok(report)
+}
+
+/// What is left when all has happened.
+struct Done {
+    setup: Setup,
+    interrupted: bool,
+    reports: Vec<ScenarioReport>,
+}
+
+/// How far the scenarios have come.
+struct Course(Mutex<Scenes>);
+
+struct Scenes {
+    /// Of all scenarios in their order; of those that have not begun, what was expected.
+    reports: Vec<ScenarioReport>,
+    /// Those that run now, by their index.
+    running: BTreeMap<usize, Arc<Stage>>,
+}
+
+impl Course {
+    fn new(scenarios: &[&'static Scenario]) -> Self {
+        let reports = scenarios.iter().map(|scenario| ScenarioReport::new(scenario)).collect();
+        Self(Mutex::new(Scenes { reports, running: BTreeMap::new() }))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Scenes> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn begins(&self, index: usize, stage: &Arc<Stage>) {
+        self.lock().running.insert(index, Arc::clone(stage));
+    }
+
+    /// Nothing happens in it any more, although it may not have been checked yet.
+    fn has(&self, index: usize, report: &ScenarioReport) {
+        let mut scenes = self.lock();
+        scenes.running.remove(&index);
+        scenes.reports[index] = report.clone();
+    }
+
+    /// Of those that were interrupted, what was noted until then.
+    fn reports(&self) -> Vec<ScenarioReport> {
+        let mut scenes = self.lock();
+        for (index, stage) in std::mem::take(&mut scenes.running) {
+            stage.finish(&mut scenes.reports[index]);
+        }
+        scenes.reports.clone()
+    }
+}
+
+async fn rehearse(
+    base: &Base,
+    args: &DrillArgs,
+    run_id: &str,
+    scenarios: Vec<&'static Scenario>,
+    progress: &Arc<Progress>,
+    stop: &mut StopSignals,
+) -> anyhow::Result<Done> {
+    let timing = Timing::new(args.speed, args.duration);
+    let setup = tokio::select! {
+        setup = Setup::start(base, args, run_id, timing, progress) => setup?,
+        () = stop.received() => anyhow::bail!("interrupted before anything happened"),
+    };
+    // A task of its own: a panic in it must not keep us from cleaning up.
+    let prometheus = args.prometheus.clone().map(|url| (url, args.prometheus_settle));
+    let course = Arc::new(Course::new(&scenarios));
+    let ground = Arc::clone(setup.ground());
+    let mut running = tokio::spawn(run_all(ground, scenarios, prometheus, Arc::clone(&course)));
+    let outcome = tokio::select! {
+        outcome = &mut running => outcome,
+        () = progress.draw() => unreachable!("it is drawn until the end"),
+        () = stop.received() => {
+            running.abort();
+            // Until all of its workers are gone.
+            let _ = running.await;
+            return Ok(Done { setup, interrupted: true, reports: course.reports() });
+        }
+    };
+    let outcome = outcome.map_err(|panic| anyhow::Error::new(panic).context("the drill ended unexpectedly"));
+    match outcome.and_then(|done| done) {
+        Ok(()) => Ok(Done { setup, interrupted: false, reports: course.reports() }),
+        Err(failure) => {
+            setup.stop().await;
+            Err(failure)
+        }
+    }
+}
+
+fn state_expectations(scenarios: &[&'static Scenario], timing: &Timing) {
+    eprintln!("{}.", timing.describe());
+    if timing.duration.is_some() {
+        let late = heartbeat::LATE.as_millis();
+        eprintln!(
+            "In rounds in which the drill itself stands still for more than {late} ms, changes may be missing and causes \
+             unknown; everything else is exact."
+        );
+    }
+    for scenario in scenarios {
+        eprintln!("{}: {}. Expected:", scenario.name, scenario.rehearses);
+        for expectation in scenario.expectations {
+            eprintln!("  {}: {}", expectation.side.as_str(), expectation.statement);
+        }
+    }
+}
+
+/// One after the other. What the exporter says about one is checked while the next one runs: they have different namespaces.
+async fn run_all(
+    ground: Arc<Ground>,
+    scenarios: Vec<&'static Scenario>,
+    prometheus: Option<(String, Duration)>,
+    course: Arc<Course>,
+) -> anyhow::Result<()> {
+    let watch = match &prometheus {
+        Some((url, settle)) => {
+            ground.progress.say("waiting for Prometheus to scrape the exporter");
+            Some((Watch::start(url).await?, *settle))
+        }
+        None => None,
+    };
+    let mut checks = JoinSet::new();
+    for (index, scenario) in scenarios.iter().copied().enumerate() {
+        ground.progress.phase(scenario.name, Phase::Running);
+        let (ground, course) = (Arc::clone(&ground), Arc::clone(&course));
+        if scenario.kind == DrillScenario::RedisFailover {
+            checks.spawn(async move { fail_over(ground, scenario, &course, index).await });
+            continue;
+        }
+        let mut report = ScenarioReport::new(scenario);
+        let stage = match Stage::new(&ground, scenario).await {
+            Ok(stage) => Arc::new(stage),
+            // The others may still be told of.
+            Err(failure) => {
+                could_not_begin(&ground, &mut report, &failure);
+                course.has(index, &report);
+                continue;
+            }
+        };
+        course.begins(index, &stage);
+        if let Err(failure) = act(&stage, None).await {
+            report.stop(&failure);
+        }
+        checks.spawn(async move { check(&stage, &mut report, &course, index).await });
+    }
+    while let Some(checked) = checks.join_next().await {
+        checked.context("a check ended unexpectedly")?;
+    }
+    if let Some((watch, settle)) = watch {
+        ground.progress.say("waiting for alerts that may come late");
+        watch.settle(settle).await;
+        for (scenario, report) in scenarios.iter().zip(&mut course.lock().reports) {
+            watch.judge(scenario, &ground.timing, report);
+            report.conclude();
+        }
+    }
+    Ok(())
+}
+
+/// All rounds of a scenario.
+async fn act(stage: &Stage, mut servers: Option<&mut Servers>) -> anyhow::Result<()> {
+    loop {
+        let round = stage.round_begins();
+        scenarios::round(stage, round, servers.as_deref_mut()).await?;
+        stage.round_ends();
+        if stage.elapsed() >= stage.timing().duration.unwrap_or_default() {
+            return Ok(());
+        }
+    }
+}
+
+async fn check(stage: &Stage, report: &mut ScenarioReport, course: &Course, index: usize) {
+    let progress = &stage.ground.progress;
+    if stage.scenario.expectations.iter().any(|expectation| expectation.id == "keyspace") {
+        stage.claim_truth();
+    }
+    let stalled = stage.excuse_stalls();
+    let notes = stage.finish(report);
+    course.has(index, report);
+    // Of what was not finished it is not known what had to be seen.
+    if report.error.is_none() {
+        progress.phase(report.name, Phase::Checking);
+        verify::verify(stage, notes, stalled, report).await;
+    }
+    report.conclude();
+    course.has(index, report);
+    progress.phase(report.name, if report.held { Phase::Held } else { Phase::Failed });
+}
+
+fn could_not_begin(ground: &Ground, report: &mut ScenarioReport, failure: &anyhow::Error) {
+    report.stop(failure);
+    report.conclude();
+    ground.progress.phase(report.name, Phase::Failed);
+}
+
+/// With servers and an exporter of its own.
+async fn fail_over(ground: Arc<Ground>, scenario: &'static Scenario, course: &Course, index: usize) {
+    let mut report = ScenarioReport::new(scenario);
+    let result = async {
+        let mut servers = Servers::start().await?;
+        let directory = tempfile::tempdir().context("cannot make a directory for the drill")?;
+        let own = Setup::for_failover(&ground, &servers, &directory).await?;
+        let stage = Arc::new(Stage::new(own.ground(), scenario).await?);
+        course.begins(index, &stage);
+        if let Err(failure) = act(&stage, Some(&mut servers)).await {
+            report.stop(&failure);
+        }
+        check(&stage, &mut report, course, index).await;
+        drop(stage);
+        own.stop().await;
+        anyhow::Ok(())
+    };
+    if let Err(failure) = result.await {
+        could_not_begin(&ground, &mut report, &failure);
+        course.has(index, &report);
+    }
+}
+
+/// Before the drill: one that cannot be written should not be found out at the end. What is in there stays until then.
+fn open_reports(paths: &[PathBuf]) -> anyhow::Result<Vec<(&Path, File)>> {
+    let mut files = Vec::new();
+    for path in paths {
+        let file = OpenOptions::new().create(true).write(true).truncate(false).open(path);
+        files.push((path.as_path(), file.with_context(|| format!("cannot write the report {}", path.display()))?));
+    }
+    Ok(files)
+}
+
+/// To standard output, and then to the files that were asked for.
+fn write(report: &Report, output: DrillOutput, files: Vec<(&Path, File)>) -> anyhow::Result<()> {
+    match output {
+        DrillOutput::Text => print!("{}", report.text()),
+        DrillOutput::Json => print!("{}", report.json()),
+        DrillOutput::Markdown => print!("{}", report.markdown()),
+    }
+    for (path, mut file) in files {
+        let text = if is_json(path) { report.json() } else { report.markdown() };
+        let written = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
+        written.with_context(|| format!("cannot write the report {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn is_json(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "json")
+}
+
+fn exit_code(report: &Report) -> u8 {
+    let could_not_run = report.interrupted || report.scenarios.iter().any(|scenario| scenario.is_broken);
+    match (could_not_run, report.held) {
+        (true, _) => EXIT_FAILED,
+        (false, true) => EXIT_OK,
+        (false, false) => EXIT_FINDINGS,
+    }
+}

@@ -1,0 +1,133 @@
+//! A worker outlives its TTL, dies with its lock, or has it deleted by somebody else.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::super::stage::{IncidentClaim, Stage, seconds};
+use super::super::worker::{Renewal, Road, Worker};
+use super::pause::Paused;
+use super::{CAUSES, NOT_OWNED, judge_kept};
+use crate::client::scrape::Selector;
+use crate::rehearsal::fleet::End;
+
+/// The exporter allows for clocks of programs that are two seconds behind: a release so soon after a loss could be its cause.
+const CLOCK_TOLERANCE: Duration = Duration::from_millis(2500);
+
+pub(super) async fn stale_release(stage: &Stage, round: u32) -> anyhow::Result<()> {
+    let ttl = stage.timing().ttl;
+    let lock = stage.lock_of(0, round);
+    let mut first = Worker::connect(stage, "first", Road::Direct).await?;
+    let mut second = Worker::connect(stage, "second", Road::Direct).await?;
+    let hold = first.acquire(&lock).await?;
+    first.note("works for longer than its TTL and does not renew");
+    let next = second.wait_for(&lock).await?;
+    hold.expired();
+    stage.judge_takeover(&hold);
+
+    sleep_until(hold.acquired + ttl * 13 / 10).await;
+    let found_out = Instant::now();
+    let released = first.release(&hold).await?;
+    let answer = if released { "it was accepted" } else { "it was refused" };
+    stage.expect("refused", !released, answer.to_owned());
+    stage.happened("the refused release", found_out, NOT_OWNED, 0);
+    stage.happened("its cause", found_out, CAUSES, 0);
+    stage.judge_overlap(&hold);
+    judge_kept(stage, &mut second, &next).await?;
+
+    stage.claim_refusals(0, 1, 0);
+    stage.claim_cause(0, "expired_never_renewed", 1);
+    stage.claim_takeover(0, true);
+    stage.claim_incident(IncidentClaim {
+        lock_namespace: stage.namespace(0),
+        key: lock.key,
+        operation: "release",
+        cause: "expired_never_renewed",
+        wants_next_owner: true,
+        may_be_unknown: false,
+    });
+    Ok(())
+}
+
+pub(super) async fn crash_takeover(stage: &Stage, round: u32) -> anyhow::Result<()> {
+    let ttl = stage.timing().ttl;
+    let lock = stage.lock_of(0, round);
+    let mut crashing = Paused::start(stage, &lock, round, None, Road::Direct).await?;
+    let mut next_worker = Worker::connect(stage, "next", Road::Direct).await?;
+    let crash = async {
+        crashing.renewed(2).await?;
+        crashing.kill().await
+    };
+    // It tries all the time, not only when it may have the lock.
+    let ((), next) = tokio::try_join!(crash, next_worker.wait_for(&lock))?;
+    let hold = crashing.hold();
+    hold.expired();
+    stage.judge_takeover(hold);
+    stage.judge_no_overlap(hold);
+    stage.happened("the expiry", hold.last_sign() + ttl, "redis_lock_expirations_total", 0);
+    next_worker.work_until(&next, Instant::now() + stage.timing().renew_every() * 3 / 2).await?;
+    next_worker.release(&next).await?;
+
+    let labels = [("lock_namespace", stage.namespace(0))];
+    stage.claim_exactly("silence", "refused operations", Selector::new(NOT_OWNED, &labels), 0);
+    stage.claim_takeover(0, true);
+    // The exporter measures from the pushes of Redis, which come a little later than the answers to the worker.
+    let takeover = hold.takeover().unwrap_or_default().as_secs_f64();
+    let measured = Selector::new("redis_lock_takeover_seconds_sum", &labels);
+    stage.claim_clear("takeover-seen", "seconds of takeovers", measured, takeover - 0.5, takeover + 0.5);
+    Ok(())
+}
+
+pub(super) async fn blind_delete(stage: &Stage, round: u32) -> anyhow::Result<()> {
+    let lock = stage.lock_of(0, round);
+    let mut holder = Worker::connect(stage, "holding", Road::Direct).await?;
+    let mut careless = Worker::connect(stage, "careless", Road::Direct).await?;
+    let mut next_worker = Worker::connect(stage, "next", Road::Direct).await?;
+    let hold = holder.acquire(&lock).await?;
+    holder.work_until(&hold, hold.acquired + stage.timing().renew_every() * 3 / 2).await?;
+
+    // It never got the lock, and releases it all the same.
+    let busy = careless.try_acquire(&lock).await?.is_none();
+    let deleted_at = Instant::now();
+    let deleted = careless.delete_blindly(&lock).await?;
+    hold.ended(End::Deleted);
+    stage.happened("the deletion", deleted_at, "redis_lock_releases_total", 0);
+    let measured = match (busy, deleted) {
+        (true, true) => "DEL answered 1 to a worker that never had the lock",
+        (true, false) => "DEL answered 0",
+        (false, _) => "the lock was free",
+    };
+    stage.expect("deleted", busy && deleted, measured.to_owned());
+    // Changes of one lock are seen one by one where they are a little apart, on a busy machine a little more.
+    sleep(stage.timing().renew_every() / 2).await;
+    let next = next_worker.wait_for(&lock).await?;
+    sleep(stage.timing().renew_every() / 2).await;
+
+    let found_out = Instant::now();
+    let renewal = holder.renew(&hold).await?;
+    let released = holder.release(&hold).await?;
+    let refused = renewal == Renewal::Refused && !released;
+    let answer = format!(
+        "renewal and release refused: {}, found out {} after the deletion",
+        if refused { "yes" } else { "no" },
+        seconds(found_out - deleted_at)
+    );
+    stage.expect("refused", refused, answer);
+    stage.happened("the refused operations", found_out, NOT_OWNED, 0);
+    stage.happened("their cause", found_out, CAUSES, 0);
+    stage.judge_overlap(&hold);
+    next_worker.work_until(&next, Instant::now() + CLOCK_TOLERANCE).await?;
+    next_worker.release(&next).await?;
+
+    stage.claim_refusals(0, 1, 1);
+    stage.claim_cause(0, "deleted_early", 2);
+    stage.claim_incident(IncidentClaim {
+        lock_namespace: stage.namespace(0),
+        key: lock.key,
+        operation: "release",
+        cause: "deleted_early",
+        wants_next_owner: true,
+        may_be_unknown: false,
+    });
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! A primary that fails before it has replicated a lock.
+//!
+//! Two servers of the drill's own, and a proxy that leads to the one that is the primary: what a floating address, a load
+//! balancer or a name does. The Redis that the drill was given is never failed over.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::super::report::Failure;
+use super::super::stage::{IncidentClaim, Stage};
+use super::super::worker::{Road, Worker};
+use super::{CAUSES, NOT_OWNED};
+use crate::client::scrape::Selector;
+use crate::rehearsal::fleet::{End, Proxy, Server};
+
+/// How long the holder of the lost lock goes on before it finds out.
+const STILL_WORKING: Duration = Duration::from_millis(500);
+/// How soon an exporter shows a lock.
+const SEEN_WITHIN: Duration = Duration::from_secs(5);
+
+pub(in super::super) struct Servers {
+    proxy: Proxy,
+    primary: Server,
+    replica: Server,
+}
+
+impl Servers {
+    pub(in super::super) async fn start() -> anyhow::Result<Self> {
+        let primary = Server::start().await?;
+        let replica = Server::start_replica(&primary).await?;
+        let proxy = Proxy::start(&primary.address()).await?;
+        Ok(Self { proxy, primary, replica })
+    }
+
+    /// Of whichever is the primary.
+    pub(in super::super) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.proxy.port())
+    }
+
+    /// The next failover needs a replica again.
+    async fn renew_replica(&mut self) -> anyhow::Result<()> {
+        let replica = Server::start_replica(&self.replica).await?;
+        self.primary = std::mem::replace(&mut self.replica, replica);
+        Ok(())
+    }
+}
+
+pub(super) async fn redis_failover(stage: &Stage, round: u32, servers: &mut Servers) -> anyhow::Result<()> {
+    if round > 1 {
+        servers.renew_replica().await?;
+    }
+    let suffix = stage.namespace(0);
+    let key = |name: &str| stage.ground.territory.key(&format!("r{round}-{name}:{suffix}"));
+    let (survives, vanishes) = (stage.lock_at(0, key("replicated")), stage.lock_at(0, key("lost")));
+    let mut first = Worker::connect(stage, "first", Road::Direct).await?;
+    let mut careful = Worker::connect(stage, "careful", Road::Direct).await?;
+    let kept = careful.acquire(&survives).await?;
+    let replicas: i64 = servers.primary.ask(redis::cmd("WAIT").arg(1).arg(5000)).await?;
+    anyhow::ensure!(replicas >= 1, "the replica does not follow its primary");
+
+    // What a partition does: the replica has been promoted, and clients still write to the old primary.
+    let () = servers.replica.ask(redis::cmd("REPLICAOF").arg("NO").arg("ONE")).await?;
+    let hold = first.acquire(&vanishes).await?;
+    wait_until_seen(stage, 2 * u64::from(round) + u64::from(round - 1)).await;
+    servers.primary.kill().await?;
+    stage.note("primary", "died; its replica had been promoted before it got the second lock");
+    servers.proxy.redirect(&servers.replica.address());
+    hold.ended(End::Stolen);
+
+    let mut first = Worker::connect(stage, "first", Road::Direct).await?;
+    let mut careful = Worker::connect(stage, "careful", Road::Direct).await?;
+    let mut second = Worker::connect(stage, "second", Road::Direct).await?;
+    let next = second.try_acquire(&vanishes).await?;
+    let measured = match next {
+        Some(_) => "the new primary gave it to another worker",
+        None => "the new primary has it",
+    };
+    stage.expect("lost", next.is_some(), measured.to_owned());
+    let Some(next) = next else {
+        return Err(Failure("the lock was replicated although its primary was cut off".to_owned()).into());
+    };
+    sleep(STILL_WORKING).await;
+
+    let found_out = Instant::now();
+    let released = first.release(&hold).await?;
+    let answer = if released { "it was accepted" } else { "it was refused" };
+    stage.expect("refused", !released, answer.to_owned());
+    stage.judge_overlap(&hold);
+    let held = careful.holds(&kept).await?;
+    let released = careful.release(&kept).await?;
+    let yes = |fact| if fact { "yes" } else { "no" };
+    let measured = format!("still its owner: {}, could release: {}", yes(held), yes(released));
+    stage.expect("survived", held && released, measured);
+    second.release(&next).await?;
+
+    stage.happened("the refused release", found_out, NOT_OWNED, 0);
+    stage.happened("its cause", found_out, CAUSES, 0);
+    let failovers = Selector::new("redis_lock_exporter_redis_failovers_total", &[]);
+    stage.claim("failover-seen", "failovers", failovers, 1.0, 2.0);
+    stage.claim_refusals(0, 1, 0);
+    stage.claim_cause(0, "lost_in_failover", 1);
+    stage.claim_incident(IncidentClaim {
+        lock_namespace: stage.namespace(0),
+        key: vanishes.key,
+        operation: "release",
+        cause: "lost_in_failover",
+        wants_next_owner: false,
+        may_be_unknown: false,
+    });
+    Ok(())
+}
+
+/// Until the exporter has seen the locks: one that it never saw cannot be known to be lost. Not for ever; what is missing
+/// then will fail its expectation.
+async fn wait_until_seen(stage: &Stage, acquisitions: u64) {
+    let selector = Selector::new("redis_lock_acquisitions_total", &[("lock_namespace", stage.namespace(0))]);
+    let deadline = Instant::now() + SEEN_WITHIN;
+    while stage.ground.probe.now().sum(&selector) < acquisitions as f64 && Instant::now() < deadline {
+        sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,93 @@
+//! A loop's lock that nobody takes.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::time::{Instant, sleep_until};
+
+use super::super::stage::{Stage, seconds};
+use super::super::worker::{Road, Worker};
+use super::NOT_OWNED;
+use crate::client::scrape::Selector;
+use crate::rehearsal::fleet::Lock;
+use crate::util::clock;
+
+/// How well the exporter has to know since when nobody leads.
+const PRECISION_SECONDS: f64 = 1.0;
+
+/// What looking at the lock again and again has shown.
+#[derive(Default)]
+struct Absence {
+    n_looks: u32,
+    /// The first look that found no holder.
+    since: Option<Instant>,
+    /// Looks after that one that found one all the same.
+    n_held: u32,
+}
+
+async fn watch(worker: &mut Worker<'_>, lock: &Lock, until: Instant, every: Duration) -> anyhow::Result<Absence> {
+    let mut absence = Absence::default();
+    while Instant::now() < until {
+        let is_held = worker.locker().await?.read(&lock.key).await.context("a GET failed")?.is_some();
+        absence.n_looks += 1;
+        match (is_held, absence.since) {
+            (false, None) => absence.since = Some(Instant::now()),
+            (true, Some(_)) => absence.n_held += 1,
+            _ => {}
+        }
+        sleep_until(until.min(Instant::now() + every)).await;
+    }
+    Ok(absence)
+}
+
+/// In a sustained drill nobody leads for all of its time.
+pub(super) async fn leader_loss(stage: &Stage) -> anyhow::Result<()> {
+    let timing = *stage.timing();
+    let ttl = timing.ttl;
+    let lock = stage.fixed_lock(0);
+    let mut leader = Worker::connect(stage, "leading", Road::Direct).await?;
+    let mut follower = Worker::connect(stage, "following", Road::Direct).await?;
+    let hold = leader.acquire(&lock).await?;
+    leader.work_until(&hold, hold.acquired + timing.renew_every() * 9 / 4).await?;
+    hold.let_go();
+    drop(leader);
+    stage.note("leading worker", "died");
+    let free = hold.last_sign() + ttl;
+    let free_at = (clock::now() as f64) / 1000.0 + (free - Instant::now()).as_secs_f64();
+    hold.expired();
+    stage.happened("the expiry", free, "redis_lock_expirations_total", 0);
+
+    let absence = watch(&mut follower, &lock, free + timing.absence(), timing.poll()).await?;
+    let samples = stage.ground.probe.scrape().await?;
+    let labels = [("lock_namespace", stage.namespace(0)), ("lock", lock.key.as_str())];
+    let last_held = Selector::new("redis_lock_last_held_timestamp_seconds", &labels);
+    let difference = samples.sum(&last_held) - free_at;
+    let measured = match samples.has(&last_held) {
+        true => format!("{difference:+.3} s beside the truth"),
+        false => "it shows nothing about this lock".to_owned(),
+    };
+    stage.expect("absent-seen", difference.abs() <= PRECISION_SECONDS, measured);
+
+    let next = follower.wait_for(&lock).await?;
+    let free_for = absence.since.map(|since| next.acquired - since).unwrap_or_default();
+    stage.measure("absent", free_for);
+    stage.measure("takeover", next.acquired - hold.last_sign());
+    let measured = format!(
+        "nobody led for {}, of {} looks at the lock {} found a holder after that; the TTL is {}",
+        seconds(free_for),
+        absence.n_looks,
+        absence.n_held,
+        seconds(ttl)
+    );
+    stage.expect("absent", absence.n_held == 0 && free_for > ttl * 2, measured);
+    // A loop's lock is left to expire.
+    sleep_until(next.last_sign() + ttl).await;
+    next.expired();
+    next.let_go();
+    stage.note("following worker", "let the lock expire, as loops do");
+
+    let refused = Selector::new(NOT_OWNED, &labels[..1]);
+    stage.claim_exactly("silence", "refused operations", refused, 0);
+    stage.claim_takeover(0, false);
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! What happens in each scenario, one round of it. Everything is made to happen, nothing is pretended.
+
+mod delay;
+mod expiry;
+mod failover;
+mod leader;
+mod pause;
+mod renewal;
+
+pub(super) use failover::Servers;
+
+use tokio::time::Instant;
+
+use super::stage::{Stage, seconds};
+use super::worker::Worker;
+use crate::cli::DrillScenario;
+use crate::rehearsal::fleet::Hold;
+
+pub(super) const NOT_OWNED: &str = "redis_lock_not_owned_total";
+pub(super) const CAUSES: &str = "redis_lock_not_owned_causes_total";
+
+/// `servers` are there for the scenario that needs them.
+pub(super) async fn round(stage: &Stage, round: u32, servers: Option<&mut Servers>) -> anyhow::Result<()> {
+    match stage.scenario.kind {
+        DrillScenario::StaleRelease => expiry::stale_release(stage, round).await,
+        DrillScenario::RenewalFailure => renewal::renewal_failure(stage, round).await,
+        DrillScenario::Combined => renewal::combined(stage, round).await,
+        DrillScenario::Pause => pause::pause(stage, round, false).await,
+        DrillScenario::Delay => delay::delay(stage, round).await,
+        DrillScenario::PauseAndDelay => pause::pause(stage, round, true).await,
+        DrillScenario::CrashTakeover => expiry::crash_takeover(stage, round).await,
+        DrillScenario::BlindDelete => expiry::blind_delete(stage, round).await,
+        DrillScenario::LeaderLoss => leader::leader_loss(stage).await,
+        DrillScenario::RedisFailover => match servers {
+            Some(servers) => failover::redis_failover(stage, round, servers).await,
+            None => anyhow::bail!("a failover without servers"),
+        },
+    }
+}
+
+impl Stage {
+    /// The takeover of a lock that has just been made, against the SLO.
+    fn judge_takeover(&self, hold: &Hold) {
+        let Some(takeover) = hold.takeover() else {
+            return self.expect("takeover", false, "nobody took over".to_owned());
+        };
+        let slo = self.timing().takeover_slo();
+        self.measure("takeover", takeover);
+        let measured = format!("takeover after {}, the SLO is {}", seconds(takeover), seconds(slo));
+        self.expect("takeover", takeover <= slo, measured);
+    }
+
+    /// There must have been one, and it must be seen in the numbers.
+    fn judge_overlap(&self, hold: &Hold) {
+        let overlap = hold.overlap();
+        self.measure("overlap", overlap);
+        let measured = format!("two workers believed to hold the lock for {}", seconds(overlap));
+        self.expect("overlap", !overlap.is_zero(), measured);
+    }
+
+    fn judge_no_overlap(&self, hold: &Hold) {
+        let overlap = hold.overlap();
+        let measured = format!("two workers believed to hold the lock for {}", seconds(overlap));
+        self.expect("no-overlap", overlap.is_zero(), measured);
+    }
+}
+
+/// The new owner has kept its lock and can release it.
+async fn judge_kept(stage: &Stage, worker: &mut Worker<'_>, hold: &Hold) -> anyhow::Result<()> {
+    let holds = worker.holds(hold).await?;
+    worker.work_until(hold, Instant::now() + stage.timing().renew_every() * 3 / 2).await?;
+    let released = worker.release(hold).await?;
+    let yes = |fact| if fact { "yes" } else { "no" };
+    let measured = format!("still its owner: {}, could release: {}", yes(holds), yes(released));
+    stage.expect("kept", holds && released, measured);
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Renewals get no answer: workers that fence themselves, workers that carry on, and what follows.
+
+use tokio::time::Instant;
+
+use super::super::stage::{Stage, seconds};
+use super::super::timing::RENEWAL_BUDGET;
+use super::super::worker::{Policy, Renewal, Road, Worker};
+use super::{CAUSES, NOT_OWNED, judge_kept};
+use crate::client::scrape::Selector;
+use crate::rehearsal::fleet::{Hold, Lock, Proxy};
+
+const FENCE: usize = 0;
+const CONTINUE: usize = 1;
+const FAILURES: &str = "redis_lock_renewal_failures_total";
+
+/// Both policies at the same time, each on a lock and a network of its own.
+pub(super) async fn renewal_failure(stage: &Stage, round: u32) -> anyhow::Result<()> {
+    let (fence, carry_on) = (stage.lock_of(FENCE, round), stage.lock_of(CONTINUE, round));
+    tokio::try_join!(fencing(stage, &fence), carrying_on(stage, &carry_on))?;
+    Ok(())
+}
+
+async fn fencing(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
+    let ttl = stage.timing().ttl;
+    let proxy = Proxy::start(&stage.ground.address).await?;
+    let mut worker = Worker::connect(stage, "fencing", Road::Proxy(proxy.port())).await?;
+    let mut next_worker = Worker::connect(stage, "next fencing", Road::Direct).await?;
+    let hold = start_and_block(stage, &mut worker, lock, &proxy).await?;
+    let last_sign = hold.last_sign();
+    let blocked = Instant::now();
+    let fence = async {
+        // Should it not stop itself, it goes on beyond its TTL.
+        let failures = worker.fail_until(&hold, last_sign + ttl * 7 / 5, Policy::Fence(RENEWAL_BUDGET)).await?;
+        anyhow::Ok((failures, last_sign.elapsed()))
+    };
+    // It tries all the time, not only when the first one has stopped.
+    let ((failures, fenced_after), next) = tokio::try_join!(fence, next_worker.wait_for(lock))?;
+    let measured = format!(
+        "{failures} renewals failed, stopped itself {} after its last renewal, the TTL is {}",
+        seconds(fenced_after),
+        seconds(ttl)
+    );
+    stage.measure("fenced_after", fenced_after);
+    stage.expect("fenced", failures == RENEWAL_BUDGET && fenced_after < ttl, measured);
+
+    hold.expired();
+    stage.judge_takeover(&hold);
+    stage.judge_no_overlap(&hold);
+    // A hold of milliseconds right behind an expiry is seen as one change with it on a busy machine.
+    next_worker.work_until(&next, Instant::now() + stage.timing().renew_every() * 3 / 2).await?;
+    next_worker.release(&next).await?;
+    drop(proxy);
+
+    stage.happened("the failed renewals", blocked + stage.timing().answer(), FAILURES, FENCE);
+    claim_failures(stage, FENCE, "redis_unavailable", failures);
+    let abandonments = |namespace: usize| {
+        Selector::new("redis_lock_abandonments_total", &[("lock_namespace", stage.namespace(namespace))])
+    };
+    stage.claim_exactly("abandoned", "of the fenced one", abandonments(FENCE), 1);
+    stage.claim_exactly("abandoned", "of the other one", abandonments(CONTINUE), 0);
+    stage.claim_refusals(FENCE, 0, 0);
+    Ok(())
+}
+
+async fn carrying_on(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
+    let ttl = stage.timing().ttl;
+    let proxy = Proxy::start(&stage.ground.address).await?;
+    let mut worker = Worker::connect(stage, "continuing", Road::Proxy(proxy.port())).await?;
+    let mut next_worker = Worker::connect(stage, "next continuing", Road::Direct).await?;
+    let hold = start_and_block(stage, &mut worker, lock, &proxy).await?;
+    let late = hold.last_sign() + ttl * 7 / 5;
+    let (failures, next) =
+        tokio::try_join!(worker.fail_until(&hold, late, Policy::Continue), next_worker.wait_for(lock))?;
+    hold.expired();
+    proxy.unblock();
+    let mut worker = Worker::connect(stage, "continuing", Road::Proxy(proxy.port())).await?;
+    let found_out = Instant::now();
+    worker.release(&hold).await?;
+    stage.judge_takeover(&hold);
+    stage.judge_overlap(&hold);
+    next_worker.release(&next).await?;
+
+    stage.happened("the refused release", found_out, NOT_OWNED, CONTINUE);
+    stage.happened("its cause", found_out, CAUSES, CONTINUE);
+    claim_failures(stage, CONTINUE, "redis_unavailable", failures);
+    stage.claim_refusals(CONTINUE, 1, 0);
+    stage.claim_cause(CONTINUE, "renewals_stopped", 1);
+    Ok(())
+}
+
+pub(super) async fn combined(stage: &Stage, round: u32) -> anyhow::Result<()> {
+    let ttl = stage.timing().ttl;
+    let lock = stage.lock_of(0, round);
+    let proxy = Proxy::start(&stage.ground.address).await?;
+    let mut first = Worker::connect(stage, "first", Road::Proxy(proxy.port())).await?;
+    let mut second = Worker::connect(stage, "second", Road::Direct).await?;
+    let hold = start_and_block(stage, &mut first, &lock, &proxy).await?;
+    let blocked = Instant::now();
+    let late = hold.last_sign() + ttl * 7 / 5;
+    let (failures, next) = tokio::try_join!(first.fail_until(&hold, late, Policy::Continue), second.wait_for(&lock))?;
+    hold.expired();
+    stage.judge_takeover(&hold);
+    stage.happened("the failed renewals", blocked + stage.timing().answer(), FAILURES, 0);
+
+    proxy.unblock();
+    stage.note("network", "is back");
+    let mut first = Worker::connect(stage, "first", Road::Proxy(proxy.port())).await?;
+    let found_out = Instant::now();
+    let renewal = first.renew(&hold).await?;
+    stage.expect("renewal-refused", renewal == Renewal::Refused, format!("{renewal:?}"));
+    let released = first.release(&hold).await?;
+    let answer = if released { "it was accepted" } else { "it was refused" };
+    stage.expect("release-refused", !released, answer.to_owned());
+    stage.happened("the refused operations", found_out, NOT_OWNED, 0);
+    stage.happened("their cause", found_out, CAUSES, 0);
+    stage.judge_overlap(&hold);
+    judge_kept(stage, &mut second, &next).await?;
+
+    let selector = Selector::new(FAILURES, &[("lock_namespace", stage.namespace(0))]);
+    stage.claim("failures", "failed renewals", selector, 1.0, f64::from(failures + 1));
+    stage.claim_refusals(0, 1, 1);
+    stage.claim_cause(0, "renewals_stopped", 2);
+    Ok(())
+}
+
+/// Takes the lock and renews it twice; from then on nothing comes through.
+async fn start_and_block(stage: &Stage, worker: &mut Worker<'_>, lock: &Lock, proxy: &Proxy) -> anyhow::Result<Hold> {
+    let hold = worker.acquire(lock).await?;
+    worker.work_until(&hold, hold.acquired + stage.timing().renew_every() * 9 / 4).await?;
+    proxy.block();
+    worker.wait_at_most(stage.timing().answer());
+    stage.note("network", &format!("lets nothing through any more ({})", lock.key));
+    Ok(hold)
+}
+
+fn claim_failures(stage: &Stage, namespace: usize, reason: &str, failures: u32) {
+    let lock_namespace = stage.namespace(namespace);
+    let selector = Selector::new(FAILURES, &[("lock_namespace", lock_namespace), ("reason", reason)]);
+    stage.claim("failures", &format!("{lock_namespace} {reason}"), selector, 1.0, f64::from(failures));
+}

@@ -1,0 +1,345 @@
+//! What a drill needs before it begins: a Redis, an exporter that sees it, a log, and a territory; and how all that ends.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use redis::{Client, ConnectionAddr};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::configuration::{FINISHED, PREFIX, namespaces_and_rules, snippet as render_snippet};
+use super::heartbeat::Heartbeat;
+use super::journal::Journal;
+use super::probe::Probe;
+use super::progress::Progress;
+use super::report::Cleanup;
+use super::scenarios::Servers;
+use super::stage::Ground;
+use super::table::SCENARIOS;
+use super::timing::{KEEP, Timing};
+use crate::cli::{Cli, Command, DrillArgs, DrillScenario, RunArgs};
+use crate::client::http;
+use crate::client::scrape::Selector;
+use crate::config::Config;
+use crate::daemon::run::Exporter;
+use crate::http::listener::ListenAddress;
+use crate::rehearsal::fleet::{Locker, Server, Territory, Token};
+
+/// For an answer of Redis while setting up and cleaning up.
+const PATIENCE: Duration = Duration::from_secs(10);
+const NO_PROXY: &str =
+    "a drill needs a Redis at redis://HOST:PORT: it puts a slow network in between, which TLS and sockets forbid";
+/// Long before it runs out, and rare enough not to matter.
+const RENEW_MARK: Duration = Duration::from_secs(5);
+/// How soon an exporter reads a line.
+const READ_WITHIN: Duration = Duration::from_secs(10);
+
+/// Where the drill takes place. Outlives everything in it, to clean up behind it.
+pub(super) struct Base {
+    client: Client,
+    territory: Arc<Territory>,
+    /// `None`: the one that was given.
+    server: Option<Server>,
+    directory: TempDir,
+}
+
+/// Everything that is under way.
+pub(super) struct Setup {
+    ground: Arc<Ground>,
+    /// `None`: the one that was given.
+    exporter: Option<Exporter>,
+    exporter_url: String,
+    /// Keeps the mark of the run until this is dropped.
+    _mark: JoinSet<()>,
+}
+
+/// What a ground is made of beside the eyes that see it.
+struct Scene {
+    client: Client,
+    territory: Arc<Territory>,
+    log_file: PathBuf,
+    timing: Timing,
+    progress: Arc<Progress>,
+    heartbeat: Arc<Heartbeat>,
+    for_failover: bool,
+}
+
+pub(super) fn random_id() -> String {
+    Token::random().reveal()[..8].to_owned()
+}
+
+pub(super) fn snippet(args: &DrillArgs) -> String {
+    let run_id = args.run_id.clone().unwrap_or_else(random_id);
+    let log_file =
+        args.log_file.as_ref().map_or_else(|| "/var/log/drill.log".to_owned(), |path| path.display().to_string());
+    render_snippet(&run_id, &Timing::new(args.speed, args.duration), &log_file)
+}
+
+impl Base {
+    /// Nothing is written yet.
+    pub(super) async fn open(args: &DrillArgs, run_id: &str, progress: &Progress) -> anyhow::Result<Self> {
+        let territory = Arc::new(Territory::new(&format!("{PREFIX}{run_id}:"))?);
+        let directory = tempfile::Builder::new().prefix("redis_lock_drill.").tempdir();
+        let directory = directory.context("cannot make a directory for the drill")?;
+        let (client, server) = match &args.redis_url {
+            Some(url) => (client_of(url, args)?, None),
+            None => {
+                progress.say("starting a Redis of our own");
+                let server = Server::start()
+                    .await
+                    .context("no Redis for the drill: --redis.url takes one of a staging environment")?;
+                (Client::open(server.url())?, Some(server))
+            }
+        };
+        Ok(Self { client, territory, server, directory })
+    }
+
+    pub(super) fn redis(&self) -> anyhow::Result<String> {
+        let whose = if self.server.is_some() { "started for the drill" } else { "given" };
+        Ok(format!("{} ({whose})", address_of(&self.client)?))
+    }
+
+    /// Deletes what the drill has written and is still there.
+    pub(super) async fn clean_up(&self) -> Cleanup {
+        let cleared = async {
+            let mut locker = Locker::connect_within(&self.client, &self.territory, PATIENCE).await?;
+            self.territory.clear(&mut locker).await
+        };
+        match cleared.await {
+            Ok(cleared) => Cleanup { keys_written: cleared.made, keys_left: cleared.left, error: None },
+            Err(error) => Cleanup { error: Some(error.to_string()), ..Cleanup::default() },
+        }
+    }
+}
+
+impl Setup {
+    pub(super) async fn start(
+        base: &Base,
+        args: &DrillArgs,
+        run_id: &str,
+        timing: Timing,
+        progress: &Arc<Progress>,
+    ) -> anyhow::Result<Self> {
+        let mark = claim_run_id(&base.client, &base.territory, run_id).await?;
+        let log_file = args.log_file.clone().unwrap_or_else(|| base.directory.path().join("drill.log"));
+        // Before the exporter looks for it.
+        let journal = Journal::open(&log_file)?;
+        let (exporter, exporter_url) = match &args.exporter {
+            Some(url) => (None, url.clone()),
+            None => {
+                progress.say("starting an exporter of our own");
+                let run = RunArgs {
+                    redis_url: Some(url_of(&base.client, args.redis_url.as_deref())),
+                    redis_password_file: args.redis_password_file.clone(),
+                    ..run_args(args.listen_address.clone())
+                };
+                let exporter = start_exporter(run, &base.directory, run_id, &timing, &log_file).await?;
+                let url = url_of_exporter(&exporter)?;
+                (Some(exporter), url)
+            }
+        };
+        let scene = Scene {
+            client: base.client.clone(),
+            territory: Arc::clone(&base.territory),
+            log_file,
+            timing,
+            progress: Arc::clone(progress),
+            heartbeat: Arc::new(Heartbeat::start()),
+            for_failover: false,
+        };
+        Ok(Self { ground: scene.with_eyes(&exporter_url, journal).await?, exporter, exporter_url, _mark: mark })
+    }
+
+    /// Another exporter, for servers that are to fail: locks have the TTL of production, for nothing waits for them there.
+    pub(super) async fn for_failover(ground: &Ground, servers: &Servers, directory: &TempDir) -> anyhow::Result<Self> {
+        let url = format!("redis://{}/", servers.address());
+        let log_file = directory.path().join("drill.log");
+        let journal = Journal::open(&log_file)?;
+        let scene = Scene {
+            client: Client::open(url.as_str())?,
+            territory: Arc::new(Territory::new(ground.territory.prefix())?),
+            log_file,
+            timing: Timing::new(1, ground.timing.duration),
+            progress: Arc::clone(&ground.progress),
+            heartbeat: Arc::clone(&ground.heartbeat),
+            for_failover: true,
+        };
+        let run = RunArgs { redis_url: Some(url), ..run_args(loopback()) };
+        let exporter = start_exporter(run, directory, "failover", &scene.timing, &scene.log_file).await?;
+        let exporter_url = url_of_exporter(&exporter)?;
+        let ground = scene.with_eyes(&exporter_url, journal).await?;
+        // The run has its mark.
+        Ok(Self { ground, exporter: Some(exporter), exporter_url, _mark: JoinSet::new() })
+    }
+
+    pub(super) fn ground(&self) -> &Arc<Ground> {
+        &self.ground
+    }
+
+    pub(super) fn exporter(&self) -> String {
+        let whose = if self.exporter.is_some() { "started for the drill" } else { "given" };
+        format!("{} ({whose})", http::shown(&self.exporter_url))
+    }
+
+    pub(super) async fn stop(self) {
+        if let Some(exporter) = self.exporter
+            && let Err(failure) = exporter.stop().await
+        {
+            eprintln!("the exporter did not stop in order: {failure:#}");
+        }
+    }
+}
+
+impl Scene {
+    /// Waits until the exporter sees everything, and finds out what it cannot see.
+    async fn with_eyes(self, exporter_url: &str, journal: Journal) -> anyhow::Result<Arc<Ground>> {
+        let Self { client, territory, log_file, timing, progress, heartbeat, for_failover } = self;
+        let address = address_of(&client)?;
+        let probe = Probe::start(exporter_url).await?;
+        progress.say("waiting for the exporter to see everything");
+        let namespaces: Vec<_> = SCENARIOS
+            .iter()
+            .filter(|scenario| (scenario.kind == DrillScenario::RedisFailover) == for_failover)
+            .flat_map(|scenario| scenario.namespaces)
+            .collect();
+        let mut blind = probe.ready(&namespaces).await.err().map(|problem| format!("{problem:#}"));
+        if blind.is_none() {
+            blind = reads_the_log(&probe, &journal, &territory, &log_file).await?;
+        }
+        if let Some(problem) = &blind {
+            progress.say(problem);
+        }
+        Ok(Arc::new(Ground {
+            client,
+            address,
+            territory,
+            journal,
+            log_file,
+            probe,
+            blind,
+            timing,
+            progress,
+            heartbeat,
+        }))
+    }
+}
+
+/// Two drills must not share their keys. Gives what renews the mark.
+async fn claim_run_id(client: &Client, territory: &Arc<Territory>, run_id: &str) -> anyhow::Result<JoinSet<()>> {
+    let shown = address_of(client)?;
+    let mut locker = Locker::connect_within(client, territory, PATIENCE)
+        .await
+        .with_context(|| format!("cannot connect to Redis at {shown}"))?;
+    let key = territory.key("running");
+    let taken = locker.acquire(&key, KEEP).await;
+    let taken = taken.with_context(|| format!("cannot write to Redis at {shown}: the drill needs a user that may"))?;
+    let Some(token) = taken else {
+        bail!("another drill with the run id {run_id} is under way, or was killed less than 10 minutes ago");
+    };
+    let mut mark = JoinSet::new();
+    mark.spawn(async move {
+        // Until it is taken away; one that fails is made good by the next.
+        while !matches!(locker.renew(&key, &token, KEEP).await, Ok(false)) {
+            sleep(RENEW_MARK).await;
+        }
+    });
+    Ok(mark)
+}
+
+/// Otherwise what to do about it. A line that says nothing bad is enough to see whether lines are read.
+async fn reads_the_log(
+    probe: &Probe,
+    journal: &Journal,
+    territory: &Territory,
+    log_file: &std::path::Path,
+) -> anyhow::Result<Option<String>> {
+    let events = Selector::new("redis_lock_exporter_log_events_total", &[]);
+    let before = probe.scrape().await?.sum(&events);
+    let key = territory.key(&format!("r0:{}", SCENARIOS[0].namespaces[0].name));
+    journal.log(FINISHED, "drill", &key, &[("state", "DONE")])?;
+    let deadline = Instant::now() + READ_WITHIN;
+    while probe.now().sum(&events) <= before {
+        if Instant::now() > deadline {
+            let log_file = log_file.display();
+            let help = "add it to `logs` and the drill's `rules` to its configuration, see `drill --print-config`";
+            return Ok(Some(format!("the exporter does not understand the lines in {log_file}: {help}")));
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    Ok(None)
+}
+
+async fn start_exporter(
+    run: RunArgs,
+    directory: &TempDir,
+    run_id: &str,
+    timing: &Timing,
+    log_file: &std::path::Path,
+) -> anyhow::Result<Exporter> {
+    let file = directory.path().join("exporter.yaml");
+    let yaml = format!(
+        "logs:\n  - path: '{}'\nscan: {{interval: 1s, watched_interval: 30s}}\n{}",
+        log_file.display(),
+        namespaces_and_rules(run_id, timing)
+    );
+    fs::write(&file, yaml).context("cannot write the configuration of the exporter")?;
+    let run = RunArgs { config_file: Some(file), state_dir: Some(directory.path().join("state")), ..run };
+    let config = Config::load(run.config_file.as_deref(), &run.overrides());
+    let config =
+        config.map_err(|problems| anyhow::anyhow!("the exporter of the drill cannot be configured: {problems}"))?;
+    Exporter::start(&run, config, None).await.context("cannot start an exporter")
+}
+
+fn url_of_exporter(exporter: &Exporter) -> anyhow::Result<String> {
+    let address = exporter.addresses.first().context("the exporter of a drill has to listen on HOST:PORT")?;
+    Ok(format!("http://{address}"))
+}
+
+/// As without flags, but for the address.
+fn run_args(listen_address: ListenAddress) -> RunArgs {
+    let Ok(Command::Run(args)) = Cli::parse_from(["redis_lock_exporter"]) else {
+        unreachable!("no flag is required, and without a command it is run")
+    };
+    RunArgs { listen_addresses: vec![listen_address], ..args }
+}
+
+fn loopback() -> ListenAddress {
+    ListenAddress::Tcp { host: "127.0.0.1".to_owned(), port: 0 }
+}
+
+/// With the password from where the flags say.
+fn client_of(url: &str, args: &DrillArgs) -> anyhow::Result<Client> {
+    if !url.starts_with("redis://") {
+        bail!(NO_PROXY);
+    }
+    // The reason is not passed on: it could hold a part of a password.
+    let client =
+        Client::open(url).ok().context("bad --redis.url: expected redis://USER:PASSWORD@HOST:PORT/DATABASE")?;
+    address_of(&client)?;
+    let info = client.get_connection_info().clone();
+    let settings = info.redis_settings().clone();
+    let settings = match args.password()? {
+        Some(password) => settings.set_password(password),
+        None => settings,
+    };
+    Ok(Client::open(info.set_redis_settings(settings))?)
+}
+
+/// As given; of a server of our own, where it is.
+fn url_of(client: &Client, given: Option<&str>) -> String {
+    match (given, client.get_connection_info().addr()) {
+        (Some(url), _) => url.to_owned(),
+        (None, address) => format!("redis://{address}/"),
+    }
+}
+
+fn address_of(client: &Client) -> anyhow::Result<String> {
+    match client.get_connection_info().addr() {
+        ConnectionAddr::Tcp(host, port) => Ok(format!("{host}:{port}")),
+        _ => bail!(NO_PROXY),
+    }
+}

@@ -1,0 +1,249 @@
+//! The worker of a drill: it logs what goes wrong, as a program would, and tells the timeline what it does.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use redis::{Client, ConnectionAddr};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::configuration::{ABANDONED, NOT_OWNED, RELEASE_FAILED, RENEWAL_FAILED};
+use super::process::Reach;
+use super::report::Failure;
+use super::stage::{Ground, Stage};
+use crate::rehearsal::fleet::{self, Answer, Hold, Kept, Lock, Locker, Next, Program, Trouble, client_through};
+
+/// Where to get Redis from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Road {
+    Direct,
+    /// Over a proxy on this port of the loopback interface.
+    Proxy(u16),
+}
+
+/// What a worker does about renewals that fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Policy {
+    /// None may: the drill has failed then.
+    Succeed,
+    /// It stops itself after so many in a row.
+    Fence(u32),
+    /// It carries on.
+    Continue,
+}
+
+pub(super) struct Worker<'a> {
+    inner: fleet::Worker,
+    voice: Voice<'a>,
+}
+
+/// Who speaks of a worker.
+struct Voice<'a> {
+    name: String,
+    stage: &'a Stage,
+}
+
+/// A worker that renews.
+struct Renewing<'a> {
+    voice: &'a Voice<'a>,
+    policy: Policy,
+    n_failed: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renewal {
+    Done,
+    Refused,
+    /// No answer in time.
+    Failed,
+}
+
+impl Ground {
+    /// The same for another process.
+    pub(super) fn reach(&self, road: Road) -> Reach {
+        let info = self.client.get_connection_info();
+        let settings = info.redis_settings();
+        let (host, port) = match (road, info.addr()) {
+            (Road::Direct, ConnectionAddr::Tcp(host, port)) => (host.clone(), *port),
+            (Road::Proxy(port), _) => ("127.0.0.1".to_owned(), port),
+            // Only such URLs are accepted.
+            (Road::Direct, _) => unreachable!("a Redis of a drill is at a TCP address"),
+        };
+        Reach {
+            host,
+            port,
+            database: settings.db(),
+            username: settings.username().map(str::to_owned),
+            password: settings.password().map(str::to_owned),
+        }
+    }
+
+    /// A client for the same Redis over another road.
+    pub(super) fn client_over(&self, road: Road) -> anyhow::Result<Client> {
+        let Road::Proxy(port) = road else { return Ok(self.client.clone()) };
+        client_through(port, &self.client).context("bad address of a proxy")
+    }
+}
+
+impl<'a> Worker<'a> {
+    /// One that waits for answers for as long as it takes.
+    pub(super) async fn connect(stage: &'a Stage, name: &str, road: Road) -> anyhow::Result<Self> {
+        let patience = (stage.timing().ttl * 5).max(Duration::from_secs(10));
+        let client = stage.ground.client_over(road)?;
+        let mut inner = fleet::Worker::new(&client, patience).within(&stage.ground.territory);
+        inner.locker().await.with_context(|| format!("the {name} worker cannot connect to Redis"))?;
+        Ok(Self { inner, voice: Voice { name: format!("{name} worker"), stage } })
+    }
+
+    /// How long it waits for answers from now on. Only shortened where none can come: a busy machine is no failure.
+    pub(super) fn wait_at_most(&mut self, patience: Duration) {
+        self.inner.wait_at_most(patience);
+    }
+
+    /// The lock must be free.
+    pub(super) async fn acquire(&mut self, lock: &Lock) -> anyhow::Result<Hold> {
+        let hold = self.try_acquire(lock).await?;
+        hold.with_context(|| format!("{} is taken, although it is a lock of this drill only", lock.key))
+    }
+
+    pub(super) async fn try_acquire(&mut self, lock: &Lock) -> anyhow::Result<Option<Hold>> {
+        let taken = self.inner.take(lock).await.context("an acquisition failed")?;
+        Ok(taken.inspect(|_| self.note("took the lock")))
+    }
+
+    /// Tries again and again, as a program that waits for a lock.
+    pub(super) async fn wait_for(&mut self, lock: &Lock) -> anyhow::Result<Hold> {
+        let rhythm = (self.voice.stage.timing().poll(), Instant::now() + lock.ttl * 4);
+        let taken = self.inner.wait_for(lock, rhythm, &CancellationToken::new()).await;
+        let Some(hold) = taken.context("an acquisition failed")? else {
+            return Err(Failure(format!("the {} waited in vain for {}", self.voice.name, lock.key)).into());
+        };
+        self.note("took the lock");
+        Ok(hold)
+    }
+
+    pub(super) async fn renew(&mut self, hold: &Hold) -> anyhow::Result<Renewal> {
+        let answer = self.inner.renew(hold).await;
+        self.voice.tell_renewal(hold, &answer)
+    }
+
+    /// Works and renews until then. Everything is answered.
+    pub(super) async fn work_until(&mut self, hold: &Hold, until: Instant) -> anyhow::Result<()> {
+        self.keep(hold, Some(until), &CancellationToken::new(), Policy::Succeed).await?;
+        Ok(())
+    }
+
+    /// Works and renews until it is told to stop. What was sent is always waited for, so that the record is exact.
+    pub(super) async fn keep_until(&mut self, hold: &Hold, stop: &CancellationToken) -> anyhow::Result<()> {
+        self.keep(hold, None, stop, Policy::Succeed).await?;
+        Ok(())
+    }
+
+    /// Works until then and tries to renew, in vain; gives how often.
+    pub(super) async fn fail_until(&mut self, hold: &Hold, until: Instant, policy: Policy) -> anyhow::Result<u32> {
+        let (kept, n_failed) = self.keep(hold, Some(until), &CancellationToken::new(), policy).await?;
+        if kept == Kept::GivenUp {
+            self.note("gave up the lock and stopped itself");
+            self.voice.stage.ground.journal.log(ABANDONED, &self.voice.name, &hold.lock.key, &[])?;
+        }
+        Ok(n_failed)
+    }
+
+    async fn keep(
+        &mut self,
+        hold: &Hold,
+        until: Option<Instant>,
+        stop: &CancellationToken,
+        policy: Policy,
+    ) -> anyhow::Result<(Kept, u32)> {
+        let mut renewing = Renewing { voice: &self.voice, policy, n_failed: 0 };
+        let kept = self.inner.keep(hold, until, stop, &mut renewing).await?;
+        Ok((kept, renewing.n_failed))
+    }
+
+    /// Whether the lock was still its own.
+    pub(super) async fn release(&mut self, hold: &Hold) -> anyhow::Result<bool> {
+        match self.inner.release(hold).await {
+            Answer::Done => self.note("released"),
+            Answer::Refused => {
+                self.note("tried to release and was refused");
+                self.voice.log(RELEASE_FAILED, hold, NOT_OWNED)?;
+                return Ok(false);
+            }
+            Answer::Unanswered(trouble) => return Err(anyhow::Error::new(trouble).context("a release failed")),
+        }
+        Ok(true)
+    }
+
+    /// The silent bug.
+    pub(super) async fn delete_blindly(&mut self, lock: &Lock) -> anyhow::Result<bool> {
+        let deleted = self.locker().await?.delete(&lock.key).await.context("a DEL failed")?;
+        self.note("deleted the lock of another with a plain DEL");
+        Ok(deleted)
+    }
+
+    pub(super) async fn holds(&mut self, hold: &Hold) -> anyhow::Result<bool> {
+        self.locker().await?.holds(&hold.lock.key, &hold.token).await.context("a GET failed")
+    }
+
+    pub(super) async fn locker(&mut self) -> anyhow::Result<&mut Locker> {
+        self.inner.locker().await.context("cannot connect to Redis")
+    }
+
+    pub(super) fn note(&self, what: &str) {
+        self.voice.note(what);
+    }
+}
+
+impl Voice<'_> {
+    fn note(&self, what: &str) {
+        self.stage.note(&self.name, what);
+    }
+
+    fn log(&self, message: &str, hold: &Hold, error: &str) -> anyhow::Result<()> {
+        self.stage.ground.journal.log(message, &self.name, &hold.lock.key, &[("error", error)])
+    }
+
+    fn tell_renewal(&self, hold: &Hold, answer: &Answer) -> anyhow::Result<Renewal> {
+        Ok(match answer {
+            Answer::Done => {
+                self.note("renewed");
+                Renewal::Done
+            }
+            Answer::Refused => {
+                self.note("tried to renew and was refused");
+                self.log(RENEWAL_FAILED, hold, NOT_OWNED)?;
+                Renewal::Refused
+            }
+            Answer::Unanswered(Trouble::Late) => {
+                self.note("got no answer to its renewal");
+                self.log(RENEWAL_FAILED, hold, "i/o timeout")?;
+                Renewal::Failed
+            }
+            Answer::Unanswered(Trouble::Failed(error)) => anyhow::bail!("a renewal failed: {error}"),
+        })
+    }
+}
+
+impl Program for Renewing<'_> {
+    fn renew_after(&mut self) -> Option<Duration> {
+        Some(self.voice.stage.timing().renew_every())
+    }
+
+    fn heard(&mut self, hold: &Hold, answer: &Answer, failures: u32) -> anyhow::Result<Next> {
+        let renewal = self.voice.tell_renewal(hold, answer)?;
+        self.n_failed += u32::from(renewal == Renewal::Failed);
+        match (self.policy, renewal) {
+            (Policy::Succeed, Renewal::Done) | (Policy::Continue, Renewal::Failed) => Ok(Next::GoOn),
+            (Policy::Fence(budget), Renewal::Failed) if failures < budget => Ok(Next::GoOn),
+            (Policy::Fence(_), Renewal::Failed | Renewal::Refused) => Ok(Next::GiveUp),
+            (Policy::Succeed, _) => {
+                let name = &self.voice.name;
+                Err(Failure(format!("the {name} could not renew a lock that was its own")).into())
+            }
+            (Policy::Fence(_), Renewal::Done) | (Policy::Continue, _) => {
+                anyhow::bail!("a renewal was answered although nothing comes through")
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The inside of a worker process, see `process.rs`: takes a lock with a fence, renews it, works without listening to
+//! anybody, writes what it has worked out, and releases.
+
+use std::io::{BufRead as _, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use redis::{Client, ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo};
+use tokio_util::sync::CancellationToken;
+
+use super::configuration::{FINISHED, NOT_OWNED, RELEASE_FAILED, RENEWAL_FAILED, WRITE_REJECTED};
+use super::journal::Journal;
+use super::process::{NAME, Order, Reach, Told};
+use crate::cli::{EXIT_FAILED, EXIT_OK};
+use crate::rehearsal::fleet::{Answer, Hold, Kept, Lock, Next, Program, Territory, Token, Worker};
+
+/// How long the critical part takes: long enough to be stopped in it.
+const CRITICAL: Duration = Duration::from_millis(400);
+/// For an answer of Redis, over a slow network too.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Runs the process and returns its exit code.
+pub fn run() -> u8 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let result = runtime.context("cannot start the runtime").and_then(|runtime| runtime.block_on(work()));
+    match result {
+        Ok(()) => EXIT_OK,
+        Err(failure) => {
+            eprintln!("drill-worker: {failure:#}");
+            EXIT_FAILED
+        }
+    }
+}
+
+impl Reach {
+    pub(super) fn client(&self) -> anyhow::Result<Client> {
+        let mut settings = RedisConnectionInfo::default().set_db(self.database);
+        if let Some(username) = &self.username {
+            settings = settings.set_username(username);
+        }
+        if let Some(password) = &self.password {
+            settings = settings.set_password(password);
+        }
+        let info = ConnectionAddr::Tcp(self.host.clone(), self.port).into_connection_info()?;
+        Ok(Client::open(info.set_redis_settings(settings))?)
+    }
+}
+
+/// Tells of each renewal.
+struct Renewing {
+    every: Duration,
+    /// How many are left; `None` is for ever.
+    wanted: Option<u32>,
+}
+
+async fn work() -> anyhow::Result<()> {
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).context("no order")?;
+    let order: Order = serde_json::from_str(&line).context("an order that cannot be read")?;
+    end_with_parent();
+
+    let territory = Arc::new(Territory::new(&order.prefix)?);
+    let journal = Journal::open(&order.log_file)?;
+    let mut worker = Worker::new(&order.redis.client()?, PATIENCE).within(&territory);
+    let lock = Lock { key: order.key.clone(), ttl: Duration::from_millis(order.ttl_ms), record: Arc::default() };
+    let (key, keep) = (order.key.as_str(), Duration::from_millis(order.keep_ms));
+    let hold = worker.take_as(&lock, &Token::new(&order.token)).await?.context("the lock is taken")?;
+    let fence = worker.locker().await?.next_fence(&order.fence_key, keep).await?;
+    tell(Told::Acquired { fence })?;
+
+    let mut renewing = Renewing { every: Duration::from_millis(order.renew_every_ms), wanted: order.renewals };
+    if worker.keep(&hold, None, &CancellationToken::new(), &mut renewing).await? == Kept::GivenUp {
+        return tell(Told::Lost);
+    }
+
+    // The last look at the lock was good: from here on the work is done, whatever happens meanwhile.
+    tell(Told::Critical)?;
+    std::thread::sleep(CRITICAL);
+    // Two storages, asked at the same time.
+    let locker = worker.locker().await?;
+    let mut second = locker.clone();
+    let (fenced, plain) = tokio::join!(
+        locker.write_fenced(&order.fenced_storage, fence, NAME, keep),
+        second.write(&order.plain_storage, fence, NAME, keep),
+    );
+    plain?;
+    let fenced = fenced?;
+    if !fenced {
+        journal.log(WRITE_REJECTED, NAME, key, &[])?;
+    }
+    journal.log(FINISHED, NAME, key, &[("state", "DONE")])?;
+    tell(Told::Wrote { fenced })?;
+
+    let done = is_done(worker.renew(&hold).await)?;
+    if !done {
+        journal.log(RENEWAL_FAILED, NAME, key, &[("error", NOT_OWNED)])?;
+    }
+    tell(Told::Renewal { done })?;
+    let done = is_done(worker.release(&hold).await)?;
+    if !done {
+        journal.log(RELEASE_FAILED, NAME, key, &[("error", NOT_OWNED)])?;
+    }
+    tell(Told::Release { done })
+}
+
+impl Program for Renewing {
+    fn renew_after(&mut self) -> Option<Duration> {
+        (self.wanted != Some(0)).then_some(self.every)
+    }
+
+    fn heard(&mut self, _: &Hold, answer: &Answer, _: u32) -> anyhow::Result<Next> {
+        match answer {
+            Answer::Done => {
+                self.wanted = self.wanted.map(|wanted| wanted - 1);
+                tell(Told::Renewed)?;
+                Ok(Next::GoOn)
+            }
+            Answer::Refused => Ok(Next::GiveUp),
+            Answer::Unanswered(trouble) => bail!("a renewal failed: {trouble}"),
+        }
+    }
+}
+
+fn is_done(answer: Answer) -> anyhow::Result<bool> {
+    match answer {
+        Answer::Done => Ok(true),
+        Answer::Refused => Ok(false),
+        Answer::Unanswered(trouble) => Err(trouble.into()),
+    }
+}
+
+/// A drill that was killed leaves no workers behind.
+fn end_with_parent() {
+    std::thread::spawn(|| {
+        let mut rest = String::new();
+        while std::io::stdin().lock().read_line(&mut rest).is_ok_and(|length| length > 0) {}
+        std::process::exit(EXIT_FAILED.into());
+    });
+}
+
+fn tell(told: Told) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(&told)?)?;
+    out.flush().context("nobody listens")
+}

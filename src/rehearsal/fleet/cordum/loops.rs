@@ -1,0 +1,99 @@
+//! What one replica does for all: loops whose lock is taken at every tick and never released, and the writer of snapshots,
+//! whose lock is.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::Said;
+use super::account::Failure;
+use super::fault::Fault;
+use super::trouble::Trouble;
+use super::worker::{Lock, Worker};
+use crate::rehearsal::fleet::{End, Hold};
+
+/// A duty is known by the namespace of its lock.
+pub(super) const RECONCILER: &str = "reconciler";
+pub(super) const REPLAYER: &str = "replayer";
+pub(super) const WORKFLOW_RECONCILER: &str = "workflow_reconciler";
+pub(super) const DELAY_POLLER: &str = "delay_poller";
+
+/// So that nothing is noted at the very moment of the expiry.
+const MARGIN: Duration = Duration::from_millis(50);
+
+pub(super) async fn run(mut worker: Worker, duty: &'static str) -> anyhow::Result<()> {
+    let lock = worker.world.lock(duty, "");
+    let ttl = worker.world.pace.ttl(duty);
+    // A lock lives for two polls. Replicas do not start at the same moment.
+    let poll = ttl / 2;
+    let start = worker.random.between(Duration::ZERO, poll);
+    worker.rest(start).await;
+    // Held until its TTL runs out.
+    let mut left: Option<Hold> = None;
+    while !worker.is_stopping() {
+        if duty == DELAY_POLLER && worker.world.faults.has(Fault::Leaderless) {
+            worker.rest(poll).await;
+            continue;
+        }
+        match worker.acquire(&lock).await {
+            Ok(Some(hold)) => {
+                // It would not be free otherwise.
+                if let Some(before) = left.take() {
+                    before.ended(End::Expired);
+                }
+                let length = worker.random.between(poll / 6, poll);
+                worker.work(&lock, &hold, length).await?;
+                left = Some(hold);
+            }
+            Ok(None) => {}
+            Err(trouble) => tell_acquisition_failed(&worker, &lock, &trouble)?,
+        }
+        worker.rest(poll).await;
+        if let Some(before) = left.take_if(|hold| Instant::now() >= hold.last_sign() + ttl + MARGIN) {
+            before.ended(End::Expired);
+        }
+    }
+    if let Some(before) = left {
+        sleep_until(before.last_sign() + ttl + MARGIN).await;
+        before.ended(End::Expired);
+    }
+    Ok(())
+}
+
+/// The delay poller has no line for it.
+fn tell_acquisition_failed(worker: &Worker, lock: &Lock, trouble: &Trouble) -> anyhow::Result<()> {
+    let error = trouble.text.as_str();
+    let said = match lock.namespace {
+        DELAY_POLLER => return Ok(()),
+        WORKFLOW_RECONCILER => Said::WorkflowReconcilerAcquisitionFailed { error },
+        _ => Said::LeaderAcquisitionFailed { error },
+    };
+    let at = worker.process.say(said)?;
+    worker.world.account.acquire_failed(Failure { lock, at, reason: trouble.reason });
+    Ok(())
+}
+
+pub(super) async fn write_snapshots(mut worker: Worker) -> anyhow::Result<()> {
+    let lock = worker.world.lock("snapshot", "");
+    let instance = format!("scheduler-{}", worker.process.node);
+    while !worker.is_stopping() {
+        match worker.acquire(&lock).await {
+            Ok(Some(hold)) => {
+                let length = worker.between((0.5, 1.0));
+                worker.work(&lock, &hold, length).await?;
+                // What else a failed release says is said at a level that is not logged.
+                worker.release_or_tell(&lock, &hold).await?;
+            }
+            // The same goes for a lock that another replica has.
+            Ok(None) => {}
+            Err(trouble) => {
+                let said = Said::SnapshotAcquireFailed { instance: &instance, error: &trouble.text };
+                let at = worker.process.say(said)?;
+                worker.world.account.acquire_failed(Failure { lock: &lock, at, reason: trouble.reason });
+            }
+        }
+        let pause = worker.between((4.0, 6.0));
+        worker.rest(pause).await;
+    }
+    Ok(())
+}

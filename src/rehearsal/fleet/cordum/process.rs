@@ -1,0 +1,70 @@
+//! One process of the fleet: its log, and whether it is frozen.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use anyhow::Context as _;
+
+use super::{Form, LineWriter, Nanos, Said, Service, chatter};
+use crate::rehearsal::fleet::{Gate, Random};
+
+pub(super) struct Process {
+    pub(super) service: Service,
+    pub(super) node: &'static str,
+    log: Mutex<Log>,
+    /// Closed while it is frozen: everything that its workers do goes through here.
+    pub(super) gate: Gate,
+}
+
+struct Log {
+    path: PathBuf,
+    file: File,
+    out: LineWriter,
+}
+
+impl Process {
+    /// Opens `SERVICE-NODE.log`. Each service logs in one of the forms that are found in the field.
+    pub(super) fn start(service: Service, node: &'static str, logs: &Path) -> anyhow::Result<Self> {
+        let form = match service {
+            Service::Scheduler => Form::Json,
+            Service::WorkflowEngine => Form::Docker,
+            Service::Gateway => Form::Text,
+        };
+        let path = logs.join(format!("{}-{node}.log", service.name()));
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+        let log = Mutex::new(Log { path, file, out: LineWriter::new(form) });
+        Ok(Self { service, node, log, gate: Gate::default() })
+    }
+
+    /// At what time it was said.
+    pub(super) fn say(&self, said: Said) -> anyhow::Result<Nanos> {
+        let time = now();
+        self.write(|out| said.write(out, time, self.service))?;
+        Ok(time)
+    }
+
+    /// One of the many lines that have nothing to do with locks.
+    pub(super) fn chat(&self, random: &mut Random) -> anyhow::Result<()> {
+        self.write(|out| match self.service {
+            Service::Scheduler => chatter::write_scheduler(out, random, now()),
+            Service::WorkflowEngine => chatter::write_workflow_engine(out, random, now()),
+            Service::Gateway => chatter::write_gateway(out, random, now()),
+        })
+    }
+
+    fn write(&self, write: impl FnOnce(&mut LineWriter)) -> anyhow::Result<()> {
+        let mut log = self.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Log { path, file, out } = &mut *log;
+        write(out);
+        file.write_all(&out.out).with_context(|| format!("cannot write {}", path.display()))?;
+        out.out.clear();
+        Ok(())
+    }
+}
+
+fn now() -> Nanos {
+    jiff::Timestamp::now().as_nanosecond() as Nanos
+}

@@ -1,0 +1,69 @@
+//! The scheduler: one lock for each job, renewed, fenced after three failed renewals in a row, released with a second try.
+
+use super::Said;
+use super::account::Failure;
+use super::worker::{Lock, Worker};
+use crate::rehearsal::fleet::{End, Hold, Kept};
+
+pub(super) async fn run(mut worker: Worker) -> anyhow::Result<()> {
+    while !worker.is_stopping() {
+        let job = worker.world.jobs.next(&mut worker.random);
+        let lock = worker.world.lock("scheduler", &job);
+        match worker.acquire_patiently(&lock).await {
+            Ok(Some(hold)) => handle(&mut worker, &lock, hold).await?,
+            // Not a word about a busy lock: the bus delivers the job again.
+            Ok(None) => {}
+            Err(trouble) => {
+                let at = worker.process.say(Said::JobAcquisitionFailed { job: &job, error: &trouble.text })?;
+                worker.world.account.acquire_failed(Failure { lock: &lock, at, reason: trouble.reason });
+            }
+        }
+        worker.process.chat(&mut worker.random)?;
+        let pause = worker.between((2.0, 10.0));
+        worker.rest(pause).await;
+    }
+    Ok(())
+}
+
+async fn handle(worker: &mut Worker, lock: &Lock, hold: Hold) -> anyhow::Result<()> {
+    let job = lock.id.as_str();
+    let length = worker.between((5.0, 90.0));
+    match worker.work(lock, &hold, length).await? {
+        Kept::GivenUp => {
+            worker.world.account.abandoned(lock);
+            worker.process.say(Said::JobReleaseSkipped { job })?;
+            hold.ended(End::Expired);
+        }
+        Kept::Done => {
+            finish(worker, lock)?;
+            release(worker, lock, &hold).await?;
+        }
+    }
+    worker.world.jobs.acknowledge(job);
+    Ok(())
+}
+
+/// Whoever comes second finds the job in a final state.
+fn finish(worker: &Worker, lock: &Lock) -> anyhow::Result<()> {
+    let (job, state) = (lock.id.as_str(), "SUCCEEDED");
+    if worker.world.jobs.finish(job) {
+        worker.process.say(Said::JobStateChanged { job, state })?;
+    } else {
+        let error = "invalid transition SUCCEEDED -> SUCCEEDED";
+        worker.process.say(Said::JobStateRefused { job, state, error })?;
+        worker.world.account.stale_write_rejected(lock);
+    }
+    Ok(())
+}
+
+async fn release(worker: &mut Worker, lock: &Lock, hold: &Hold) -> anyhow::Result<()> {
+    let job = lock.id.as_str();
+    let Some(trouble) = worker.release_or_tell(lock, hold).await? else { return Ok(()) };
+    let at = worker.process.say(Said::JobReleaseFailed { job, error: &trouble.text })?;
+    worker.world.account.release_failed(Failure { lock, at, reason: trouble.reason });
+    if let Some(trouble) = worker.release_or_tell(lock, hold).await? {
+        let ttl = worker.world.pace.ttl(lock.namespace);
+        worker.process.say(Said::JobReleaseRetryFailed { job, ttl, error: &trouble.text })?;
+    }
+    Ok(())
+}

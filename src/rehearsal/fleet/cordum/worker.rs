@@ -1,0 +1,220 @@
+//! What all workers of the fleet do with locks: take, renew and release them as Cordum's lock store does, and keep the books.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Client;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::account::{Account, Failure};
+use super::bus::Bus;
+use super::fault::{Fault, Faults};
+use super::process::Process;
+use super::trouble::Trouble;
+use super::{Load, Pace, Said};
+use crate::rehearsal::fleet::{self, Answer, Hold, Kept, Next, Program, Random, Record};
+
+/// The namespaces of the preset whose locks the fleet takes.
+pub(super) const NAMESPACES: [&str; 9] = [
+    "scheduler",
+    "approval",
+    "reconciler",
+    "replayer",
+    "snapshot",
+    "workflow",
+    "admission",
+    "workflow_reconciler",
+    "delay_poller",
+];
+
+/// Renewals that may fail in a row before the holder of a job lock gives up. Holders of other locks never do.
+pub const RENEWAL_BUDGET: u32 = 3;
+
+/// Cordum's limit for one operation on a lock.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
+/// Of who waits for a lock.
+const BETWEEN_TRIES: Duration = Duration::from_millis(25);
+/// In renewal intervals, of which a TTL has three.
+const LATEST_RENEWAL: f64 = 2.2;
+
+/// What all services share.
+pub(super) struct World {
+    pub(super) pace: Pace,
+    pub(super) load: Load,
+    pub(super) faults: Faults,
+    pub(super) account: Account,
+    pub(super) records: BTreeMap<&'static str, Arc<Record>>,
+    pub(super) jobs: Bus,
+    pub(super) runs: Bus,
+    pub(super) stop: CancellationToken,
+}
+
+/// A lock of the preset.
+pub(super) struct Lock {
+    pub(super) namespace: &'static str,
+    /// Of the job, run or organization; empty for what there is one of.
+    pub(super) id: String,
+    pub(super) inner: fleet::Lock,
+}
+
+pub(super) struct Worker {
+    pub(super) process: Arc<Process>,
+    pub(super) world: Arc<World>,
+    pub(super) random: Random,
+    inner: fleet::Worker,
+}
+
+/// What a service does about the renewals of one lock.
+struct Renewing<'a> {
+    lock: &'a Lock,
+    process: &'a Process,
+    world: &'a World,
+    random: &'a mut Random,
+}
+
+impl World {
+    pub(super) fn new(pace: Pace, load: Load) -> Self {
+        Self {
+            account: Account::new(pace.join_window()),
+            records: NAMESPACES.into_iter().map(|namespace| (namespace, Arc::default())).collect(),
+            // A little longer than the locks live: who gets it again finds it free.
+            jobs: Bus::new(pace.ttl("scheduler").mul_f64(1.2)),
+            // And longer than any run takes that goes well.
+            runs: Bus::new(pace.ttl("workflow").max(pace.seconds(load.longest_run())).mul_f64(1.2)),
+            stop: CancellationToken::new(),
+            faults: Faults::default(),
+            pace,
+            load,
+        }
+    }
+
+    /// How long to wait for an answer of Redis.
+    pub(super) fn patience(&self) -> Duration {
+        self.pace.of(OPERATION_TIMEOUT).max(self.load.shortest_patience)
+    }
+
+    pub(super) fn lock(&self, namespace: &'static str, id: &str) -> Lock {
+        let inner = fleet::Lock {
+            key: lock_key(namespace, id),
+            ttl: self.pace.ttl(namespace),
+            record: Arc::clone(&self.records[namespace]),
+        };
+        Lock { namespace, id: id.to_owned(), inner }
+    }
+}
+
+impl Lock {
+    pub(super) fn key(&self) -> &str {
+        &self.inner.key
+    }
+}
+
+/// Of the preset.
+pub fn lock_key(namespace: &str, id: &str) -> String {
+    match namespace {
+        "scheduler" | "approval" => format!("cordum:scheduler:job:{id}"),
+        "workflow" => format!("cordum:wf:run:lock:{id}"),
+        "admission" => format!("cordum:wf:run:admission:{id}"),
+        "reconciler" => "cordum:reconciler:default".to_owned(),
+        "replayer" => "cordum:replayer:pending".to_owned(),
+        "snapshot" => "cordum:scheduler:snapshot:writer".to_owned(),
+        "workflow_reconciler" => "cordum:workflow-engine:reconciler:default".to_owned(),
+        _ => "cordum:wf:delay:poller".to_owned(),
+    }
+}
+
+impl Worker {
+    pub(super) fn new(process: &Arc<Process>, world: &Arc<World>, client: &Client, random: Random) -> Self {
+        let inner = fleet::Worker::new(client, world.patience()).behind(&process.gate);
+        Self { process: Arc::clone(process), world: Arc::clone(world), random, inner }
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.world.stop.is_cancelled()
+    }
+
+    /// Between two times that are given in seconds of the real Cordum.
+    pub(super) fn between(&mut self, (shortest, longest): (f64, f64)) -> Duration {
+        let pace = &self.world.pace;
+        self.random.between(pace.seconds(shortest), pace.seconds(longest))
+    }
+
+    /// Until the end of the fleet, if that comes first.
+    pub(super) async fn rest(&self, time: Duration) {
+        self.inner.rest_until(Instant::now() + time, &self.world.stop).await;
+    }
+
+    /// Nothing if somebody else has it.
+    pub(super) async fn acquire(&mut self, lock: &Lock) -> Result<Option<Hold>, Trouble> {
+        let taken = self.inner.take(&lock.inner).await;
+        taken.map_err(|trouble| self.world.unanswered("try acquire", lock, &trouble))
+    }
+
+    /// Tries again and again for as long as Cordum does: 2 s.
+    pub(super) async fn acquire_patiently(&mut self, lock: &Lock) -> Result<Option<Hold>, Trouble> {
+        let deadline = Instant::now() + self.world.pace.seconds(2.0);
+        let taken = self.inner.wait_for(&lock.inner, (BETWEEN_TRIES, deadline), &self.world.stop).await;
+        taken.map_err(|trouble| self.world.unanswered("try acquire", lock, &trouble))
+    }
+
+    /// Releases as the lock store does, which has a line of its own for a lock that was lost. Gives the error of a release that
+    /// failed.
+    pub(super) async fn release_or_tell(&mut self, lock: &Lock, hold: &Hold) -> anyhow::Result<Option<Trouble>> {
+        Ok(match self.inner.release(hold).await {
+            Answer::Done => None,
+            Answer::Refused => {
+                let at = self.process.say(Said::TokenMismatch { key: lock.key() })?;
+                self.world.account.release_failed(Failure { lock, at, reason: "not_owned" });
+                Some(Trouble::not_owned())
+            }
+            Answer::Unanswered(trouble) => Some(self.world.unanswered("release", lock, &trouble)),
+        })
+    }
+
+    /// Works for a while, or until the end of the fleet, and renews meanwhile where such locks are renewed.
+    pub(super) async fn work(&mut self, lock: &Lock, hold: &Hold, length: Duration) -> anyhow::Result<Kept> {
+        let done = Instant::now() + length;
+        let Self { process, world, random, inner } = self;
+        let mut renewing = Renewing { lock, process, world, random };
+        inner.keep(hold, Some(done), &world.stop, &mut renewing).await
+    }
+}
+
+impl World {
+    /// The error as the lock store passes it on.
+    fn unanswered(&self, operation: &str, lock: &Lock, trouble: &fleet::Trouble) -> Trouble {
+        self.account.unanswered();
+        let Trouble { text, reason } = Trouble::of(trouble);
+        Trouble { text: format!("job store {operation} lock {}: {text}", lock.key()), reason }
+    }
+}
+
+impl Program for Renewing<'_> {
+    fn renew_after(&mut self) -> Option<Duration> {
+        let every = self.world.pace.renew_every(self.lock.namespace)?;
+        let is_late = self.world.faults.has(Fault::LateRenewals);
+        Some(if is_late { self.random.between(every, every.mul_f64(LATEST_RENEWAL)) } else { every })
+    }
+
+    fn heard(&mut self, _: &Hold, answer: &Answer, failures: u32) -> anyhow::Result<Next> {
+        let lock = self.lock;
+        let trouble = match answer {
+            Answer::Done => return Ok(Next::GoOn),
+            Answer::Refused => Trouble::not_owned(),
+            Answer::Unanswered(trouble) => self.world.unanswered("renew", lock, trouble),
+        };
+        let (id, error) = (lock.id.as_str(), trouble.text.as_str());
+        let gives_up = lock.namespace == "scheduler" && failures >= RENEWAL_BUDGET;
+        let at = self.process.say(match lock.namespace {
+            "scheduler" if gives_up => Said::JobAbandoned { job: id, failures, error },
+            "scheduler" => Said::JobRenewalFailed { job: id, attempt: failures, error },
+            "workflow" => Said::RunRenewalFailed { run: id, error },
+            _ => Said::ReconcilerRenewalFailed { error },
+        })?;
+        let renew_every = self.world.pace.renew_every(lock.namespace).unwrap_or_default();
+        self.world.account.renewal_failed(Failure { lock, at, reason: trouble.reason }, renew_every);
+        Ok(if gives_up { Next::GiveUp } else { Next::GoOn })
+    }
+}

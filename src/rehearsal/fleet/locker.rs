@@ -1,0 +1,206 @@
+//! The operations of a lock as programs do them: `SET NX PX` with a random token, compare-and-delete, compare-and-pexpire.
+//! And those of the storage behind it: a fence counter, and writes that do or do not compare it.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, RedisResult, Script, cmd};
+
+use super::Territory;
+use super::key_scope::Made;
+
+/// Compare-and-delete.
+pub const RELEASE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+const RENEW: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
+const NEXT_FENCE: &str = "\
+local fence = redis.call('INCR', KEYS[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return fence";
+/// A value is a fence, a blank and the writer.
+const WRITE_FENCED: &str = "\
+local seen = tonumber(string.match(redis.call('GET', KEYS[1]) or '', '^(%d+) ')) or 0
+if tonumber(ARGV[1]) < seen then return 0 end
+redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[2], 'PX', ARGV[3])
+return 1";
+/// 0: there is nothing, 1: ours and deleted, -1: somebody else's.
+const CLEAR: &str = "\
+local now = redis.call('GET', KEYS[1])
+if not now then return 0 end
+if ARGV[1] == 'counter' and string.match(now, '^%d+$') then return redis.call('DEL', KEYS[1]) end
+for index = 2, #ARGV do
+  if now == ARGV[index] then return redis.call('DEL', KEYS[1]) end
+end
+return -1";
+/// Longer than any pause of Redis that is rehearsed.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a holder knows and nobody else: one for each acquisition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    pub fn random() -> Self {
+        let random = || std::collections::hash_map::RandomState::new().hash_one(0);
+        Self(format!("{:016x}{:016x}", random(), random()))
+    }
+
+    /// One that another process was given.
+    pub fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// The value of the key. Whoever knows it can release the lock.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+/// One connection of one worker.
+#[derive(Clone)]
+pub struct Locker {
+    connection: MultiplexedConnection,
+    release: Script,
+    renew: Script,
+    /// `None`: it may write anywhere.
+    territory: Option<Arc<Territory>>,
+}
+
+impl Locker {
+    pub async fn connect(client: &Client) -> RedisResult<Self> {
+        Self::open(client, TIMEOUT, None).await
+    }
+
+    /// One that refuses to write outside of the territory, and gives up on an answer after `timeout`.
+    pub async fn connect_within(client: &Client, territory: &Arc<Territory>, timeout: Duration) -> RedisResult<Self> {
+        Self::open(client, timeout, Some(Arc::clone(territory))).await
+    }
+
+    /// One for somebody who gives up by themselves: it does so later.
+    pub(super) async fn patient(
+        client: &Client,
+        patience: Duration,
+        territory: Option<Arc<Territory>>,
+    ) -> RedisResult<Self> {
+        Self::open(client, patience * 2, territory).await
+    }
+
+    async fn open(client: &Client, timeout: Duration, territory: Option<Arc<Territory>>) -> RedisResult<Self> {
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(Some(timeout))
+            .set_connection_timeout(Some(TIMEOUT.min(timeout * 4)));
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        Ok(Self { connection, release: Script::new(RELEASE), renew: Script::new(RENEW), territory })
+    }
+
+    /// Nothing if somebody else has it.
+    pub async fn acquire(&mut self, key: &str, ttl: Duration) -> RedisResult<Option<Token>> {
+        let token = Token::random();
+        Ok(self.acquire_as(key, &token, ttl).await?.then_some(token))
+    }
+
+    /// With a token that was made before. Whether the lock was free.
+    pub async fn acquire_as(&mut self, key: &str, token: &Token, ttl: Duration) -> RedisResult<bool> {
+        self.note(key, &token.0)?;
+        let mut set = cmd("SET");
+        set.arg(key).arg(&token.0).arg("NX").arg("PX").arg(milliseconds(ttl));
+        let taken: Option<String> = set.query_async(&mut self.connection).await?;
+        Ok(taken.is_some())
+    }
+
+    /// Whether the lock was still the caller's.
+    pub async fn renew(&mut self, key: &str, token: &Token, ttl: Duration) -> RedisResult<bool> {
+        self.check(key)?;
+        let mut call = self.renew.key(key);
+        call.arg(&token.0).arg(milliseconds(ttl)).invoke_async(&mut self.connection).await
+    }
+
+    /// Whether the lock was still the caller's.
+    pub async fn release(&mut self, key: &str, token: &Token) -> RedisResult<bool> {
+        self.check(key)?;
+        self.release.key(key).arg(&token.0).invoke_async(&mut self.connection).await
+    }
+
+    /// Takes the lock from whoever has it: what a program without `NX` does.
+    pub async fn steal(&mut self, key: &str, ttl: Duration) -> RedisResult<Token> {
+        let token = Token::random();
+        self.note(key, &token.0)?;
+        self.set(key, &token.0, ttl).await?;
+        Ok(token)
+    }
+
+    /// The silent bug: a release that does not look whose lock it is. Whether there was one.
+    pub async fn delete(&mut self, key: &str) -> RedisResult<bool> {
+        self.check(key)?;
+        cmd("DEL").arg(key).query_async(&mut self.connection).await
+    }
+
+    /// Whether the lock is the caller's now.
+    pub async fn holds(&mut self, key: &str, token: &Token) -> RedisResult<bool> {
+        Ok(self.read(key).await?.as_deref() == Some(&token.0))
+    }
+
+    /// A number that grows with every holder, forgotten after `keep` without one.
+    pub async fn next_fence(&mut self, key: &str, keep: Duration) -> RedisResult<u64> {
+        if let Some(territory) = &self.territory {
+            territory.note_counter(key)?;
+        }
+        Script::new(NEXT_FENCE).key(key).arg(milliseconds(keep)).invoke_async(&mut self.connection).await
+    }
+
+    /// A storage that compares: false where it has already seen a later fence.
+    pub async fn write_fenced(&mut self, key: &str, fence: u64, writer: &str, keep: Duration) -> RedisResult<bool> {
+        self.note(key, &resource(fence, writer))?;
+        let script = Script::new(WRITE_FENCED);
+        let mut call = script.key(key);
+        call.arg(fence).arg(writer).arg(milliseconds(keep)).invoke_async(&mut self.connection).await
+    }
+
+    /// A storage that takes whatever comes.
+    pub async fn write(&mut self, key: &str, fence: u64, writer: &str, keep: Duration) -> RedisResult<()> {
+        let value = resource(fence, writer);
+        self.note(key, &value)?;
+        self.set(key, &value, keep).await
+    }
+
+    pub async fn read(&mut self, key: &str) -> RedisResult<Option<String>> {
+        cmd("GET").arg(key).query_async(&mut self.connection).await
+    }
+
+    pub(super) async fn clear(&mut self, key: &str, made: &Made) -> RedisResult<i64> {
+        self.check(key)?;
+        let script = Script::new(CLEAR);
+        let mut call = script.key(key);
+        call.arg(if made.counter { "counter" } else { "values" });
+        for value in &made.values {
+            call.arg(value);
+        }
+        call.invoke_async(&mut self.connection).await
+    }
+
+    async fn set(&mut self, key: &str, value: &str, keep: Duration) -> RedisResult<()> {
+        let mut set = cmd("SET");
+        set.arg(key).arg(value).arg("PX").arg(milliseconds(keep));
+        set.exec_async(&mut self.connection).await
+    }
+
+    fn check(&self, key: &str) -> RedisResult<()> {
+        self.territory.as_ref().map_or(Ok(()), |territory| territory.check(key))
+    }
+
+    fn note(&self, key: &str, value: &str) -> RedisResult<()> {
+        self.territory.as_ref().map_or(Ok(()), |territory| territory.note(key, value))
+    }
+}
+
+/// What a write leaves behind.
+pub fn resource(fence: u64, writer: &str) -> String {
+    format!("{fence} {writer}")
+}
+
+fn milliseconds(ttl: Duration) -> u64 {
+    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
+}
