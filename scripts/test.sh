@@ -28,14 +28,17 @@ run_shell() {
 
 run_links() { scripts/check_links.sh; }
 
-run_unit() { cargo test --locked --lib --bins --examples; }
-
-# Tests that mostly wait for daemons and servers: more of them at once than there are cores. Each has its own deadlines; a test that hangs all
-# the same ends the step.
-integration_tests() {
-  timeout --kill-after=30 2400 \
-    cargo test --locked --test integration -- --test-threads=$((6 * $(nproc))) "$@"
+# Many tests wait for servers: more of them run at once than there are cores. Each has its own deadlines; a test that hangs all the same ends
+# the step.
+cargo_tests() {
+  timeout --kill-after=30 2400 cargo test --locked "$@"
 }
+
+threads=--test-threads=$((6 * $(nproc)))
+
+run_unit() { cargo_tests "${unit_targets[@]}" -- "$threads"; }
+
+integration_tests() { cargo_tests --test integration -- "$threads" "$@"; }
 
 run_integration() { integration_tests; }
 
@@ -106,8 +109,12 @@ run_debian_package() { scripts/test_deb.sh; }
 # --- Running them.
 
 size=${1:-}
+unit_targets=(--lib --bins --examples)
 case $size in
-  quick) steps=("${quick_steps[@]}") ;;
+  quick)
+    steps=("${quick_steps[@]}")
+    unit_targets=(--lib --bins)
+    ;;
   test) steps=("${test_steps[@]}") ;;
   all) steps=("${all_steps[@]}") ;;
   *) die "usage: scripts/test.sh quick|test|all [STEP...]" ;;
@@ -164,7 +171,7 @@ prepare() {
   local installing status=0
   scripts/install.sh "$size" >"$target/install.log" 2>&1 &
   installing=$!
-  cargo test --locked --no-run --lib --bins --examples --tests || status=$?
+  cargo test --locked --no-run "${unit_targets[@]}" --test integration || status=$?
   wait "$installing" || {
     cat "$target/install.log" >&2
     die "cannot install what the tests need, see above"
