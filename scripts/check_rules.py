@@ -8,7 +8,7 @@ import re
 import sys
 
 import rulelib
-from rule_cases import CASES
+from rule_tests import CASES
 from rule_graph import RuleGraph
 
 TARGET_LABELS = {"cluster", "job", "instance"}

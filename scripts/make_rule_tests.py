@@ -8,8 +8,9 @@ With --check nothing is written; exit code 1 if a committed file is not what it 
 import sys
 
 import rulelib
-from rule_cases import CASES
-from rule_world import STEP, as_yaml, duration
+from rule_tests import CASES
+from rule_tests.promtool_file import as_yaml, duration
+from rule_tests.world import STEP
 
 HEAD = "# Made from scripts/rule_cases.py by scripts/make_rule_tests.py: change that, not this. Run: promtool test rules FILE\n"
 

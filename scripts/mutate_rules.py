@@ -38,9 +38,9 @@ import threading
 import time
 
 import rulelib
-from rule_cases import CASES
+from rule_tests import CASES
 from rule_graph import RuleGraph, words
-from rule_world import as_yaml
+from rule_tests.promtool_file import as_yaml
 
 EQUIVALENT = rulelib.ALERTS / "mutation" / "equivalent.json"
 AT_ONCE = 24  # mutants in one promtool
