@@ -1,6 +1,10 @@
-"""Tests of the alert rules: each case is a small simulated world and the exact alerts that fire in it at some moments.
+"""Tests of the alert rules. A case is a small simulated world, and the exact alerts that fire in it at some moments.
 
-scripts/test_rules.sh writes the cases as promtool files below target/rule-tests and runs them. One file for each subject:
+scripts/test_rules.sh writes the cases as promtool files into target/rule-tests and runs them.
+
+What cases are made of: world.py (healthy exporters and namespaces, and how to change them), builders.py (common failures).
+The cases: all other files that are imported below, each named after its subject. annotation_texts.py has the expected annotations.
+How they are run: promtool_file.py (writes a test file), focus.py (chooses the rules that a case needs), generate.py (writes all files).
 """
 
 from . import (

@@ -1,4 +1,4 @@
-"""A small world to try the rules on: what healthy exporters show, as series of one value every 30 s (or oftener), and how to change some of it.
+"""A small world to test the rules on: the series of healthy exporters, with a sample every 30 s or more often, and ways to change them.
 
 Times are minutes. A case is a world, and the exact set of alerts that fire at some moments."""
 
@@ -6,7 +6,7 @@ import rulelib
 
 STEP = 0.5  # minutes between two samples
 
-# Alerts that an ordinary failover may cause, as a user of the rules may rely on it.
+# Alerts that an ordinary failover may cause. Users of the rules may rely on this list.
 FAILOVER_SENSITIVE = {
     "RedisLockAbandonedEvent", "RedisLockRenewalOverdue", "RedisLockRenewalMarginShrinking", "RedisLockTakeoverSlow",
     "RedisLockReleasedEarly", "RedisLockTrackingLost",
@@ -14,9 +14,9 @@ FAILOVER_SENSITIVE = {
 
 
 def counter(minutes, *segments, start=0, step=STEP):
-    """Grows by `amount` a sample from minute `begin` (not included) to `end`, for each (begin, end, amount).
+    """Grows by `amount` per sample from minute `begin` (not included) to `end`, for each (begin, end, amount).
 
-    In steps of 1/64: sums of such numbers are exact, and a rounding error would look like a counter that began again."""
+    Amounts are multiples of 1/64, because sums of such numbers are exact. A rounding error would look like a counter reset."""
     segments = [(begin, end, round(amount * 64) / 64) for begin, end, amount in segments]
     values, total = [], start
     for k in range(int(minutes / step) + 1):
@@ -27,12 +27,12 @@ def counter(minutes, *segments, start=0, step=STEP):
 
 
 def gauge(minutes, *changes, step=STEP):
-    """The value of the last (since, value) that has come: None is no sample, "stale" is a series that ended."""
+    """Has the value of the latest (since, value). None is no sample, "stale" is a series that ended."""
     return [[v for since, v in changes if since <= k * step][-1] for k in range(int(minutes / step) + 1)]
 
 
 def clock(minutes, *changes, step=STEP):
-    """A timestamp in seconds: (since, None) follows the time, (since, minute) stands still at that minute."""
+    """A timestamp in seconds. (since, None) follows the time, (since, minute) stands still at that minute."""
     values = []
     for k in range(int(minutes / step) + 1):
         stands = [at for since, at in changes if since <= k * step][-1]
@@ -41,7 +41,7 @@ def clock(minutes, *changes, step=STEP):
 
 
 def growth(minutes, begin, seconds, amount, step=STEP):
-    """A counter that grows by `amount` in so many seconds from minute `begin` on, whenever it is scraped."""
+    """A counter that grows evenly by `amount` during so many seconds after minute `begin`, at any scrape interval."""
     return [round(amount * min(max((k * step - begin) * 60 / seconds, 0), 1)) for k in range(int(minutes / step) + 1)]
 
 
@@ -51,7 +51,7 @@ class World:
     def __init__(self, minutes, step=STEP):
         self.minutes, self.step = minutes, step
         self.series = {}
-        self.special = set()  # metrics that are not as healthy exporters show them: what a case is about
+        self.special = set()  # metrics that differ from those of healthy exporters: what a case is about
 
     def put(self, metric, values, **labels):
         self.special.add(metric)
@@ -69,7 +69,7 @@ class World:
         self.series = {k: v for k, v in self.series.items() if text not in k}
 
     def gone(self, begin, end=None, text=""):
-        """The series whose name contains `text` are not scraped from `begin` to `end`."""
+        """The series whose names contain `text` are not scraped from `begin` to `end`."""
         end = self.minutes + 1 if end is None else end
         self._touch(text)
         for key, values in self.series.items():
@@ -77,7 +77,7 @@ class World:
                 self.series[key] = ["stale" if begin <= k * self.step < end else v for k, v in enumerate(values)]
 
     def reset(self, at, text):
-        """Counters begin again from 0, as after a restart without a state directory."""
+        """Counters start again from 0, as after a restart without a state directory."""
         self._touch(text)
         for key, values in self.series.items():
             if text in key:
@@ -108,7 +108,7 @@ class World:
 
     def namespace(self, name="jobs", severity="page", policy="fence", style="item", instance="a:9190", job="locks", cluster=None,
                   redis="main", logs=True, source="watch", traffic=20, renewals=20, strict=0, config=None):
-        """traffic and renewals: acquired and released, and renewed, every 30 s."""
+        """`traffic`: acquisitions and releases every 30 s. `renewals`: renewals every 30 s."""
         flat = lambda value: gauge(self.minutes, (0, value), step=self.step)
         base = {"lock_namespace": name, "instance": instance, "job": job, "cluster": cluster}
         self.healthy("redis_lock_namespace_info", flat(1), style=style, on_renewal_failure=policy, severity=severity, **base)
@@ -133,10 +133,10 @@ class World:
 
 class Case:
     """`firing`: {minute: alerts}, each alert as "Name/severity key=value ...", without the prefix RedisLock. `holds`: expressions that are 1
-    at the end, each about one record, with CLUSTER for a matcher of the case's cluster.
+    at the end. Each reads one recorded series and contains CLUSTER in place of a matcher for the case's cluster.
 
-    `every`: minutes between two evaluations of the rules. 30 s as in production, or what would take hours is looked at less often:
-    only where no slices are counted."""
+    `every`: minutes between two evaluations of the rules. This is 30 s as in production. Cases that take hours and count no slices
+    evaluate less often."""
 
     def __init__(self, file, name, world, firing, rules="redis_lock.rules.yml", text=None, every=STEP, holds=()):
         self.file, self.name, self.world, self.rules, self.text, self.every = file, name, world, rules, text or [], every
