@@ -27,7 +27,8 @@ from .promtool_file import sample_count, world_name
 LONG, LONG_EVERY = 400, 5  # minutes
 
 # Rough costs in promtool, in microseconds: of a rule at each evaluation, of each series it reads, and of the samples of a range. A
-# process takes some time to start. These numbers only decide what is tested together, never what is tested.
+# process takes some time to start. These numbers only decide what is tested together, never what is tested. Costs are whole numbers:
+# their sums do not depend on the order, so the files are the same each time.
 RULE, SELECTOR, SERIES, SAMPLE, PROCESS = 20, 12, 3.4, 0.03, 100_000
 LARGE = 10_000_000
 
@@ -110,7 +111,7 @@ class Batch:
         self.evaluations = collections.Counter()
         for case in cases:
             world = world_name(case)
-            self.evaluations[world] = max(self.evaluations[world], case.last / case.every)
+            self.evaluations[world] = max(self.evaluations[world], evaluations(case))
         # Of each rule, what it costs with the series of these cases.
         self.series = [sum(costs) for costs in zip(*(costs.vector(case) for case in cases))]
         self.cost = self.total(rules, self.evaluations, self.series)
@@ -119,8 +120,8 @@ class Batch:
         return self.total(self.rules | other.rules, self.evaluations | other.evaluations, [a + b for a, b in zip(self.series, other.series)])
 
     def total(self, rules, evaluations, series):
-        evaluations = sum(evaluations.values())
-        return PROCESS + sum(self.costs.fixed[name] * evaluations + series[self.costs.number[name]] for name in rules)
+        number = sum(evaluations.values())
+        return PROCESS + sum(self.costs.fixed[name] * number + series[self.costs.number[name]] for name in rules)
 
 
 class Costs:
@@ -140,7 +141,7 @@ class Costs:
             recorded = count["redis_lock_namespace_info"] or 1
             of_series = lambda window: SERIES + SAMPLE * min(window, case.last * 30) / (case.world.step * 60)
             self.vectors[case] = [
-                case.last / case.every * sum((recorded if ":" in word else count[word]) * of_series(window) for word, window in self.selectors[name])
+                sum(round(evaluations(case) * (recorded if ":" in word else count[word]) * of_series(window)) for word, window in self.selectors[name])
                 for name in self.fixed
             ]
         return self.vectors[case]
@@ -155,6 +156,10 @@ def coarse_copy(case):
     coarse = copy.copy(case)
     coarse.name, coarse.every, coarse.firing, coarse.holds = f"{case.name} (background)", LONG_EVERY, {}, ()
     return coarse
+
+
+def evaluations(case):
+    return round(case.last / case.every)
 
 
 def seconds(window):
