@@ -2,6 +2,9 @@
 
 Times are minutes. A case is a world, and the exact set of alerts that fire at some moments."""
 
+import itertools
+import math
+
 import rulelib
 
 STEP = 0.5  # minutes between two samples
@@ -17,18 +20,20 @@ def counter(minutes, *segments, start=0, step=STEP):
     """Grows by `amount` per sample from minute `begin` (not included) to `end`, for each (begin, end, amount).
 
     Amounts are multiples of 1/64, because sums of such numbers are exact. A rounding error would look like a counter reset."""
-    segments = [(begin, end, round(amount * 64) / 64) for begin, end, amount in segments]
-    values, total = [], start
-    for k in range(int(minutes / step) + 1):
-        now = k * step
-        total += sum(amount for begin, end, amount in segments if begin < now <= end)
-        values.append(total)
-    return values
+    growth_of = [start] + [0] * int(minutes / step)
+    for begin, end, amount in segments:
+        for k in range(math.floor(begin / step) + 1, min(math.floor(end / step) + 1, len(growth_of))):
+            growth_of[k] += round(amount * 64) / 64
+    return list(itertools.accumulate(growth_of))
 
 
 def gauge(minutes, *changes, step=STEP):
     """Has the value of the latest (since, value). None is no sample, "stale" is a series that ended."""
-    return [[v for since, v in changes if since <= k * step][-1] for k in range(int(minutes / step) + 1)]
+    values = [None] * (int(minutes / step) + 1)
+    for since, value in changes:
+        first = math.ceil(since / step)
+        values[first:] = [value] * (len(values) - first)
+    return values
 
 
 def clock(minutes, *changes, step=STEP):
