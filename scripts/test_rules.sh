@@ -23,6 +23,10 @@ for argument in "$@"; do
   esac
 done
 
+# Python keeps its compiled modules below target/, too.
+PYTHONPYCACHEPREFIX=$(realpath -m "${CARGO_TARGET_DIR:-target}")/pycache
+export PYTHONPYCACHEPREFIX
+
 python3 scripts/check_rules.py
 python3 scripts/make_prometheusrule.py --check
 
