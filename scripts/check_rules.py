@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Conventions of the alert rules, and that they name only metrics and labels that the exporter has, as docs/metrics.md says.
+"""Checks the conventions of the alert rules, and that they name only metrics and labels that docs/metrics.md documents.
 
-That page is compared with the code by a test of its own, so a metric that is renamed there leaves no dead rule here. The conventions are
-those of the Prometheus community's linters (mixtool, pint), as far as they fit. Exit code 1, and a line for each problem."""
+Another test compares that page with the code, so a renamed metric cannot leave a dead rule behind. The conventions are those of the
+Prometheus community's linters (mixtool, pint), as far as they fit. Prints a line for each problem and exits with status 1."""
 
 import re
 import sys
 
 import rulelib
-from rule_cases import CASES
 from rule_graph import RuleGraph
+from rule_tests import CASES
 
 TARGET_LABELS = {"cluster", "job", "instance"}
 SCRAPE_SECONDS = 30
-# Says all there is to say without a label: there is nothing left that could have one.
+# Needs no label in its description: when it fires, nothing is left that could have a label.
 UNTEMPLATED = {"RedisLockExporterAbsent"}
-# About a Redis or an exporter, not about a namespace.
+# Alerts about a Redis or an exporter, not about a namespace.
 NO_NAMESPACE = {
     "RedisLockRedisDown", "RedisLockFailoverObserved", "RedisLockFailoverFlapping", "RedisLockExporterAbsent", "RedisLockScanStale",
     "RedisLockTrackingLost", "RedisLockLogTailStalled", "RedisLockLogSilent", "RedisLockStateNotSaved", "RedisLockConfigReloadFailed",
@@ -42,7 +42,7 @@ def seconds(duration):
 
 
 def operand(text):
-    """The parenthesis that `text` begins with, or its first word."""
+    """The parenthesized expression at the start of `text`, or its first word."""
     depth = 0
     for i, letter in enumerate(text):
         depth += {"(": 1, ")": -1}.get(letter, 0)

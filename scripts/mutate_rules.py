@@ -1,26 +1,27 @@
 #!/usr/bin/env python3
-"""Do the rule tests bind? Changes one thing of one rule at a time and looks whether a test fails.
+"""Do the rule tests find mistakes? Changes one thing in one rule at a time and checks that a test fails.
 
 usage: mutate_rules.py [--sample N] [--seed S] [--rules FILE] [--only REGEX] [--cases REGEX] [--promtool PATH] [--processes N] [--least SHARE] [--results FILE] [--list]
 
-Changed are: each number and duration (twice, half; 0 and 1 into each other), each comparison (turned round, and without `bool`), + - * /,
-and/or/unless, sum, min, max and group, what is made of a range (max, min, sum, count and avg_over_time), each matcher of a selector (another value, and
-turned round), each list of labels to group or join by (without each of them; what is grouped also by `instance`), `for` and
-`keep_firing_for` (twice, half or none), each alert's labels.
+These things change: each number and duration (doubled, halved; 0 becomes 1 and 1 becomes 0), each comparison (negated, and without
+`bool`), + - * /, and/or/unless, sum, min, max and group, the function over a range (max, min, sum, count and avg_over_time), each matcher
+of a selector (another value, and negated), each list of labels to group or join by (without each label; `instance` added to what is
+grouped), `for` and `keep_firing_for` (doubled, halved or removed), each label of an alert.
 
-All mutants of a rule are tried at once. Each gets a copy of the rule and of what is downstream of it, with its number at the end of their names;
-alerts have it as the label `mutant`, too. What is upstream is there once. The cases are those that concern the alerts downstream, likely killers
-first; who survives goes on to the next ones. They are put together in worlds as in the test files. Nothing else can change, so this finds what
-the whole tests would, in a fraction of the time. A rule that cannot be evaluated any more is a kill: it could be before.
+All mutants of a rule run at once. Each mutant gets its own copy of the rule and of all rules downstream. The names of the copies end with
+the number of the mutant, and alerts also have it in the label `mutant`. Rules upstream exist once. The cases are those that concern the
+alerts downstream, the most likely killers first. Survivors go on to the next cases. Nothing else can change, so the verdicts are those of
+the complete tests, in a fraction of the time. A mutant whose rule can no longer be evaluated is killed.
 
-What changes no alert may change what it says: survivors are tried on the texts at last, and so are mutants of rules that only texts ask for.
+A mutant that changes no alert may still change an annotation. So survivors, and mutants of rules that only annotations read, are also
+tested on annotations.
 
-With --results each verdict is noted in a file, together with the rules and the cases it rests on. A run with the same file tries again
-only what they changed for: a mutant whose killer is still there stays killed, a survivor meets only the files that have new cases.
+--results FILE records each verdict with the rules and the cases that it depends on. A later run with the same file tests only what has
+changed: a mutant stays killed while the case that killed it exists, and a survivor meets only subjects that have new cases.
 
-alerts/mutation/equivalent.json names the mutants that no test can kill because they behave the same, each with its reason. The
-score is killed / (all - equivalent). Exit code 1 if it is below --least (95 % unless told otherwise), if a mutant named equivalent is
-killed after all or does not exist, and, of a whole run, if a survivor is not explained. docs/alert-quality.md has the last numbers."""
+alerts/mutation/equivalent.json lists the mutants that no test can kill because they behave the same, each with its reason. The score is
+killed / (all - equivalent). Exit status 1 if the score is below --least (default: 95 %), if a mutant of that list is killed or does not
+exist, and, when all mutants run, if a survivor is not on the list. docs/alert-quality.md has the latest numbers."""
 
 import argparse
 import collections
@@ -38,9 +39,9 @@ import threading
 import time
 
 import rulelib
-from rule_cases import CASES
 from rule_graph import RuleGraph, words
-from rule_world import as_yaml
+from rule_tests import CASES
+from rule_tests.promtool_file import as_yaml
 
 EQUIVALENT = rulelib.ALERTS / "mutation" / "equivalent.json"
 AT_ONCE = 24  # mutants in one promtool
@@ -63,8 +64,8 @@ def scaled(text, factor):
 
 
 def lists(text, after):
-    """What a list of labels may be instead: each label left out. What is grouped by `instance` too is not added up, and what leaves it out is; where
-    something was grouped before it has none any more. `on ()` is for what has no labels: a label more finds nothing."""
+    """The replacements for a list of labels: each label removed, and `instance` added to what is grouped. The latter changes nothing if an
+    earlier grouping already removed `instance`. An empty `on ()` gets a label, which then matches nothing."""
     word, labels = re.fullmatch(r"(\w+)\s*\(([^)]*)\)", text).groups()
     labels = [label.strip() for label in labels.split(",") if label.strip()]
     made = [labels[:i] + labels[i + 1:] for i in range(len(labels))]
@@ -77,7 +78,7 @@ def lists(text, after):
 
 
 def mutations(rule):
-    """(what, changed rule)"""
+    """Yields (what changes, changed rule)."""
     expr, in_selector = rule["expr"], [(m.start(), m.end()) for m in re.finditer(r"\{[^}]*\}", rule["expr"])]
     seen = collections.Counter()
     for match in TOKEN.finditer(expr):
@@ -122,14 +123,14 @@ def mutations(rule):
 
 
 def full_name(rule):
-    """Rules of the same name are told apart by what they are labeled with."""
+    """Labels distinguish rules of the same name."""
     if "record" in rule:
         return rule["record"]
     return "/".join([rule["alert"], rule["labels"]["severity"]] + [v for k, v in rule["labels"].items() if k in ("missing", "scope")])
 
 
 def renamed(rule, names, number):
-    """The copy of a rule for a mutant: of `names` it uses the mutant's own, and so is it called itself."""
+    """The copy of a rule that belongs to a mutant. The copy reads the mutant's own copies of the rules in `names`."""
     own = lambda text: re.sub(r"[a-zA-Z_:][\w:]*", lambda match: f"{match[0]}__{number}" if match[0] in names else match[0], text)
     copy = dict(rule, expr=own(rule["expr"]))
     if "record" in rule:
@@ -145,7 +146,7 @@ def digest(value):
 
 
 class Results:
-    """What is known of mutants: a line for each verdict, the last one counts."""
+    """Known verdicts, one per line. The last line about a mutant counts."""
 
     def __init__(self, path):
         self.path, self.lock, self.known = path, threading.Lock(), {}
@@ -179,18 +180,18 @@ class Mutants:
         return rulelib.name_of(self.groups[place[0]]["rules"][place[1]])
 
     def concerned(self, alerts, cases):
-        """Those that these cases are about."""
+        """The alerts that these cases concern."""
         return {alert for alert in alerts if any(self.graph.concerns(case, alert) for case in cases)}
 
     def rules_digest(self, mutant, alerts, texts=False):
-        """Of the mutant and of all rules that these alerts, or their texts, are made of."""
+        """A digest of the mutant and of all rules that these alerts or, with `texts`, their annotations depend on."""
         names = set().union(*(self.graph.upstream[alert] for alert in alerts if alert in self.graph.upstream), self.told_by(alerts) if texts else ())
         bare = lambda rule: {k: v for k, v in rule.items() if k != "line" and (texts or k != "annotations")}
         rules = [bare(rule) for group in self.groups for rule in group["rules"] if rulelib.name_of(rule) in names]
         return digest([self.version, bare(mutant[2]), rules])
 
     def remembered(self, mutant):
-        """(killed, digests of the cases it is known to survive)"""
+        """Returns (killed, digests of the cases that the mutant is known to survive)."""
         entry = self.results.known.get(mutant[0])
         if not entry or entry["rules"] != self.rules_digest(mutant, entry["alerts"], entry.get("texts", False)):
             return False, set()
@@ -199,11 +200,11 @@ class Mutants:
         return False, set(entry["cases"])
 
     def survivors(self, mutants):
-        """Of mutants of one rule, the names of those that no case kills."""
+        """The names of those mutants that no case kills. All mutants are of one rule."""
         name = self.name_at(mutants[0][1])
         alerts = self.graph.downstream[name]
         cases = [case for case in self.cases if any(self.graph.concerns(case, alert) for alert in alerts)]
-        # Coarse ones cost little. Quiet cases kill less often than those in which the alert fires.
+        # Cases with few evaluations are cheap. Cases in which the alert fires kill more often than quiet ones.
         cases.sort(key=lambda case: (case.last / case.every > 120, not case.alerts & alerts, case.last / case.every))
         survived = {}
         for mutant in mutants:
@@ -212,13 +213,13 @@ class Mutants:
         return [name for seen, group in survived.items() for name in self.not_killed(group, [case for case in cases if case.file in unseen[seen]], seen, alerts)]
 
     def not_killed(self, mutants, cases, seen, alerts):
-        # What many alerts rest on is costly to try with all of them: first with each one alone, and the short cases in which it fires.
+        # If many alerts depend on the rule, testing all of them is expensive. First test each alert alone, on short cases in which it fires.
         if len(alerts) > 3:
             for alert in sorted(alerts):
                 fires = [case for case in cases if alert in case.alerts and case.file != "beside"]
                 for every in {case.every for case in fires[:6]}:
                     mutants = self.not_killed_by(mutants, [case for case in fires[:6] if case.every == every], {alert})
-        # A few short ones kill most of what loses a label. Those with many namespaces are one whole, and kill what is joined wrongly.
+        # A few short cases kill most mutants that lose a label. Cases with many namespaces ("beside") kill mutants that join wrongly.
         others = [case for case in cases if case.file != "beside"]
         chunks = [others[:6], [case for case in cases if case.file == "beside"], others[6:40], others[40:130], others[130:]]
         tried = set(seen)
@@ -227,7 +228,7 @@ class Mutants:
                 part = [case for case in chunk if case.every == every]
                 mutants = self.not_killed_by(mutants, part, self.concerned(alerts, part))
             tried |= {self.digests[case] for case in chunk}
-        # What changes no alert may still change what it says, or what another one does.
+        # A mutant that changes no alert may still change an annotation, of this alert or of another one.
         telling = alerts | (self.graph.told[self.name_at(mutants[0][1])] if mutants else set())
         for case in self.told_digests if mutants else ():
             mutants = self.not_killed_by(mutants, [case], telling & {entry[1] for entry in case.text}, texts=True)
@@ -243,8 +244,8 @@ class Mutants:
         return [mutant for i, mutant in enumerate(mutants) if i not in killed]
 
     def killed(self, mutants, cases, alerts, texts):
-        """{number: cases} of those that one of these cases kills. A rule that fails (two series where one is asked for, say) is a kill as
-        well: it passed when nothing was changed. promtool gives up on the world in which it happens, so the others are tried again without it."""
+        """Returns {number: cases that kill it} of the killed mutants. A rule that fails, for example because two series match where one is
+        expected, is a kill as well. promtool then stops the world in which it happens, so the other mutants run again without this one."""
         found, left = {}, list(range(len(mutants)))
         while left:
             passed, output = self.test([mutants[i] for i in left], cases, alerts, texts)
@@ -265,13 +266,13 @@ class Mutants:
         return found
 
     def told_by(self, alerts):
-        """The records that the texts of these alerts ask for, with what they are made of."""
+        """The recorded series that the annotations of these alerts read, and everything these depend on."""
         rules = [rule for group in self.groups for rule in group["rules"]]
         asked = set().union(*(words(rule, texts=True) for rule in rules if rulelib.name_of(rule) in alerts))
         return set().union(*(self.graph.upstream[rule["record"]] for rule in rules if "record" in rule and rule["record"] in asked))
 
     def test(self, mutants, cases, alerts, texts=False):
-        """(passed, output) of promtool that looks at these alerts; mutants are numbered as they come. Without a mutant nothing is changed: the control."""
+        """Returns (passed, output) of promtool, with these alerts only. Mutants are numbered in the given order."""
         place = mutants[0][1]
         name = self.name_at(place)
         upstream = set().union(*(self.graph.upstream[alert] for alert in alerts)) | (self.told_by(alerts) if texts else set())
@@ -296,7 +297,7 @@ class Mutants:
             return rulelib.run_promtool(self.promtool, "test.yml", cwd=folder)
 
     def control(self, alert):
-        """Its cases must pass with the rules as they are, or kills would mean nothing."""
+        """Checks that the cases of an alert pass with unchanged rules. Otherwise, kills would mean nothing."""
         place, rule = next(((g, r), rule) for g, group in enumerate(self.groups) for r, rule in enumerate(group["rules"]) if rulelib.name_of(rule) == alert)
         cases = [case for case in self.cases if self.graph.concerns(case, alert)]
         nothing = (f"{alert}: nothing", place, rule)
@@ -306,22 +307,22 @@ class Mutants:
         for part, texts in [*parts, ([case for case in told if self.told_digests[case] not in seen], True)]:
             passed, output = self.test([nothing], part, {alert}, texts) if part else (True, "")
             if not passed:
-                sys.exit(f"{alert}: its cases fail although nothing is changed\n{output}")
+                sys.exit(f"{alert}: its cases fail although no rule is changed\n{output}")
         digests = {self.digests[case] for case in cases} | {self.told_digests[case] for case in told}
         self.results.note(nothing[0], "survived", self.rules_digest(nothing, [alert], texts=True), [alert], digests, texts=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sample", type=int, help="that many, drawn with --seed")
+    parser.add_argument("--sample", type=int, help="test this many mutants, drawn with --seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rules", default="redis_lock.rules.yml")
-    parser.add_argument("--only", help="mutants in whose name this regular expression is found")
-    parser.add_argument("--cases", default="", help="with these cases only, by file and name: to try new ones")
+    parser.add_argument("--only", help="test only mutants whose names match this regular expression")
+    parser.add_argument("--cases", default="", help="use only cases whose subject and name match this regular expression, to try new ones")
     parser.add_argument("--promtool", default="promtool")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--least", type=float, default=0.95)
-    parser.add_argument("--results", type=pathlib.Path, help="note verdicts in this file, and use those that still hold")
+    parser.add_argument("--results", type=pathlib.Path, help="record verdicts in this file, and reuse those that are still valid")
     parser.add_argument("--list", action="store_true", help="only list the mutants")
     options = parser.parse_args()
     mutants = Mutants(options.rules, options.promtool, Results(options.results), options.cases)

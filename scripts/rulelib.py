@@ -1,5 +1,5 @@
-"""Reads our rule files and writes promtool's test files. Standard library only, so it is not a YAML parser: it knows the shape in
-which alerts/*.rules.yml are written, and complains about anything else."""
+"""Reads our rule files and runs promtool. Uses only the standard library, so this is not a YAML parser: it knows the layout of
+alerts/*.rules.yml and rejects anything else."""
 
 import json
 import os
@@ -14,9 +14,13 @@ CORDUM_RULES = ALERTS / "cordum.rules.yml"
 
 
 def load_groups(path):
+    return parse_groups(path.read_text(), path.name)
+
+
+def parse_groups(file_text, file_name):
     """[{name, interval, rules: [{alert or record, expr, for, keep_firing_for, labels, annotations}]}], in the order of the file."""
     groups, rule, block, anchors = [], None, None, {}
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(file_text.splitlines(), 1):
         text, indent = line.strip(), len(line) - len(line.lstrip())
         if block is not None and (not text or indent > block["indent"]):
             block["lines"].append(text)
@@ -26,7 +30,7 @@ def load_groups(path):
             continue
         match = re.fullmatch(r"(- )?(\w+):(?: (.*))?", text)
         if not match:
-            raise ValueError(f"{path.name}:{number}: not the shape we write: {line!r}")
+            raise ValueError(f"{file_name}:{number}: not the shape we write: {line!r}")
         dash, key, value = match.groups()
         if indent == 2 and dash and key == "name":
             groups.append({"name": value, "rules": []})
@@ -54,7 +58,7 @@ def load_groups(path):
             if anchor:
                 anchors[anchor] = target[key]
         else:
-            raise ValueError(f"{path.name}:{number}: not the shape we write: {line!r}")
+            raise ValueError(f"{file_name}:{number}: not the shape we write: {line!r}")
     for group in groups:
         for rule in group["rules"]:
             for target in (rule, rule.get("annotations", {})):
@@ -64,8 +68,34 @@ def load_groups(path):
     return groups
 
 
+def cut_rules(path, names):
+    """The rules of these names exactly as they stand in the file, without comments and annotations, and without groups that are empty then."""
+    kept, group_head, in_rule, in_annotations = ["groups:"], [], False, False
+    for line in path.read_text().splitlines():
+        text, indent = line.strip(), len(line) - len(line.lstrip())
+        if not text or text.startswith("#") or text == "groups:":
+            continue
+        if indent <= 4:
+            group_head = [line] if indent == 2 else [*group_head, line]
+            in_rule = False
+            continue
+        if indent == 6:
+            in_rule = text.split(": ")[1] in names
+            if in_rule:
+                kept += group_head
+                group_head = []
+        if indent <= 8:
+            in_annotations = text.startswith("annotations:")
+        if in_rule and not in_annotations:
+            kept.append(line)
+    cut = "\n".join(kept) + "\n"
+    bare = lambda groups: [{k: v for k, v in rule.items() if k not in ("line", "annotations")} for group in groups for rule in group["rules"] if name_of(rule) in names]
+    assert bare(parse_groups(cut, path.name)) == bare(load_groups(path)), "a cut changed a rule"
+    return cut
+
+
 def rules_as_yaml(groups, texts=False):
-    """As JSON, which is YAML: for mutants and trimmed sets, that only promtool reads. Annotations cost time: with `texts` only."""
+    """The rules as JSON, which is also YAML, for mutants that only promtool reads. Has annotations only with `texts`, because they take time."""
     keys = ("alert", "record", "expr", "for", "keep_firing_for", "labels", *(["annotations"] if texts else []))
     return json.dumps({"groups": [
         {"name": g["name"], "interval": g["interval"], "rules": [{k: r[k] for k in keys if k in r} for r in g["rules"]]} for g in groups
@@ -77,14 +107,14 @@ def name_of(rule):
 
 
 def run_lengths(values):
-    """Values in promtool's notation: 7x3 for four sevens, 0+5x9 for a straight line of ten, `stale`, and `_` for no sample."""
+    """Values in promtool's notation: 7x3 is four sevens, 0+5x9 is a straight line of ten values, `stale` ends a series, `_` is no sample."""
     parts, i = [], 0
     while i < len(values):
         first, j = values[i], i + 1
         if first is None or first == "stale":
             while j < len(values) and values[j] == first:
                 j += 1
-            # A series stays away after one marker; more of them would be the same.
+            # One marker ends the series. More markers would change nothing.
             parts += ["stale"] + ([f"_x{j - i - 1}"] if j - i > 1 else []) if first == "stale" else [f"_x{j - i}"]
             i = j
             continue
@@ -112,7 +142,7 @@ def selector(metric, labels):
 
 
 def run_promtool(promtool, test_file, cwd=None):
-    """(passed, output). One processor and a lazy garbage collector: several run at a time."""
+    """Returns (passed, output). Several run in parallel, so each uses one processor; collecting garbage rarely saves time."""
     quick = {**os.environ, "GOMAXPROCS": "1", "GOGC": "800"}
     done = subprocess.run([promtool, "test", "rules", str(test_file)], capture_output=True, text=True, cwd=cwd, check=False, env=quick)
     return done.returncode == 0, done.stdout + done.stderr

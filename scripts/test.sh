@@ -48,7 +48,7 @@ run_fast_integration() {
     --skip keyspace:: --skip runbooks:: --skip cordum::
 }
 
-run_rules() { scripts/test_rules.sh; }
+run_rules() { scripts/test_rules.sh ${RULES_AGAIN:+--again}; }
 
 run_dashboards() {
   scripts/install_grafana_types.sh
@@ -134,6 +134,8 @@ mkdir -p "$target"
 # Steps and tests that lack something write a line here: who, and why.
 export SKIPPED_TESTS=$target/skipped.txt
 : >"$SKIPPED_TESTS"
+# Python keeps its compiled modules below target/, too.
+export PYTHONPYCACHEPREFIX=$target/pycache
 results=()
 n_failed=0
 

@@ -1,7 +1,7 @@
-"""What each alert says to people, word for word, for the worlds of rule_cases.text(): {world: [(alert, summary, description, dashboard_url, exporter_url)]}.
+"""The expected annotations of each alert, for the worlds of annotations.py: {world: [(alert, summary, description, dashboard_url, exporter_url)]}.
 
-Alerts as in `firing` of a case. The sentences are written once more here so that a template that breaks, or a number that is not
-filled in, is seen; after a change of a text run the tests, read what they got, and put it here."""
+Alerts are written as in `firing` of a case. The sentences repeat those of the rules on purpose: this finds a template that breaks, and a
+number that is not filled in. After changing an annotation, run the tests, read what they got, and copy it here."""
 
 TEXTS = {
     "what alerts about namespaces and Redis say": [
