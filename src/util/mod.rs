@@ -1,10 +1,10 @@
 //! Small helpers without knowledge of locks. Every other module may use them.
 //!
-//! * [`clock`]: the wall clock, a clock that never steps, and times as text
-//! * [`units`]: durations and sizes as people write them
-//! * [`backoff`]: waits that grow after each failure
-//! * [`percent`]: percent encoding of URLs
-//! * [`html`]: text that is safe in HTML
+//! * `clock`: the wall clock, a clock that never steps, and times as text
+//! * `units`: durations and sizes as people write them
+//! * `backoff`: waits that grow after each failure
+//! * `percent`: percent encoding of URLs
+//! * `html`: text that is safe in HTML
 
 pub(crate) mod backoff;
 pub mod clock;
