@@ -1,8 +1,12 @@
-//! What is shipped with the program: rules, dashboards, runbooks and examples, as they are in the repository, and the changes
-//! that `pack` can make to them. A new file of the repository is added to the list `FILES`, nothing else.
+//! Rules, dashboards, runbooks and examples inside the program, as they are in the repository, and the changes that
+//! `pack` makes to them. To add a file of the repository, add it to `FILES`.
 //!
-//! Matchers are added where the expressions are, in lines that this project wrote itself; tests compare the outcome with what a
-//! real parser of PromQL makes of it.
+//! `commands::pack`, `check --rules` and the page's runbooks call this module. Matchers are added to the text of the
+//! expressions; tests compare the result with what a real PromQL parser reads. In reading order:
+//!
+//! * this file: the bundled files and `pack`
+//! * `promql`: the metrics and label matchers in a PromQL expression
+//! * `rule_check`: `check --rules`: does a rule file use only metrics and labels that exist?
 
 pub(crate) mod promql;
 pub mod rule_check;

@@ -2,9 +2,9 @@
 //!
 //! `advise`, `healthcheck`, `drill` and `demo` call this module. In reading order:
 //!
-//! * [`http`]: one GET of one URL
-//! * [`prometheus`]: queries to a Prometheus server
-//! * [`scrape`]: the samples of a `/metrics` page
+//! * `http`: one GET of one URL
+//! * `prometheus`: queries to a Prometheus server
+//! * `scrape`: the samples of a `/metrics` page
 
 pub mod http;
 pub mod prometheus;

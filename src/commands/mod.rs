@@ -2,13 +2,13 @@
 //!
 //! `main` calls one of them. In reading order:
 //!
-//! * [`check`]: checks a configuration, log lines or rule files
-//! * [`replay`]: counts the failures in old logs
-//! * [`advise`]: recommends TTLs and renewal intervals
-//! * [`presets`]: lists the presets
-//! * [`pack`]: writes the bundled rules, dashboards and runbooks to a directory
-//! * [`healthcheck`]: asks a running exporter whether it is healthy
-//! * [`manual`]: manual pages and shell completions
+//! * `check`: checks a configuration, log lines or rule files
+//! * `replay`: counts the failures in old logs
+//! * `advise`: recommends TTLs and renewal intervals
+//! * `presets`: lists the presets
+//! * `pack`: writes the bundled rules, dashboards and runbooks to a directory
+//! * `healthcheck`: asks a running exporter whether it is healthy
+//! * `manual`: manual pages and shell completions
 //! * `input`: reads log lines from files or standard input, for `check` and `replay`
 //! * `table`: aligned columns of text
 

@@ -1,8 +1,20 @@
-//! The configuration: YAML and flags in, a checked [`Config`] or all of its [`Problems`] out. Nothing downstream re-checks.
+//! The configuration: YAML and flags in, a checked [`Config`] or all of its [`Problems`] out. Nothing downstream
+//! checks again.
 //!
-//! Two stages. `document.rs` and `raw.rs` read the text into typed values with places; `logs.rs`, `connection.rs`,
-//! `namespaces.rs` and `rules.rs` compare them, fill in defaults and compile. A configuration has layers: the user's file, the presets it or the
-//! flags name, and the generic preset; earlier layers come first or win. Every stage goes on after a problem.
+//! `daemon`, the commands and tests call [`Config::load`]. There are two stages. The first reads text into typed values
+//! with positions (`raw.rs` files). The second compares these values, fills in defaults and compiles regexes. A
+//! configuration has layers: the user's file, the presets that the file or flags name, and the generic preset. Earlier
+//! layers come first or win. Every stage continues after a problem. In reading order:
+//!
+//! * this file: the layers, and what they become
+//! * `yaml`: values with positions, and problems
+//! * `raw`: the file as written
+//! * `logs`: log sources
+//! * `redis`: the connection to Redis, scans and watches
+//! * `namespaces`: lock namespaces
+//! * `rules`: rules and reasons
+//! * `presets`, `about`: the presets inside the program, and what they say about themselves
+//! * `web`: the web configuration file
 
 mod about;
 mod logs;

@@ -2,9 +2,9 @@
 //!
 //! `main` calls [`run::run`]. In reading order:
 //!
-//! * [`run`]: start, reload, stop
-//! * [`pipeline`]: the only writer of the ledger: applies batches, saves, then publishes
-//! * [`state_file`]: positions and counters together in one file, replaced atomically
+//! * `run`: start, reload, stop
+//! * `pipeline`: the only writer of the ledger: applies batches, saves, then publishes
+//! * `state_file`: positions and counters together in one file, replaced atomically
 //! * `systemd`: messages to the service manager
 
 pub mod pipeline;

@@ -1,8 +1,12 @@
-//! The text that Prometheus reads: every metric's name, type, HELP and where its numbers come from.
+//! The text that Prometheus reads: each metric's name, type and HELP, and where its numbers come from.
 //!
-//! [`metrics`] lists all of them, in the order in which they are written. The server renders a [`Scrape`] for
-//! each request and `replay` renders one at its end; nothing here does I/O, and nothing can fail. Numbers come from a
-//! published snapshot only, never from shared gauges, so the text is the same for the same snapshot, byte for byte.
+//! The server renders a [`Scrape`] for each request; `replay` renders one at its end. Nothing here does I/O, and nothing
+//! can fail. Numbers come only from a published snapshot, so the same snapshot gives the same bytes. In reading order:
+//!
+//! * `metrics`: the tables of all metrics, in the order in which they are written
+//! * `metric`: one row of these tables
+//! * `collector`: hands every sample to the encoder
+//! * `classic`: from OpenMetrics text to the classic text format
 
 mod classic;
 mod collector;

@@ -21,6 +21,18 @@
 //! size, so a slow client holds up nobody but itself. When file descriptors run out, accepting backs off and goes on.
 //!
 //! With a web configuration file all of this is behind TLS, passwords and a rate limit, without exceptions.
+//!
+//! `daemon::run` calls [`serve_with_limits`]. In reading order:
+//!
+//! * `listener`: TCP addresses, Unix sockets, sockets of systemd
+//! * `connection`, `stall`: one client connection, and writes that stall
+//! * `access`: passwords and the rate limit
+//! * `routes`, `negotiate`: from a request to its answer; text format and gzip
+//! * `api`: `/api/v1`
+//! * `page`: the page and the runbooks
+//! * `push`: the push endpoint
+//! * `process`: process metrics from `/proc`
+//! * `web_file`: follows changes of the web configuration file
 
 mod access;
 mod api;

@@ -1,12 +1,13 @@
-//! The keyspace of Redis as a source: which primaries there are, one link to each, and what they tell.
+//! The Redis source: finds the primaries, keeps one link to each, and reports what they show as sightings.
 //!
-//! * `supervisor`: keeps the links, hands out reads, sums up
-//! * `topology`, `slots`: which primaries there are, and which of them has a key
+//! `daemon::run` calls [`run`]. Invariant: this module sends only commands that read; `status::Command` lists them. In
+//! reading order:
+//!
+//! * `supervisor`: keeps one link for each primary, distributes reads, adds up status
+//! * `topology`: which primaries there are, and which one has a key
 //! * `link`: everything about one primary, over one connection
-//! * `connect`, `tls`, `wire`, `backoff`: that connection
-//! * `status`: what `/metrics` shows of it
-//!
-//! Invariant: only commands that read are ever sent; `status::Command` lists them.
+//! * `connect`, `tls`, `wire`: that connection
+//! * `status`: what `/metrics` shows about it
 
 mod connect;
 mod link;

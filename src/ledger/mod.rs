@@ -1,11 +1,16 @@
-//! THE state, pure: no I/O, no clock, cannot fail. Time and events come in as arguments.
+//! THE state, pure: no I/O, no clock, cannot fail. Time and events are arguments.
 //!
-//! There are two ways in. [`Ledger::apply`] takes what a log line said and decides what it adds to the counters: one
-//! failure is one count, however many lines a program prints about it (`joined.rs`), and a second final state of one piece
-//! of work is a conflict (`finals.rs`). [`Ledger::apply_link`] takes what Redis shows (`keyspace.rs`): what happened to a
-//! lock follows from what was there before and what is there now (`life.rs`). Both meet in the causes of lost locks
-//! (`causes.rs`) and in ratios (`ratios.rs`). The pipeline is the only caller in the daemon, `replay` and `check --logs` the
-//! other ones; those do not observe Redis.
+//! The pipeline is the only caller in the daemon. `replay` and `check --logs` also call it, without Redis. There are two
+//! inputs. [`Ledger::apply`] takes a log event and decides what it adds to the counters. [`Ledger::apply_link`] takes a
+//! batch of sightings and infers what happened to the locks. Both meet in the causes of lost locks. In reading order:
+//!
+//! * this file: the ledger, and how a log event is counted
+//! * `failures`: one failure counts once, however many lines report it
+//! * `keyspace_updates`: batches of links, due reads, losses and views
+//! * `locks`: the locks as Redis shows them
+//! * `causes`: why locks were lost
+//! * `recent`: counts and ratios of the last minutes and the last hour
+//! * `queries`: answers about single locks
 
 mod causes;
 mod failures;

@@ -1,5 +1,16 @@
-//! Where events come from. Each source turns something outside (log files, standard input, a journal, what others
-//! push, Redis) into batches for the pipeline.
+//! Log sources: files, standard input, journals and pushed lines -> batches of log events for the pipeline.
+//!
+//! `daemon::run` starts each source; `replay` and `check --logs` use [`extract`] alone. In reading order:
+//!
+//! * `files`: follows log files
+//! * `stdin`: reads standard input
+//! * `blocks`: cuts text into blocks of complete lines
+//! * `journal`: follows a systemd journal
+//! * `push`: takes lines that others push
+//! * `streams`: entries of journals and pushes, one stream each, with their fields
+//! * `extract`: from a block of lines to log events
+//! * `line`: one line -> record
+//! * `rules`: record -> log event
 
 pub mod blocks;
 pub mod extract;

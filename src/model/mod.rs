@@ -2,18 +2,18 @@
 //!
 //! Every module below uses these types. Nothing here does I/O. In reading order:
 //!
-//! * [`label`]: closed sets of label values
-//! * [`failure`]: operations, reasons, conflicts and causes
-//! * [`log_event`]: what one log line says about one lock
-//! * [`sighting`]: what Redis shows: key reads, link events, owners as hashes
-//! * [`owner`]: how a lock's value names its owner
-//! * [`namespace`]: lock namespaces and their policy
-//! * [`key_template`], [`key_index`]: key patterns with named fields; key -> namespace
-//! * [`position`]: how far a log source was read, and its totals
-//! * [`pushed_lines`]: pushed lines that were counted, to recognize a retry
-//! * [`counters`]: the numbers of one namespace, as saved and exposed
-//! * [`input`]: the batches that sources send to the pipeline
-//! * [`query`]: questions about single locks, and their answers
+//! * `label`: closed sets of label values
+//! * `failure`: operations, reasons, conflicts and causes
+//! * `log_event`: what one log line says about one lock
+//! * `sighting`: what Redis shows: key reads, link events, owners as hashes
+//! * `owner`: how a lock's value names its owner
+//! * `namespace`: lock namespaces and their policy
+//! * `key_template`, `key_index`: key patterns with named fields; key -> namespace
+//! * `position`: how far a log source was read, and its totals
+//! * `pushed_lines`: pushed lines that were counted, to recognize a retry
+//! * `counters`: the numbers of one namespace, as saved and exposed
+//! * `input`: the batches that sources send to the pipeline
+//! * `query`: questions about single locks, and their answers
 
 pub mod counters;
 pub mod failure;

@@ -2,8 +2,8 @@
 //!
 //! The page, the API, `/metrics` and `advise` call this module. In reading order:
 //!
-//! * [`health`]: what is wrong now, in sentences with a level
-//! * [`advice`]: which TTL and renewal interval the locks should have
+//! * `health`: what is wrong now, in sentences with a level
+//! * `advice`: which TTL and renewal interval the locks should have
 
 pub mod advice;
 pub mod health;

@@ -1,11 +1,11 @@
 //! Small helpers without knowledge of locks. Every other module may use them.
 //!
-//! * [`clock`]: the wall clock, a clock that never steps, and times as text
-//! * [`units`]: durations and sizes as people write them
-//! * [`backoff`]: waits that grow after each failure
-//! * [`percent`]: percent encoding of URLs
-//! * [`html`]: text that is safe in HTML
-//! * [`ports`]: free ports for the servers that drills, demos and tests start
+//! * `clock`: the wall clock, a clock that never steps, and times as text
+//! * `units`: durations and sizes as people write them
+//! * `backoff`: waits that grow after each failure
+//! * `percent`: percent encoding of URLs
+//! * `html`: text that is safe in HTML
+//! * `ports`: free ports for the servers that drills, demos and tests start
 
 pub(crate) mod backoff;
 pub mod clock;

@@ -1,7 +1,12 @@
-//! `advise`: which TTL and renewal interval the locks should have, from what a running exporter or Prometheus has seen.
+//! `advise`: which TTL and renewal interval the locks should have, from what an exporter or Prometheus has seen.
 //!
-//! The judgement is that of [`crate::report::advice`], the same that `/metrics` shows. Advice goes to standard output as text or JSON,
-//! complaints to standard error. Exit code 1 if something should be changed, 2 if there is no advice to be had.
+//! `main` calls [`run`]. [`crate::report::advice`] decides, as it does for `/metrics`. Exit code 1 if something should
+//! change, 2 if no advice is possible. In reading order:
+//!
+//! * `exporter`: the numbers of a running exporter, from `/api/v1/namespaces`
+//! * `prometheus`: the numbers of a longer time, from Prometheus
+//! * `text`: advice for people
+//! * `json`: advice for scripts
 
 mod exporter;
 mod json;

@@ -1,8 +1,12 @@
 //! `check`: is the configuration good, and what does it say?
 //!
-//! Problems go to standard error as text, or to standard output as JSON. Exit code 1 if there are any; warnings do not count. With `--logs` a good
-//! configuration is tried on a sample instead of being described, see `lines.rs`; with `--rules` a file of alert rules is
-//! compared with the metrics there are.
+//! `main` calls [`run`]. Problems go to standard error as text, or to standard output as JSON. Exit code 1 if there are
+//! any; warnings do not count. `--logs` tries the configuration on sample lines instead of describing it. `--rules`
+//! compares a file of alert rules with the metrics that exist. In reading order:
+//!
+//! * this file: the configuration and rule files
+//! * `lines`: `check --logs`: what the rules find in each line, or why they find nothing
+//! * `report`: the result of `check --logs` as rows or JSON
 
 mod lines;
 mod report;

@@ -1,4 +1,9 @@
-//! Checked log sources: patterns that can be expanded, names that are there once, what to ask of a journal.
+//! Log sources of the configuration: patterns expand, names are unique, journals have valid matches.
+//!
+//! `config::assemble` calls [`build`]. In reading order:
+//!
+//! * `raw`: a log source as written in the file
+//! * this file: the checked log source
 
 pub(super) mod raw;
 

@@ -1,4 +1,11 @@
-//! Checked namespaces: the user's and the presets' merged field by field, then compared with each other.
+//! Lock namespaces of the configuration: merges those of the user and of the presets field by field, then compares
+//! them with each other.
+//!
+//! `config::assemble` calls [`build`]. In reading order:
+//!
+//! * this file: the merged and checked namespaces
+//! * `raw_owner`: where the owner is in a lock's value
+//! * `overlap`: can one key match two key templates?
 
 mod overlap;
 pub(super) mod raw_owner;

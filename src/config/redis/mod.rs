@@ -1,4 +1,11 @@
-//! Where Redis is and how to look at it.
+//! The `redis`, `scan` and `watch` sections: where Redis is and how to read it.
+//!
+//! `config::assemble` calls `check`; `keyspace` uses the result. In reading order:
+//!
+//! * this file: the checked `RedisConfig`
+//! * `url`: addresses as people write them
+//! * `raw`: the sections as written
+//! * `check`: from the sections to the checked configuration
 
 pub(super) mod check;
 pub(super) mod raw;

@@ -1,4 +1,14 @@
-//! Checked rules: regexes compiled, names resolved, and only the fields that their event uses.
+//! Rules of the configuration: regexes compile, names resolve, and a rule sets only the fields that its event uses.
+//!
+//! `config::assemble` calls `RuleBuilder`; `logs::rules` evaluates the result. In reading order:
+//!
+//! * `raw`: rules and reasons as written
+//! * this file: from raw rules to checked ones
+//! * `rule`: the checked rules
+//! * `reasons`: which label value an error text gets
+//! * `patterns`: compiles regexes within bounds
+//! * `literals`: text that a line must contain before a rule can match it
+//! * `countable`: which series the rules can ever count
 
 pub mod countable;
 pub mod literals;

@@ -1,9 +1,16 @@
-//! The web configuration file (`--web.config.file`): TLS, users, headers, in the format that Prometheus and its exporters
-//! share (exporter-toolkit). Text in, a checked [`WebConfig`] or all of its [`Problems`] out.
+//! The web configuration file (`--web.config.file`): TLS, users and headers, in the format that Prometheus and its
+//! exporters share (exporter-toolkit). Text in, a checked [`WebConfig`] or all of its [`Problems`] out.
 //!
-//! Certificates and keys are read along with it, so that a good web configuration is one that can be served with. What was
-//! read is remembered as a [`Fingerprint`], by which `http/web_file.rs` notices changes. Secrets (keys, password hashes)
-//! never get into a problem.
+//! `http::web_file` and `check` call [`WebConfig::load`]. Certificates and keys are read with it, so a valid web
+//! configuration can be served. A [`Fingerprint`] records what was read; `http/web_file.rs` uses it to notice changes.
+//! Problems never contain secrets (keys, password hashes). In reading order:
+//!
+//! * this file: the file as a whole
+//! * `users`: `basic_auth_users`
+//! * `http`: `http_server_config` and `rate_limit`
+//! * `tls`: `tls_server_config`
+//! * `vocabulary`: Go's names for versions, cipher suites and curves
+//! * `client_certificates`, `alternative_names`: which client certificates are accepted
 
 mod alternative_names;
 pub(crate) mod client_certificates;

@@ -1,7 +1,14 @@
-//! The tables of every metric: its name as a query writes it, its type, its HELP, and the numbers behind it.
+//! The tables of all metrics: name, type, HELP, and where the number comes from.
 //!
-//! The collector walks them, `docs/metrics.md` is compared with them, and so can rules and dashboards be. A new metric is a
-//! new row. HELP is short, for it is part of every scrape; what to make of a metric is said in the documentation.
+//! The collector walks them; tests compare `docs/metrics.md` with them; `check --rules` looks names up. To add a metric,
+//! add a row. HELP is short because it is part of every scrape. In reading order:
+//!
+//! * `logs`: failures that logs reported
+//! * `keyspace`: what Redis shows about locks
+//! * `policy`: what the configuration says about each namespace
+//! * `links`: the connections to Redis
+//! * `exporter`: the exporter itself
+//! * `process`: the process, as the operating system sees it
 
 mod exporter;
 mod keyspace;

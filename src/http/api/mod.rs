@@ -1,7 +1,14 @@
-//! `/api/v1`: what is known about namespaces and about single locks, as JSON. `docs/api.md` describes every field.
+//! `/api/v1`: namespaces and single locks as JSON. `docs/api.md` describes every field.
 //!
-//! The overview, namespaces and the configuration are answered from the published snapshot. Single locks are known to the ledger only, so the question goes to
-//! the pipeline over a bounded channel; while that is busy the answer is 503, for a question must never hold up counting.
+//! `http::routes` calls this module. The overview, namespaces and configuration come from the published snapshot. Only the
+//! ledger knows single locks, so these queries go to the pipeline over a bounded channel. While the pipeline is busy the
+//! answer is 503, because a query must never delay counting. In reading order:
+//!
+//! * this file: the routes of the API
+//! * `parameters`: query parameters, decoded and checked
+//! * `overview`: `/api/v1/overview`
+//! * `namespaces`: `/api/v1/namespaces`
+//! * `config`: `/api/v1/config`
 
 mod config;
 mod namespaces;

@@ -1,8 +1,13 @@
-//! The page at `/`: one document, its scripts and its style sheet, all part of the binary.
+//! The page at `/`: one document, its scripts and its style sheet, all part of the binary (`assets/`).
 //!
-//! The scripts ask `/api/v1` and build the document from the answers with DOM calls only: what comes from keys and logs is
-//! text, never markup. The policy allows nothing but these files and questions to the exporter itself. Paths are relative,
-//! so that a proxy may serve all of it below a path of its own.
+//! `http::routes` calls this module. The scripts query `/api/v1` and build the document with DOM calls only: text from keys
+//! and logs never becomes markup. The content security policy allows only these files and requests to the exporter.
+//! Paths are relative, so a proxy may serve everything below its own path. In reading order:
+//!
+//! * this file: the files of the page
+//! * `landing`: `/` without scripts
+//! * `runbooks`: `/runbooks/`
+//! * `markdown`: from Markdown to HTML, for the runbooks
 
 pub(super) mod landing;
 mod markdown;

@@ -13,6 +13,12 @@
 //! while it is read, and the source unpacks one at a time, when it has done with the one before: so memory is bounded,
 //! whatever is sent. No request makes the exporter read a file, connect to anything or keep a label beyond the line it came
 //! with.
+//!
+//! `http::routes` calls this module; the lines go to `logs::push`. In reading order:
+//!
+//! * this file: limits, status codes, unpacking
+//! * `protobuf`, `labels`: a request as protobuf, and its label text
+//! * `json`: a request as JSON
 
 mod json;
 mod labels;

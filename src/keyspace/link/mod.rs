@@ -1,8 +1,19 @@
-//! One link: watches and scans the keys of one primary over one connection, for ever.
+//! One link: watches and scans the keys of one primary over one connection, forever.
 //!
-//! One connection does everything (pushes, passes, reads), for the order of its stream is what tells which change a reading
-//! shows. [`arrival`] sets a connection up, [`session`] lives on it until it ends; then it is tried again, later each time.
-//! A link never writes to Redis and never waits for the pipeline.
+//! `keyspace::supervisor` starts one for each primary. One connection does everything (pushes, passes, reads), because
+//! only the order of its stream shows which change a read includes. When a connection ends, the link connects again, after
+//! a growing wait. A link never writes to Redis and never waits for the pipeline. In reading order:
+//!
+//! * this file: connect, run a session, connect again
+//! * `handshake`: sets up a new connection; `identity`: which server answers; `permissions`: what the user may do
+//! * `session`: the task on one connection
+//! * `questions`: what is sent, and when; `answers`: what replies and pushes mean
+//! * `connection`: pending requests on one connection; `reply_order`: which replies and pushes share one event-loop turn
+//! * `read_queue`: keys to read; `key_read`: how a key is read; `owner`: from a value to the owner's hash
+//! * `scanner`: one pass; `pace`: how fast passes and reads may go
+//! * `key_catalog`: what is known about keys by prefix
+//! * `evictions`: keys that Redis deletes to free memory
+//! * `outbox`: events for the pipeline, in order
 
 mod answers;
 mod connection;

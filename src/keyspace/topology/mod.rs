@@ -1,7 +1,12 @@
-//! Which primaries there are: asked of Sentinels or of the nodes of a cluster, or simply configured.
+//! Which primaries there are: Sentinels or cluster nodes report them, or the configuration names one.
 //!
-//! The supervisor calls [`discover`] again and again. Nobody who answers is believed blindly: a primary that a Sentinel
-//! names must say itself that it is one, and of several nodes of a cluster the view that two of them share is taken.
+//! The supervisor calls [`discover`] repeatedly. It trusts no single answer: a primary that a Sentinel names must confirm
+//! that it is one, and for a cluster the view that two nodes share wins. In reading order:
+//!
+//! * this file: one discovery
+//! * `sentinel`: asks Sentinels
+//! * `cluster`: asks the nodes of a cluster
+//! * `slots`: the hash slot of a key
 
 mod cluster;
 mod sentinel;

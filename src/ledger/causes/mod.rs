@@ -1,8 +1,11 @@
-//! Why locks were not owned: what a log line reports is looked up in the lock's history, after a while, for a line may
-//! be read before Redis has told of the end it is about.
+//! Why locks were lost: looks up a reported loss in the history of the lock.
 //!
-//! The causes of a namespace add up to its `not_owned`, but for those that still wait; what waited in a crash is
-//! `unknown` after it.
+//! `ledger::keyspace_updates` calls this module. A loss waits a moment first, because its line may be read before Redis
+//! shows the end. The causes of a namespace add up to its `not_owned`, except for losses that still wait. A loss that
+//! waits during a crash gets the cause `unknown`. In reading order:
+//!
+//! * this file: losses that wait, and their causes
+//! * `incidents`: the latest losses with their causes
 
 pub(super) mod incidents;
 

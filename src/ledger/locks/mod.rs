@@ -1,8 +1,17 @@
-//! The locks as Redis shows them: takes what links tell and keeps the table of held locks.
+//! The locks as Redis shows them: applies batches of links and keeps the table of held locks.
 //!
-//! Sightings are dealt with in `seeing.rs`, by the rules for one lock in `life.rs`; what facts add to the counters is in
-//! `counting.rs`, what is shown in `views.rs` and `inquiries.rs`. Nothing of this is saved but the counters: after a start
-//! every lock is seen for the first time.
+//! `ledger::keyspace_updates` calls [`Keyspace`]; `queries` and `causes` read it. Only the counters are saved: after a
+//! start, every lock is seen for the first time. In reading order:
+//!
+//! * this file: the tracker, and what a batch of a link does to it
+//! * `apply_sighting`: one read of one key -> table update
+//! * `hold`: from the previous and the current sighting to what happened in between
+//! * `count_transitions`: from what happened to counters and history
+//! * `namespace_chooser`: key and TTL -> namespace
+//! * `table`: held locks in little memory
+//! * `links`: which links see everything, and since when
+//! * `history`, `ring`, `bounded`: bounded memory of ended holds, renewals, lines and fences
+//! * `survey`: gauges by namespace
 
 mod apply_sighting;
 mod bounded;

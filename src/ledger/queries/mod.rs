@@ -1,5 +1,10 @@
-//! Answers about single locks. Each is bounded by its query; the order of locks is only worked out as far as it is asked
-//! for, since there may be a million of them.
+//! Answers about single locks, for the API.
+//!
+//! `ledger::keyspace_updates` calls this module. Each answer is bounded by its query. Locks are sorted only as far as the
+//! query asks, because there may be a million. In reading order:
+//!
+//! * this file: lists, histories and incidents
+//! * `sentences`: the state and the end of a hold in words
 
 mod sentences;
 

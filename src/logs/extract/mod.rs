@@ -1,8 +1,12 @@
-//! From a block of whole lines to the events in it. Shared by all log sources and `replay`.
+//! From a block of complete lines to the log events in it. All log sources and `replay` call this module.
 //!
-//! Container runtimes cut long lines into pieces (`P` records of CRI, Docker records without a newline). Pieces are joined
-//! here, for each stream of a file, within bounds. So are the lines of one record, see `records.rs`. While a piece is waiting
-//! for the rest, or a record for its end, the caller must not move the saved position: [`Joiner::is_waiting`].
+//! Container runtimes split long lines into pieces (`P` records of CRI, Docker records without a newline). [`Joiner`] puts
+//! the pieces of each stream back together, within bounds, and joins the lines of one record. While a piece waits for the
+//! rest, or a record for its end, the caller must not move the saved position: [`Joiner::is_waiting`]. In reading order:
+//!
+//! * this file: find a line, assemble it, match it
+//! * `search`: finds the few lines that a rule could match
+//! * `records`: joins the lines of one record: a message, its stack trace, its exception
 
 pub(super) mod records;
 pub mod search;

@@ -1,9 +1,17 @@
-//! Follows all log files of all sources, on one thread, by polling (events of the file system are lost on network mounts,
-//! overlays and symlinks; a look at a quiet file costs one system call).
+//! Follows all log files of all sources on one thread, by polling. (File system events get lost on network mounts,
+//! overlays and symlinks; polling a quiet file costs one system call.)
 //!
-//! Each round: find out which files there are (`discovery`), tie them to the positions we have (`reunion`), then read a
-//! little from each that has something new. What was read goes to the pipeline as a [`Batch`]; when the pipeline is behind,
-//! sending waits and the files are our buffer. Nothing here ends the thread but `stop`: errors are counted and tried again.
+//! `daemon::run` calls [`Tailer::run`]. Each round lists the files, matches them with saved positions, and reads a little
+//! from each file that has new text. Batches go to the pipeline. When the pipeline is behind, sending waits and the files
+//! are the buffer. Only `stop` ends the thread: errors are counted and retried. In reading order:
+//!
+//! * this file: the rounds
+//! * `discovery`: which files there are
+//! * `matching`: files <-> saved positions
+//! * `likeness`: does a file contain the text that a position describes?
+//! * `text`: reads a file from its beginning, through gzip if needed
+//! * `followed_file`: one open file
+//! * `prefetch`: searches the next part of a long backlog on another thread
 
 mod discovery;
 mod followed_file;

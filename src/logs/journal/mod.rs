@@ -1,10 +1,13 @@
-//! A journal of systemd as a log source: `journalctl --follow` as a child process, its output as entries, the cursor of the
-//! last entry saved together with what it counted.
+//! A systemd journal as a log source: runs `journalctl --follow` and saves the cursor of the last entry with its counts.
 //!
-//! After a start, reading goes on *at* the saved cursor, not after it: if the first entry is that very one, nothing was
-//! missed and it is left out; if not, it was vacuumed away meanwhile, which is said. (`--after-cursor` would leave out one
-//! entry too many then.) While the pipeline is behind, the pipe is not read and journalctl waits. A child that ends is
-//! started again after a while, from where it was.
+//! `daemon::run` calls [`run`]. After a start, reading resumes *at* the saved cursor, not after it. If the first entry is
+//! the saved one, nothing was missed and it is skipped. If not, the journal was vacuumed, and that is reported.
+//! (`--after-cursor` would skip one entry too many in that case.) While the pipeline is behind, the pipe is not read and
+//! journalctl waits. A child that ends is restarted after a wait, at its position. In reading order:
+//!
+//! * this file: the source
+//! * `child`: the journalctl process
+//! * `entry`: one line of `journalctl -o json`
 
 mod child;
 mod entry;

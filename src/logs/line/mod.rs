@@ -1,7 +1,16 @@
 //! From the bytes of a line to a record: time, message and fields.
 //!
-//! The tailer unwraps every line that may matter ([`unwrap_line`]) and parses it ([`Record::parse`]); the rules look at the
-//! record. Nothing here can fail: whatever the bytes are, there is a record, in the worst case plain text.
+//! `logs::extract` unwraps every line that may matter ([`unwrap_line`]) and parses it ([`Record::parse`]); the rules look
+//! at the record. Nothing here can fail: any bytes make a record, in the worst case plain text. In reading order:
+//!
+//! * this file: the record
+//! * `wrapping`: removes what container runtimes add
+//! * `clean`: removes colors and control characters
+//! * `prefix`: removes what other tools put before each line
+//! * `json`, `text`: JSON records; logfmt and plain text
+//! * `time`: timestamps as logs write them
+//! * `role`: message, stack trace or exception?
+//! * `echo`: source code inside a stack trace
 
 mod clean;
 mod echo;

@@ -1,8 +1,12 @@
 //! The rules: what a record says about which lock.
 //!
-//! The configuration makes a [`RuleSet`] of its own rules, those of the presets and the built-in ones, in this order; the
-//! tailer searches blocks of a log for [`RuleSet::needed_texts`] and evaluates the lines that contain one. Everything is pure.
-//! A record that no rule takes says nothing; [`RuleSet::explain`] tells a person why.
+//! [`RuleSet::compile`] prepares the rules of a configuration. `logs::extract` searches blocks for
+//! [`RuleSet::needed_texts`] and evaluates the lines that contain one. Everything here is pure. If no rule matches a
+//! record, it says nothing, and [`RuleSet::explain`] tells people why. In reading order:
+//!
+//! * this file: finds the rule for a record and makes the log event
+//! * `locate`: which lock and namespace a record is about
+//! * `explain`: why no rule matched
 
 mod explain;
 mod locate;

@@ -13,6 +13,15 @@
 //!
 //! Everything listens on the loopback interface on free ports and keeps its files in one temporary directory. All of it
 //! ends with this command, whatever ends it; only `kill -9` leaves processes behind.
+//!
+//! `main` calls [`run`]. In reading order:
+//!
+//! * `stage`: everything that runs, and the events so far
+//! * `programs`, `configuration`: the programs that the demo starts, and their files
+//! * `observer`, `seen`: what the exporter and Prometheus report
+//! * `alerts`, `receiver`: the life of each alert, and what Alertmanager sends
+//! * `view`, `keyboard`: the terminal
+//! * `summary`: what the fleet did beside what the others saw
 
 mod alerts;
 mod configuration;

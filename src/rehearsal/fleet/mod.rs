@@ -1,7 +1,16 @@
-//! Workers that really lock: simulated services on a real Redis, and a record of what they really did.
+//! Simulated services that really lock in a real Redis, and a record of what they did.
 //!
-//! The only part of the program that writes to Redis, and only in keys that it was given; a [`Territory`] sees to that where
-//! the Redis is not ours. The record is the truth that what the exporter says is compared with.
+//! `drill`, `demo`, tests and examples call this module. Nothing else in the program writes to Redis. It writes only to
+//! keys that it was given; a [`Territory`] enforces that where the Redis is not ours. Tests compare the record with what the
+//! exporter reports. In reading order:
+//!
+//! * `locker`: the operations of a lock
+//! * `worker`, `gate`: one worker, and how its process is paused
+//! * `behavior`: workers that make mistakes, decided by a seed; `random`: the generator
+//! * `record`, `failures`: what really happened
+//! * `server`, `proxy`: a Redis of our own, and a network that can fail
+//! * `key_scope`: where a run may write
+//! * `cordum`: a small Cordum
 
 mod behavior;
 pub mod cordum;

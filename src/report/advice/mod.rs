@@ -1,15 +1,21 @@
-//! What TTL and renewal interval the locks of a namespace should have, and what is wrong with those they have.
+//! Which TTL and renewal interval the locks of a namespace should have, and what is wrong with the configured ones.
 //!
 //! Pure: [`advise`] compares what was seen ([`Evidence`]) with what is configured
-//! ([`Namespace`](crate::model::namespace::Namespace)). `/metrics` shows its numbers, `commands/advise` all of it. `docs/ttl-advice.md` has the formulas with their limits.
+//! ([`Namespace`](crate::model::namespace::Namespace)). `/metrics` shows its numbers, `commands/advise` shows everything.
+//! `docs/ttl-advice.md` has the formulas and their limits.
 //!
-//! Two models. A lock that is not renewed must outlive the work: its TTL follows from the hold times. A lock that is renewed
-//! must outlive the longest pause of a living owner, however long the work takes: its TTL follows from the margins that
-//! renewals left. A lock of style `loop` is held until its TTL runs out on purpose: how long says nothing, and only
-//! the takeover is left to judge.
+//! There are two models. A lock that is not renewed must outlive the work: its TTL follows from the hold times. A lock that
+//! is renewed must outlive the longest pause of a live owner: its TTL follows from the margins that renewals left. A lock of
+//! style `loop` is held until its TTL runs out, so only the takeover time matters.
 //!
-//! What is good enough stays as it is. A percentile is known to lie between two bounds only; a TTL is called too short when even
-//! the lower one asks for more, and another value is advised when even the upper one fits it.
+//! Good values stay. Buckets give only two bounds for a percentile: a TTL is too short when even the lower bound needs more,
+//! and advice recommends a value that fits even the upper bound. In reading order:
+//!
+//! * `assess`: compares needs with settings
+//! * `evidence`: what was seen
+//! * `formulas`: from a 99th percentile to a TTL
+//! * `percentile`: what buckets say about a percentile
+//! * `finding`: each result as a sentence
 
 mod assess;
 mod evidence;

@@ -1,4 +1,12 @@
-//! What happens in each scenario, one round of it. Everything is made to happen, nothing is pretended.
+//! What happens in one round of each scenario. Nothing is faked: every failure really happens.
+//!
+//! `drill` calls [`round`]. In reading order:
+//!
+//! * `expiry`: a stale release, a crash, a deletion by somebody else
+//! * `renewal`: renewals that fail
+//! * `pause`, `delay`: a stopped process, a slow network
+//! * `leader`: a leader that is lost
+//! * `failover`: Redis fails over
 
 mod delay;
 mod expiry;

@@ -13,6 +13,16 @@
 //!     |---> Account                            what logs should tell, each failure once
 //!     '---> logs                               Said --> LineWriter --> files
 //! ```
+//!
+//! `demo`, tests and examples call [`Fleet`]. In reading order:
+//!
+//! * `pace`, `load`, `configuration`: speed, size, and the exporter's settings
+//! * `worker`, `process`: locking like Cordum; one process and its log
+//! * `scheduler`, `workflow_engine`, `gateway`, `loops`: the services
+//! * `bus`: where work comes from
+//! * `fault`, `trouble`: what can fail, and the resulting errors
+//! * `messages`, `chatter`, `line`: log messages, and the forms of a log line
+//! * `account`: which failures the logs report
 
 mod account;
 mod bus;
