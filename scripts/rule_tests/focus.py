@@ -69,7 +69,7 @@ class Focus:
         for case in sorted(cases, key=lambda case: -sample_count(case)):
             count = sample_count(case)
             series = {key: values[:count] for key, values in case.world.series.items() if key.split("{")[0] in metrics}
-            of_same_names = found.setdefault((case.every, case.world.step, frozenset(series)), [])
+            of_same_names = found.setdefault((case.every, case.last > LONG, case.world.step, frozenset(series)), [])
             for longest, known, candidates in of_same_names:
                 if all(known[key][:count] == values for key, values in series.items()):
                     if count == longest:
