@@ -1,7 +1,7 @@
 //! What a configuration file or a preset says, typed and with places, before anything is compared with anything else.
 //!
 //! The first of two stages: [`RawConfig::read`] reports unknown fields, wrong types and words, bad durations and sizes.
-//! `logs.rs`, `namespaces.rs` and `rules.rs` make the checked configuration of it. Rules are read in `rules/raw.rs`,
+//! `logs`, `namespaces` and `rules` make the checked configuration of it. Rules are read in `rules/raw.rs`,
 //! log sources in `logs/raw.rs`, what is said about Redis in `redis/raw.rs`.
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! `drill`: rehearses the failures that locks have, with real workers on a real Redis, and checks that they are seen.
 //!
+//! `main` calls [`run`], and [`run_worker`] in the processes that a drill starts. In reading order:
+//!
 //! * `table`: the scenarios and what is expected of each, stated before anything runs; `scenarios`: what happens in them
 //! * `stage`, `worker`: one scenario while it runs, and who acts in it; `process`, `worker_process`: workers that are processes
 //! * `setup`: a Redis and an exporter of its own where none is given; the network that can be made worse is in `fleet`
