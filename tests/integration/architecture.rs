@@ -32,6 +32,27 @@ fn modules_use_only_modules_above_them() {
 }
 
 #[test]
+fn the_documentation_names_files_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let pages = fs::read_dir(root.join("docs/decisions")).unwrap().map(|entry| entry.unwrap().path());
+    let mut n_paths = 0;
+    for page in pages.chain([root.join("docs/architecture.md")]) {
+        let text = fs::read_to_string(&page).unwrap();
+        // Code spans that are a path: `ledger/mod.rs`, `src/exposition/`.
+        for span in text.split('`').skip(1).step_by(2) {
+            let is_path = span.contains('/') && (span.ends_with(".rs") || span.ends_with('/'));
+            if !is_path || span.starts_with('/') || span.contains(' ') {
+                continue;
+            }
+            n_paths += 1;
+            let exists = root.join("src").join(span).exists() || root.join(span).exists();
+            assert!(exists, "{}: there is no {span}", page.display());
+        }
+    }
+    assert!(n_paths > 30, "only {n_paths} paths were found");
+}
+
+#[test]
 fn paths_are_found_in_code() {
     let text = "//! crate::cli is only mentioned.\n\
                 use crate::model::failure::Cause; // not crate::http\n\
