@@ -1,4 +1,4 @@
-//! `check --rules`: does a file of Prometheus rules fit this exporter?
+//! Tests `check --rules`, which checks whether Prometheus rules match this exporter.
 
 use std::fs;
 
@@ -29,7 +29,7 @@ groups:
 "#;
 
 #[test]
-fn rules_that_fit_are_counted() {
+fn matching_rules_are_counted() {
     let (code, said) = check(GOOD, &[]);
     assert_eq!((code, said.as_str()), (0, "The rules fit this exporter: 2 alerts, 1 recording rule.\n"));
     assert_eq!(check(GOOD, &["--output", "json"]), (0, "[]\n".to_owned()));
@@ -39,7 +39,7 @@ fn rules_that_fit_are_counted() {
 }
 
 #[test]
-fn what_the_exporter_does_not_have_is_named_with_its_line() {
+fn unknown_metrics_and_labels_are_reported_with_their_line() {
     let bad = GOOD
         .replace("redis_lock_not_owned_total{", "redis_lock_not_ownd_total{")
         .replace("lock_namespace:redis_lock_not_owned:rate5m > 0", "lock_namespace:redis_lock_not_owned:rate1m > 0")
@@ -61,14 +61,15 @@ fn what_the_exporter_does_not_have_is_named_with_its_line() {
 }
 
 #[test]
-fn labels_to_group_and_join_by_and_queries_of_annotations_are_looked_at() {
+fn grouping_and_join_labels_and_annotation_queries_are_checked() {
     let rule = |expr: &str, annotation: &str| {
         let rule = serde_json::json!({"alert": "A", "expr": expr, "annotations": {"description": annotation}});
         check(&serde_json::json!({"groups": [{"name": "a", "rules": [rule]}]}).to_string(), &[])
     };
     for (expr, annotation) in [
         ("sum by (lock_namespace, team, le) (redis_lock_held) > 1", "{{ $value }}"),
-        // Of another exporter, recorded by the bundled rules, or made by the expression.
+        // Metrics of another exporter, metrics recorded by the bundled rules, and labels created by
+        // the expression.
         ("sum by (reason) (other_total) * on (lock_namespace) redis_lock_held", ""),
         (
             "lock_namespace:redis_lock_not_owned:sustained > 0",
@@ -97,7 +98,7 @@ fn labels_to_group_and_join_by_and_queries_of_annotations_are_looked_at() {
 }
 
 #[test]
-fn the_bundled_rules_fit() {
+fn the_bundled_rules_match_the_exporter() {
     for file in ["redis_lock.rules.yml", "links.rules.yml", "cordum.rules.yml", "prometheus-operator.yml"] {
         let path = format!("{}/alerts/{file}", env!("CARGO_MANIFEST_DIR"));
         let output = command(&["check", "--rules", &path]);
@@ -106,7 +107,7 @@ fn the_bundled_rules_fit() {
 }
 
 #[test]
-fn a_file_without_rules_is_no_rule_file() {
+fn a_file_without_rules_is_rejected() {
     for (yaml, complaint) in
         [("{}", "there are no rules"), ("groups: [", "rules.yml:"), ("a: 1\n---\nb: 2", "more than one")]
     {

@@ -1,4 +1,5 @@
-//! The web configuration file itself: what is said about bad ones, and that what is accepted here is accepted by Prometheus.
+//! Tests the web configuration file: errors in bad files, and that Prometheus accepts every file
+//! that the exporter accepts.
 
 use std::fs;
 use std::process::Command;
@@ -6,7 +7,7 @@ use std::process::Command;
 use super::{PASSWORD, Secured, TLS, hash};
 use crate::daemon::command;
 
-/// What `check` says about a file: the exit code, and all of its output.
+/// Returns the exit code and all output of `check` for a file.
 fn check(secured: &Secured, web: &str) -> (i32, String) {
     secured.configure(web);
     let path = secured.path("web.yml");
@@ -21,7 +22,7 @@ fn promtool_accepts(secured: &Secured) -> bool {
 }
 
 #[test]
-fn hashes_of_different_costs_are_warned_of() {
+fn hashes_of_different_costs_produce_a_warning() {
     let secured = Secured::new("");
     let users = |cost: u32| {
         let slower = bcrypt::hash(PASSWORD, cost).unwrap();
@@ -38,7 +39,7 @@ fn hashes_of_different_costs_are_warned_of() {
 }
 
 #[test]
-fn every_problem_is_shown_with_its_place() {
+fn every_problem_is_shown_with_its_position() {
     let secured = Secured::new("");
     for (web, expected) in [
         (
@@ -115,7 +116,7 @@ fn every_problem_is_shown_with_its_place() {
         assert!(code == 1 && said.contains(expected), "{web}\n{code}: {said}");
     }
     let (code, said) = check(&secured, "tls_server_config: {min_version: TLS9}\nbasic_auth_users: {a: b}\nx: y\n");
-    assert_eq!((code, said.matches("web.yml:").count()), (1, 5), "all at once: {said}");
+    assert_eq!((code, said.matches("web.yml:").count()), (1, 5), "all problems must be reported at once: {said}");
     let path = secured.path("web.yml");
     fs::remove_file(&path).unwrap();
     let output = command(&["check", "--web.config.file", &path]);
@@ -124,7 +125,7 @@ fn every_problem_is_shown_with_its_place() {
 }
 
 #[test]
-fn a_password_in_the_place_of_its_hash_is_not_shown() {
+fn a_plain_password_instead_of_a_hash_is_not_shown() {
     let secured = Secured::new("");
     for value in
         ["hunter2-hunter2", "12345678901", "[hunter2-hunter2]", "$2y$10$hunter2-hunter2", "{hunter2-hunter2: 1}"]
@@ -139,7 +140,7 @@ fn a_password_in_the_place_of_its_hash_is_not_shown() {
 }
 
 #[test]
-fn check_says_what_a_good_file_does() {
+fn check_summarizes_a_valid_file() {
     let secured = Secured::new("");
     let verified = "client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.pem}";
     let web =
@@ -157,7 +158,7 @@ fn check_says_what_a_good_file_does() {
 }
 
 #[test]
-fn a_bad_web_configuration_keeps_the_daemon_from_starting() {
+fn a_bad_web_configuration_prevents_the_daemon_from_starting() {
     let secured = Secured::new("basic_auth_users: 7\n");
     let path = secured.path("web.yml");
     let logs = secured.site.place("logs/*.log");
@@ -168,7 +169,7 @@ fn a_bad_web_configuration_keeps_the_daemon_from_starting() {
 }
 
 #[test]
-fn prometheus_accepts_what_is_accepted_here() {
+fn promtool_accepts_every_file_that_check_accepts() {
     let secured = Secured::new("");
     let hash = hash(PASSWORD);
     let tls = TLS.trim_end().trim_end_matches('}');
@@ -203,18 +204,18 @@ fn prometheus_accepts_what_is_accepted_here() {
         assert_eq!(code, 0, "{web}\n{said}");
         assert!(promtool_accepts(&secured), "promtool refuses\n{web}");
     }
-    // And that promtool looks at all.
+    // Checks that promtool rejects bad files at all.
     secured.configure("basic_auth_users: {me: x}\n");
     assert!(!promtool_accepts(&secured));
 }
 
 #[test]
-fn the_documented_example_is_good() {
+fn the_documented_example_is_valid() {
     let secured = Secured::new("");
     let document = include_str!("../../../docs/web-configuration.md");
     let example = document.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     let (code, said) = check(&secured, example);
     assert_eq!(code, 0, "{said}");
     let hash = example.lines().find_map(|line| line.trim().strip_prefix("prometheus: ")).unwrap();
-    assert!(bcrypt::verify(PASSWORD, hash).unwrap(), "the hash is not of the password in the comment");
+    assert!(bcrypt::verify(PASSWORD, hash).unwrap(), "the hash does not match the password in the comment");
 }

@@ -1,4 +1,4 @@
-//! Everything that the process says to anybody is searched for secrets that were planted everywhere.
+//! Searches all output of the process for secrets that the tests put into every input.
 
 use std::fs;
 use std::process::Stdio;
@@ -27,7 +27,7 @@ impl Said {
     }
 
     fn assert_without(&self, secrets: &[String]) {
-        assert!(self.0.len() > 10 && self.0.iter().all(|(_, text)| !text.is_empty()), "nothing was said");
+        assert!(self.0.len() > 10 && self.0.iter().all(|(_, text)| !text.is_empty()), "no output was collected");
         for (place, text) in &self.0 {
             for secret in secrets {
                 assert!(!text.contains(secret.as_str()), "{secret} is shown in {place}:\n{text}");
@@ -37,7 +37,7 @@ impl Said {
 }
 
 #[test]
-fn nothing_that_is_secret_is_said_to_anybody() {
+fn no_output_contains_a_secret() {
     let server = RedisServer::start(&["--requirepass", IN_FILE]);
     for password in [IN_ENVIRONMENT, IN_URL, NEW_IN_FILE] {
         server.command(&["ACL", "SETUSER", "default", &format!(">{password}")]);
@@ -77,7 +77,7 @@ fn nothing_that_is_secret_is_said_to_anybody() {
     said.assert_without(&secrets);
 }
 
-/// Starts a daemon that tells all it can, asks for all there is, and makes it fail in many ways.
+/// Starts a daemon with maximum logging, requests every path, and makes it fail in many ways.
 fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, journal: &mut Journal, said: &mut Said) {
     let site = &secured.site;
     let (config, state, web_file) = (site.place("config.yaml"), site.place("state"), secured.path("web.yml"));
@@ -99,12 +99,12 @@ fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, jo
     let me = format!("me:{OF_WEB}");
     let ask = |path: &str, more: &[&str]| secured.get(&daemon, path, &[&["--user", &me], more].concat());
     let is_up = || ask("/metrics", &[]).body.contains("redis_lock_held{redis=\"redis\",lock_namespace=\"jobs\"} 1");
-    eventually("the lock is seen", || is_up().then_some(()));
+    eventually("the exporter to see the lock", || is_up().then_some(()));
     let line = format!(
         r#"{{"msg":"distributed run lock release failed","component":"workflow-engine","run_id":"1","token":"{IN_LINE}","error":"lock not owned: {IN_LINE}"}}"#
     );
     site.append("logs/app.log", format!("{line}\nlock lost, owner {IN_LINE}\n"));
-    eventually("the line is counted", || {
+    eventually("the exporter to count the line", || {
         ask("/metrics", &[])
             .body
             .lines()
@@ -112,20 +112,20 @@ fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, jo
             .then_some(())
     });
     push_and_write(&ask, journal, said);
-    // Wrong passwords, on our side and on that of Redis.
+    // Wrong passwords for the exporter and for Redis.
     said.add("a refusal", secured.get(&daemon, "/", &["--user", &format!("me:{WRONG}")]).body);
     fs::write(site.path("password"), WRONG).unwrap();
     server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    eventually("connected again, or refused", || {
+    eventually("a new or refused connection", || {
         let reply = ask("/metrics", &[]).body;
         let reconnects =
             reply.lines().find(|line| line.starts_with("redis_lock_exporter_redis_connect_errors_total"))?;
         (!reconnects.ends_with(" 0") || is_up()).then_some(())
     });
-    // A secret that changed in its file is taken by a reload.
+    // A reload reads a secret that changed in its file.
     fs::write(site.path("password"), NEW_IN_FILE).unwrap();
     assert_eq!(ask("/-/reload", &["--request", "POST"]).status, 200);
-    eventually("the lock is seen again", || is_up().then_some(()));
+    eventually("the exporter to see the lock again", || is_up().then_some(()));
     // Refused reloads.
     secured.configure(&format!("{web}basic_auth_users: {{me: {WRONG}}}\n"));
     said.add("a refused reload", ask("/-/reload", &["--request", "POST"]).body);
@@ -152,7 +152,7 @@ fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, jo
     said.add("its command line", fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap());
     let mut daemon = daemon;
     daemon.signal("TERM");
-    daemon.wait_for_end();
+    daemon.wait_for_exit();
     said.add("standard error", daemon.log());
     said.add("standard output", format!("it said: {}", fs::read_to_string(&stdout).unwrap()));
     for file in fs::read_dir(site.path("state")).unwrap() {
@@ -164,7 +164,7 @@ fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, jo
     }
 }
 
-/// Lines that are pushed, in requests that are taken and in such that are not, and one of the journal.
+/// Sends lines in accepted and refused push requests, and one line through the journal.
 fn push_and_write(ask: &dyn Fn(&str, &[&str]) -> Reply, journal: &mut Journal, said: &mut Said) {
     let push = |body: &str| {
         let headers = ["--header", "Content-Type: application/json", "--data-binary", body];
@@ -196,10 +196,10 @@ fn push_and_write(ask: &dyn Fn(&str, &[&str]) -> Reply, journal: &mut Journal, s
     };
     let before = events();
     journal.say("engine.service", line(IN_JOURNAL));
-    eventually("the entry is counted", || (events() > before).then_some(()));
+    eventually("the exporter to count the entry", || (events() > before).then_some(()));
 }
 
-/// `check` of good and bad files.
+/// Runs `check` on valid and invalid files.
 fn check_everything(secured: &Secured, said: &mut Said) {
     let (config, web) = (secured.site.place("config.yaml"), secured.path("web.yml"));
     let mut check = |place: &str, output: &str| {
@@ -215,7 +215,7 @@ fn check_everything(secured: &Secured, said: &mut Said) {
     check("check of worse files", "text");
 }
 
-/// Commands that get a password in a URL, and nobody who answers.
+/// Runs commands with a password in a URL that does not answer.
 fn ask_in_vain(said: &mut Said) {
     let (redis, web) = (format!("redis://:{WRONG}@127.0.0.1:1/0"), format!("http://me:{WRONG}@127.0.0.1:1/"));
     for arguments in [
