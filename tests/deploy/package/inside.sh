@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The life of the Debian package, run by scripts/test_deb.sh in a container of its own: installed, configured, upgraded, removed,
-# installed again, purged. /packages has this file, old.deb and new.deb, and what the package is built from.
+# Tests the life cycle of the Debian package: install, configure, upgrade, remove, install again,
+# purge. scripts/test_deb.sh runs it in a container. /packages contains this file, old.deb, new.deb,
+# and the sources of the package.
 #
 # usage: inside.sh without-systemd     (where no systemd runs: a chroot, an image that is being built)
 #        inside.sh with-systemd        (systemd is the first process)
 #
-# Ends at the first thing that is not as it should be. What only differs in time is waited for, 30 s at most.
+# Ends at the first failed check. Checks that depend on time wait for at most 30 s.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 
@@ -54,7 +55,7 @@ same() {
   printf 'ok: %s: %s\n' "$1" "$3"
 }
 
-# becomes WHAT EXPECTED COMMAND...: what the command prints is this in the end.
+# becomes WHAT EXPECTED COMMAND...: the command eventually prints the expected text.
 becomes() {
   local what=$1 expected=$2 found deadline=$((SECONDS + 30))
   shift 2
@@ -68,7 +69,7 @@ becomes() {
   printf 'ok: %s: %s\n' "$what" "$found"
 }
 
-# apt ARGUMENT...: as people do it, without a question.
+# apt ARGUMENT...: runs apt as a user does, without questions.
 apt() {
   apt-get --yes --quiet=2 --allow-downgrades "$@" </dev/null >/tmp/apt 2>&1 || failed "apt-get $*: $(cat /tmp/apt)"
 }
@@ -77,7 +78,7 @@ property() {
   systemctl show --property="$1" --value "${2:-$unit}"
 }
 
-# metric SERIES: its value.
+# metric SERIES: prints the value of a series.
 metric() {
   curl --silent --fail --max-time 5 http://127.0.0.1:9877/metrics | sed -n "s/^$1 //p"
 }
@@ -86,7 +87,7 @@ lost() {
   metric 'redis_lock_not_owned_total{lock_namespace="workflow",operation="release"}'
 }
 
-# lose RUN: a program writes that a lock was lost.
+# lose RUN: writes a log line about a lost lock.
 lose() {
   lost_line "$1" >>"$log"
 }
@@ -96,7 +97,8 @@ lost_line() {
     "$(date --utc +%FT%T.%3NZ)" "$1"
 }
 
-# says UNIT RUN...: the unit runs and prints to its standard output, which journald keeps, that these locks were lost.
+# says UNIT RUN...: the unit prints to its standard output, which goes to journald, that these locks
+# were lost.
 says() {
   local unit=$1 run
   shift
@@ -104,7 +106,7 @@ says() {
   systemd-run --quiet --wait --collect --unit "$unit" cat /tmp/said
 }
 
-# What the package left anywhere, but for the package manager's own lists.
+# Lists the files that the package left behind, without the package manager's own lists.
 leftovers() {
   find / -xdev \( -path /proc -o -path /sys -o -path /packages -o -path /tmp -o -path /var/log/journal \) -prune \
     -o \( -name '*redis_lock*' -o -name '*redis-lock*' \) -print
@@ -150,7 +152,7 @@ installed() {
   chown root:adm "$log"
   chmod 640 "$log"
   apt install /packages/old.deb
-  # Type=notify: it is active once it says that it is ready.
+  # Type=notify: the unit becomes active when the exporter reports that it is ready.
   same "the service" active "$(systemctl is-active "$unit")"
   same "at the next boot" enabled "$(systemctl is-enabled "$unit")"
   becomes "Redis is watched" 1 metric redis_lock_exporter_redis_up
@@ -166,7 +168,7 @@ installed() {
   is_not "nor in /usr" nsenter --target "$pid" --mount touch /usr/written
   same "the state" "700 redis_lock_exporter" "$(stat --format='%a %U' "$state")"
   same "the settings, where a password may be" "640 root root" "$(stat --format='%a %U %G' "$settings")"
-  # With ProcSubset=pid the kernel does not tell when it booted.
+  # With ProcSubset=pid the kernel does not show the boot time.
   local started told
   started=$(date --date "$(property ExecMainStartTimestamp)" +%s)
   told=$(metric process_start_time_seconds)
@@ -224,7 +226,7 @@ upgraded() {
   title "upgraded, with both sides having changed the same file"
   apt install /packages/old.deb
   echo '# Mine, too.' >>"$settings"
-  # Without a question: its default, as unattended upgrades do it.
+  # Without questions: uses the default answer, like unattended upgrades.
   apt install -o Dpkg::Options::=--force-confdef /packages/new.deb
   is "mine is kept" grep -q "^# Mine, too" "$settings"
   is "the package's is beside it" cmp "$settings.dpkg-dist" /packages/default
@@ -238,12 +240,12 @@ upgraded() {
   systemctl enable --quiet --now "$unit"
 }
 
-# The name of every journalctl that runs; the image has no pgrep.
+# Prints the name of every running journalctl. The image has no pgrep.
 journal_readers() {
   grep --no-filename --line-regexp journalctl /proc/[0-9]*/comm 2>/dev/null || true
 }
 
-# Not written for the test: journald itself keeps what a unit prints.
+# The test does not write this: journald stores the output of a unit.
 from_journal() {
   title "reading the journal"
   cp "$config" /tmp/config.yaml
@@ -287,7 +289,7 @@ EOF
 in_trouble() {
   title "in trouble"
   mkdir -p "/run/systemd/system/$unit.d"
-  # As the unit has it, only sooner.
+  # Like the setting in the unit, but shorter.
   printf '[Service]\nWatchdogSec=2s\nRestartSec=100ms\n' >"/run/systemd/system/$unit.d/sooner.conf"
   systemctl daemon-reload
   systemctl restart "$unit"
@@ -312,7 +314,7 @@ with_a_mistake() {
   echo "nonsense: true" >>"$config"
   is_not "it does not start" systemctl restart "$unit"
   same "with the exit code" 64 "$(property ExecMainStatus)"
-  # It would be auto-restart if it were tried again.
+  # The state would be auto-restart if systemd tried again.
   same "and is not started again and again" failed "$(property SubState)"
   cp /tmp/config.yaml "$config"
   is "until it is mended" systemctl start "$unit"
@@ -328,7 +330,7 @@ by_socket() {
   same "the service" inactive "$(systemctl is-active "$unit" || true)"
   # The first request waits for the service that it starts.
   becomes "counted so far" 9 lost
-  # It answers before it is ready.
+  # The exporter answers before it is ready.
   becomes "the service" active systemctl is-active "$unit"
   local pid refused=0 asked=0
   pid=$(property MainPID)

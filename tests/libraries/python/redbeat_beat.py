@@ -1,4 +1,4 @@
-"""Celery beat with RedBeat's scheduler, whose lock is taken away between two ticks."""
+"""Celery beat with RedBeat's scheduler, which loses its lock between two ticks."""
 
 import sys
 import threading
