@@ -25,9 +25,9 @@ fn drill(arguments: &[&str]) -> Output {
 
 /// Returns the exit code and the report.
 fn report(output: &Output) -> (Option<i32>, Value) {
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     let report = serde_json::from_slice(&output.stdout);
-    (output.status.code(), report.unwrap_or_else(|error| panic!("{error}\n{said}")))
+    (output.status.code(), report.unwrap_or_else(|error| panic!("{error}\n{printed}")))
 }
 
 fn scenario<'a>(report: &'a Value, name: &str) -> &'a Value {
@@ -99,7 +99,7 @@ fn the_documentation_lists_every_scenario() {
 #[test]
 fn all_scenarios_pass() {
     let site = Site::new();
-    let (markdown, json) = (site.place("report.md"), site.place("report.json"));
+    let (markdown, json) = (site.full_path("report.md"), site.full_path("report.json"));
     let output = drill(&["--speed", "15", "--report", &markdown, "--report", &json]);
     let (exit_code, report) = report(&output);
     assert_eq!((exit_code, &report["held"]), (Some(0), &Value::Bool(true)), "{}", shortcomings(&report));
@@ -162,7 +162,7 @@ impl Staging {
     /// Adds `rest` to the configuration that `--print-config` prints.
     fn configured(rest: &str) -> Self {
         Self::start(|site, url| {
-            let log = site.place("logs/drill.log");
+            let log = site.full_path("logs/drill.log");
             let printed =
                 command(&["drill", "--print-config", "--run-id", RUN_ID, "--speed", "30", "--log-file", &log]);
             assert!(printed.status.success());
@@ -183,7 +183,7 @@ impl Staging {
 
     fn drill(&self, scenarios: &[&str], more: &[&str]) -> Output {
         let exporter = format!("http://{}", self.daemon.address);
-        let (url, log) = (self.server.url(), self.site.place("logs/drill.log"));
+        let (url, log) = (self.server.url(), self.site.full_path("logs/drill.log"));
         let staging = ["--exporter", &exporter, "--redis.url", &url, "--log-file", &log, "--run-id", RUN_ID];
         drill(&[scenarios, &staging, &["--speed", "30"], more].concat())
     }
@@ -215,8 +215,8 @@ fn a_drill_works_with_an_existing_exporter_and_redis() {
 fn is_blind(staging: &Staging, problem: &str) {
     let (exit_code, report) = report(&staging.drill(&["blind-delete"], &[]));
     assert_eq!((exit_code, &report["held"]), (Some(1), &Value::Bool(false)), "{report:#}");
-    let said = report["exporter_problem"].as_str().unwrap();
-    assert!(said.contains(problem), "{said}");
+    let printed = report["exporter_problem"].as_str().unwrap();
+    assert!(printed.contains(problem), "{printed}");
     let blind_delete = scenario(&report, "blind-delete");
     assert!(verdicts(blind_delete, "workers").values().all(|held| *held), "{blind_delete:#}");
     let seen = verdicts(blind_delete, "exporter");
@@ -242,7 +242,7 @@ fn an_exporter_without_redis_fails_the_drill() {
 #[test]
 fn an_exporter_that_reads_another_log_fails_the_drill() {
     let staging = Staging::start(|site, url| {
-        let elsewhere = site.place("logs/elsewhere.log");
+        let elsewhere = site.full_path("logs/elsewhere.log");
         let printed =
             command(&["drill", "--print-config", "--run-id", RUN_ID, "--speed", "30", "--log-file", &elsewhere]);
         format!("{}redis: {{url: '{url}'}}\n", String::from_utf8(printed.stdout).unwrap())
@@ -259,7 +259,7 @@ fn an_exporter_that_reads_another_log_fails_the_drill() {
 /// A running drill and its output.
 struct Running {
     child: Child,
-    said: BufReader<std::process::ChildStderr>,
+    printed: BufReader<std::process::ChildStderr>,
 }
 
 impl Running {
@@ -268,15 +268,15 @@ impl Running {
         command.args(["drill", "--output", "json"]).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let said = BufReader::new(child.stderr.take().unwrap());
-        Self { child, said }
+        let printed = BufReader::new(child.stderr.take().unwrap());
+        Self { child, printed }
     }
 
     fn wait_for(&mut self, words: &str) {
         let mut line = String::new();
         while !line.contains(words) {
             line.clear();
-            assert!(self.said.read_line(&mut line).unwrap() > 0, "ended before it said {words:?}");
+            assert!(self.printed.read_line(&mut line).unwrap() > 0, "ended before it printed {words:?}");
         }
     }
 
@@ -388,7 +388,7 @@ fn a_lock_that_no_worker_can_acquire_fails_the_scenario() {
 fn a_drill_reports_results_when_the_exporter_exits() {
     let staging = Staging::configured("redis: {url: 'REDIS'}\n");
     let exporter = format!("http://{}", staging.daemon.address);
-    let (url, log) = (staging.server.url(), staging.site.place("logs/drill.log"));
+    let (url, log) = (staging.server.url(), staging.site.full_path("logs/drill.log"));
     let mut running = Running::start(&[
         "crash-takeover",
         "blind-delete",
@@ -419,11 +419,14 @@ fn a_drill_reports_results_when_the_exporter_exits() {
 fn an_unwritable_report_is_detected_before_the_drill_starts() {
     let server = RedisServer::start(&[]);
     let site = Site::new();
-    let report = site.place("nowhere/report.md");
+    let report = site.full_path("nowhere/report.md");
     let output = drill(&["stale-release", "--redis.url", &server.url(), "--report", &report]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains(&format!("cannot write the report {report}")) && !said.contains("Expected"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(
+        printed.contains(&format!("cannot write the report {report}")) && !printed.contains("Expected"),
+        "{printed}"
+    );
     assert_eq!(server.text(&["DBSIZE"]), "0");
 }
 
@@ -433,11 +436,11 @@ fn a_failed_start_cleans_up() {
     let site = Site::new();
     let unused = UnusedPort::reserve().unwrap();
     let (exporter, url) = (format!("http://127.0.0.1:{}", unused.number), server.url());
-    let log = site.place("drill.log");
+    let log = site.full_path("drill.log");
     let output = drill(&["--exporter", &exporter, "--redis.url", &url, "--log-file", &log, "--run-id", "abcd"]);
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("cannot ask the exporter") && said.contains("cannot connect"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("cannot ask the exporter") && printed.contains("cannot connect"), "{printed}");
     assert_eq!(server.text(&["DBSIZE"]), "0");
 }
 
@@ -447,8 +450,8 @@ fn a_run_id_in_use_by_another_drill_is_refused() {
     server.command(&["SET", "redis_lock_drill:abcd:running", "another drill's", "PX", "600000"]);
     let output = drill(&["stale-release", "--redis.url", &server.url(), "--run-id", "abcd"]);
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("another drill with the run id abcd is under way"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("another drill with the run id abcd is under way"), "{printed}");
     assert_eq!(server.text(&["GET", "redis_lock_drill:abcd:running"]), "another drill's");
 }
 
@@ -458,24 +461,24 @@ fn a_drill_works_with_a_redis_password() {
     let server = RedisServer::start(&["--requirepass", "secret"]);
     let site = Site::new();
     fs::write(site.path("password"), "secret\n").unwrap();
-    let password = site.place("password");
+    let password = site.full_path("password");
     let flags = ["crash-takeover", "--speed", "30", "--redis.url", &server.url(), "--redis.password-file", &password];
     let (exit_code, report) = report(&drill(&flags));
     assert_eq!(exit_code, Some(0), "{}", shortcomings(&report));
     assert!(!report.to_string().contains("secret"));
     let output = drill(&["crash-takeover", "--redis.url", &server.url()]);
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("cannot connect to Redis") || said.contains("cannot write to Redis"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("cannot connect to Redis") || printed.contains("cannot write to Redis"), "{printed}");
 }
 
 #[test]
 fn usage() {
     let check = |arguments: &[&str], exit_code: i32, words: &str| {
         let output = command(&[&["drill"], arguments].concat());
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert_eq!(output.status.code(), Some(exit_code), "{arguments:?}: {said}");
-        assert!(said.contains(words), "{arguments:?}: {said}");
+        let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(exit_code), "{arguments:?}: {printed}");
+        assert!(printed.contains(words), "{arguments:?}: {printed}");
     };
     check(&["no-such-scenario"], 64, "stale-release");
     check(&["--speed", "0"], 64, "1..=30");

@@ -28,7 +28,7 @@ impl Journal {
     /// Creates a file of this name in the directory `journal` of the site.
     pub(crate) fn new(site: &Site, name: &str) -> Self {
         fs::create_dir_all(site.path("journal")).unwrap();
-        let output = format!("--output={}", site.place(&format!("journal/{name}.journal")));
+        let output = format!("--output={}", site.full_path(&format!("journal/{name}.journal")));
         let mut command = Command::new(WRITER);
         command.args([&output, "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let writer = command.spawn().unwrap_or_else(|error| panic!("{WRITER}: {error}: see scripts/install.sh"));
@@ -89,7 +89,7 @@ impl Drop for Journal {
 
 /// Returns every journalctl process that reads the journal of the site.
 fn readers(site: &Site) -> Vec<String> {
-    let directory = format!("--directory={}", site.place("journal"));
+    let directory = format!("--directory={}", site.full_path("journal"));
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let reads = |pid: &String| {
         let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -114,7 +114,7 @@ fn new_entries_that_match_the_filter_are_counted() {
     journal.lose(3);
     journal.say("other.service", lost_line());
     site.configure(CONFIG);
-    let directory = format!("--directory={}", site.place("journal"));
+    let directory = format!("--directory={}", site.full_path("journal"));
     eventually("four entries in the journal", || {
         let shown = Command::new("journalctl").args([&directory, "--quiet", "--output=cat"]).output().unwrap();
         (shown.stdout.split(|byte| *byte == b'\n').count() == 4 + 1).then_some(())
@@ -281,7 +281,7 @@ fn a_journalctl_that_exits_is_restarted() {
 fn a_missing_journalctl_is_reported_and_other_sources_continue() {
     let site = Site::new();
     site.configure("presets: [cordum]\nlogs:\n- path: SITE/logs/*.log\n- journal: {directory: SITE/journal}\n");
-    let (config, state) = (site.place("config.yaml"), site.place("state"));
+    let (config, state) = (site.full_path("config.yaml"), site.full_path("state"));
     let daemon = Daemon::start_with(&["--config.file", &config, "--state.dir", &state], |command| {
         command.env("PATH", site.path("no-programs"))
     });

@@ -21,7 +21,7 @@ const BILLING: &str = "namespaces: [{name: billing, keys: ['billing:{id}']}]\nru
 #[test]
 fn sigterm_saves_the_state_and_exits_with_0() {
     let site = Site::new();
-    let state = site.place("state");
+    let state = site.full_path("state");
     let arguments = ["--preset", "cordum", "--logs.path", "-", "--state.dir", &state];
     let mut daemon = Daemon::start_with(&arguments, |command| command.stdin(Stdio::piped()));
     daemon.wait_ready();
@@ -42,7 +42,7 @@ fn ready_means_that_the_start_positions_are_saved() {
     let site = Site::new();
     // A directory at the path of the temporary file makes saving fail.
     fs::create_dir_all(site.path("state/state.json.tmp")).unwrap();
-    let (logs, state) = (site.place("logs/*.log"), site.place("state"));
+    let (logs, state) = (site.full_path("logs/*.log"), site.full_path("state"));
     let daemon = Daemon::start(&["--preset", "cordum", "--logs.path", &logs, "--state.dir", &state]);
     daemon.wait("a failed save is counted", |daemon| {
         daemon.scrape()["redis_lock_exporter_state_save_errors_total"] > 0.0
@@ -104,7 +104,7 @@ fn a_bad_new_configuration_is_refused_and_the_old_one_stays_active() {
     site.configure(&format!("{CONFIG}namespace: []\n"));
     daemon.signal("HUP");
     daemon.wait_for(RELOAD_OK, 0.0);
-    let place = format!("{}:3:1:", site.place("config.yaml"));
+    let place = format!("{}:3:1:", site.full_path("config.yaml"));
     assert!(daemon.log().contains(&place), "{place} is not in\n{}", daemon.log());
     site.append("logs/app.log", lost(1));
     daemon.wait_counted(2);
@@ -152,7 +152,7 @@ fn an_http_reload_returns_its_result() {
 fn the_state_directory_cannot_change_while_running() {
     let site = Site::new();
     site.configure(&format!("{CONFIG}state_dir: SITE/one\n"));
-    let daemon = Daemon::start(&["--config.file", &site.place("config.yaml"), "--web.enable-lifecycle"]);
+    let daemon = Daemon::start(&["--config.file", &site.full_path("config.yaml"), "--web.enable-lifecycle"]);
     daemon.wait_ready();
     site.configure(&format!("{CONFIG}state_dir: SITE/two\n"));
     let answer = daemon.post("/-/reload");
@@ -167,7 +167,7 @@ fn the_state_directory_cannot_change_while_running() {
 fn the_daemon_keeps_running_after_standard_input_ends() {
     let site = Site::new();
     let mut daemon = Daemon::start_with(
-        &["--preset", "cordum", "--logs.path", "-", "--state.dir", &site.place("state")],
+        &["--preset", "cordum", "--logs.path", "-", "--state.dir", &site.full_path("state")],
         |command| command.stdin(Stdio::piped()),
     );
     daemon.wait_ready();
@@ -206,7 +206,7 @@ fn an_address_in_use_is_named_in_the_error() {
 fn bad_usage_and_bad_configurations_exit_with_64() {
     let site = Site::new();
     site.configure("logs: 7\n");
-    let config = site.place("config.yaml");
+    let config = site.full_path("config.yaml");
     for arguments in [&["--no.such.flag"][..], &["--web.listen-address", "nonsense"], &["--config.file", &config]] {
         let output = command(arguments);
         assert_eq!(output.status.code(), Some(64), "{arguments:?}: {output:?}");
@@ -283,9 +283,9 @@ fn owner_tokens_in_log_lines_are_never_shown() {
         "--preset",
         "cordum",
         "--logs.path",
-        &site.place("logs/*.log"),
+        &site.full_path("logs/*.log"),
         "--state.dir",
-        &site.place("state"),
+        &site.full_path("state"),
         "--log.level",
         "trace",
     ]);

@@ -86,9 +86,9 @@ fn changed_files_are_kept_without_force() {
     fs::write(directory.path().join(rules), "mine").unwrap();
     fs::remove_file(directory.path().join(alertmanager)).unwrap();
     let refused = pack(directory.path(), &[]);
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains(rules) && said.contains("--force") && !said.contains(alertmanager), "{said}");
+    let printed = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{printed}");
+    assert!(printed.contains(rules) && printed.contains("--force") && !printed.contains(alertmanager), "{printed}");
     assert_eq!(fs::read_to_string(directory.path().join(rules)).unwrap(), "mine");
     assert!(!directory.path().join(alertmanager).exists(), "no file may be written");
 
@@ -260,8 +260,8 @@ fn invalid_options_are_refused() {
         ["--runbook-base-url", "wiki"],
     ] {
         let output = pack(directory.path(), &flags);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(64) && said.contains(flags[0]), "{flags:?}: {said}");
+        let printed = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(64) && printed.contains(flags[0]), "{flags:?}: {printed}");
     }
     assert!(tree(directory.path()).is_empty());
 }

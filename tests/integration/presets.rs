@@ -113,10 +113,10 @@ fn check_warns_about_events_that_a_preset_cannot_see() {
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("c.yaml");
     fs::write(&config, "logs: [{path: '-'}]\npresets: [redis-py]\n").unwrap();
-    let said = output(&["check", "--config.file", text(&config)]);
+    let printed = output(&["check", "--config.file", text(&config)]);
     assert!(
-        said.contains("1 warning\n  redis-py: without `redis` it cannot see: `acquire()` that returns False"),
-        "{said}"
+        printed.contains("1 warning\n  redis-py: without `redis` it cannot see: `acquire()` that returns False"),
+        "{printed}"
     );
     let warnings = |config: &Path| -> Vec<Value> {
         serde_json::from_str(&output(&["check", "--config.file", text(config), "--output", "json"])).unwrap()
@@ -128,9 +128,9 @@ fn check_warns_about_events_that_a_preset_cannot_see() {
     assert!(message.starts_with("without `redis` it cannot see: `acquire()` that returns False"), "{message}");
     let redis = "redis: {url: 'redis://127.0.0.1:1'}\npresets: [redis-py]\nnamespaces: [{name: redis-py, keys: []}]\n";
     fs::write(&config, format!("{redis}  \n")).unwrap();
-    let said = output(&["check", "--config.file", text(&config)]);
-    assert!(said.contains("the namespace redis-py has no keys"), "{said}");
-    assert!(said.contains("redis-py: without `logs` it cannot see: attempts that failed"), "{said}");
+    let printed = output(&["check", "--config.file", text(&config)]);
+    assert!(printed.contains("the namespace redis-py has no keys"), "{printed}");
+    assert!(printed.contains("redis-py: without `logs` it cannot see: attempts that failed"), "{printed}");
     let messages: Vec<String> = warnings(&config).iter().map(|found| found["message"].to_string()).collect();
     assert_eq!(messages.len(), 2, "{messages:?}");
     assert!(messages.iter().any(|message| message.contains("the namespace redis-py has no keys")), "{messages:?}");
@@ -160,8 +160,8 @@ fn the_commands_in_own_rules_md_print_the_documented_output() {
                     .current_dir(directory.path())
                     .output()
                     .unwrap();
-                let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
-                made += &format!("console\n{line}\n{said}");
+                let printed = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+                made += &format!("console\n{line}\n{printed}");
                 n_commands += 1;
                 continue;
             }

@@ -34,9 +34,9 @@ impl Site {
     /// position.
     pub(crate) fn start_on(&self, patterns: &[&str]) -> Daemon {
         let mut arguments =
-            vec!["--preset".to_owned(), "cordum".to_owned(), "--state.dir".to_owned(), self.place("state")];
+            vec!["--preset".to_owned(), "cordum".to_owned(), "--state.dir".to_owned(), self.full_path("state")];
         for pattern in patterns {
-            arguments.extend(["--logs.path".to_owned(), self.place(pattern)]);
+            arguments.extend(["--logs.path".to_owned(), self.full_path(pattern)]);
         }
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         ready(Daemon::start(&arguments))
@@ -49,7 +49,7 @@ impl Site {
     }
 
     pub(crate) fn start_configured(&self, flags: &[&str]) -> Daemon {
-        let (config, state) = (self.place("config.yaml"), self.place("state"));
+        let (config, state) = (self.full_path("config.yaml"), self.full_path("state"));
         let mut arguments = vec!["--config.file", &config, "--state.dir", &state];
         arguments.extend(flags);
         ready(Daemon::start(&arguments))
@@ -84,13 +84,13 @@ impl Site {
     }
 
     /// Returns the pattern as it appears in the label `source` and in the flag.
-    pub(crate) fn place(&self, name: &str) -> String {
+    pub(crate) fn full_path(&self, name: &str) -> String {
         text(&self.path(name)).to_owned()
     }
 
     /// Returns the series of a metric for one log source.
     pub(crate) fn series(&self, metric: &str, pattern: &str) -> String {
-        format!("redis_lock_exporter_{metric}{{source=\"{}\"}}", self.place(pattern))
+        format!("redis_lock_exporter_{metric}{{source=\"{}\"}}", self.full_path(pattern))
     }
 }
 

@@ -87,7 +87,7 @@ fn an_unusable_state_file_is_renamed_and_kept() {
 fn a_second_process_on_the_same_state_directory_refuses_to_start() {
     let site = Site::new();
     let daemon = site.start();
-    let (logs, state) = (site.place("logs/*.log"), site.place("state"));
+    let (logs, state) = (site.full_path("logs/*.log"), site.full_path("state"));
     let arguments = ["--preset", "cordum", "--logs.path", &logs, "--state.dir", &state];
     let Err(log) = Daemon::try_start(&arguments, |command| command) else { panic!("both run") };
     assert!(log.contains("is in use by another process") && log.contains(&state), "{log}");
@@ -102,7 +102,7 @@ fn a_second_process_on_the_same_state_directory_refuses_to_start() {
 #[test]
 fn a_missing_state_directory_setting_is_reported() {
     let site = Site::new();
-    let logs = site.place("logs/*.log");
+    let logs = site.full_path("logs/*.log");
     let daemon = Daemon::start(&["--preset", "cordum", "--logs.path", &logs]);
     daemon.wait_ready();
     assert!(daemon.log().contains("no state directory") && daemon.log().contains("--state.dir"), "{}", daemon.log());

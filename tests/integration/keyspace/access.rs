@@ -324,7 +324,7 @@ fn a_password_from_the_environment_or_the_url_is_never_printed() {
     for redis in urls {
         let site = Site::new();
         site.configure(&format!("redis: {{{redis}}}{TWO_NAMESPACES}"));
-        let (config, state) = (site.place("config.yaml"), site.place("state"));
+        let (config, state) = (site.full_path("config.yaml"), site.full_path("state"));
         let arguments = ["--config.file", &config, "--state.dir", &state, "--log.level", "trace"];
         let daemon = Daemon::start_with(&arguments, |command| command.env("LOCK_PASSWORD", SECRET));
         wait_watching(&daemon);
@@ -357,14 +357,14 @@ fn tls_works_with_a_private_ca_and_a_client_certificate() {
     check_counting(&server, &daemon);
 
     let wrong_ca = text(&others.path("ca.pem")).to_owned();
-    let told = refusal(&format!("{url}, tls: {{ca_file: '{wrong_ca}', {client}}}"));
-    assert!(told.contains("TLS with 127.0.0.1") && told.contains("invalid peer certificate"), "{told}");
-    let told = refusal(&format!("{url}, tls: {{ca_file: '{ca}', {client}, server_name: redis.example.com}}"));
-    assert!(told.contains("not valid for name") && told.contains("redis.example.com"), "{told}");
-    let told = refusal(&format!("{url}, tls: {{ca_file: '{ca}'}}"));
-    assert!(told.contains("CertificateRequired"), "{told}");
-    let told = refusal(&format!("url: 'redis://127.0.0.1:{}'", server.tls_port()));
-    assert!(told.contains("rediss://"), "{told}");
+    let problem = refusal(&format!("{url}, tls: {{ca_file: '{wrong_ca}', {client}}}"));
+    assert!(problem.contains("TLS with 127.0.0.1") && problem.contains("invalid peer certificate"), "{problem}");
+    let problem = refusal(&format!("{url}, tls: {{ca_file: '{ca}', {client}, server_name: redis.example.com}}"));
+    assert!(problem.contains("not valid for name") && problem.contains("redis.example.com"), "{problem}");
+    let problem = refusal(&format!("{url}, tls: {{ca_file: '{ca}'}}"));
+    assert!(problem.contains("CertificateRequired"), "{problem}");
+    let problem = refusal(&format!("url: 'redis://127.0.0.1:{}'", server.tls_port()));
+    assert!(problem.contains("rediss://"), "{problem}");
 }
 
 #[test]

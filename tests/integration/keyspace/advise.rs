@@ -208,7 +208,7 @@ fn advise_reads_a_running_exporter() {
         "presets: [cordum]\nredis: {{url: 'redis://127.0.0.1:{}/0'}}\n{yaml}",
         world.server.port()
     ));
-    let checked = command(&["check", "--config.file", &site.place("config.yaml")]);
+    let checked = command(&["check", "--config.file", &site.full_path("config.yaml")]);
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 
     let (code, one) = advise(&["--exporter", &format!("{}/metrics", world.exporter()), "--namespace", "work"]);

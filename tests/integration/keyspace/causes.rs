@@ -128,19 +128,19 @@ impl Engine {
 
     /// Checks that no token was stored, served or logged.
     fn check_silence(&self) {
-        let mut said = self.daemon.log();
+        let mut output = self.daemon.log();
         for path in ["/", "/metrics", "/-/ready", "/api/v1/namespaces", "/api/v1/locks", "/api/v1/incidents"] {
-            said += &self.daemon.get(path).text();
+            output += &self.daemon.get(path).text();
         }
         for lock in ["expired", "stopped", "deleted", "taken", "lost"] {
-            said += &self.history(lock).to_string();
+            output += &self.history(lock).to_string();
         }
         for file in fs::read_dir(self.site.path("state")).unwrap() {
-            said += &String::from_utf8_lossy(&fs::read(file.unwrap().path()).unwrap());
+            output += &String::from_utf8_lossy(&fs::read(file.unwrap().path()).unwrap());
         }
         assert!(!self.tokens.is_empty());
         for token in &self.tokens {
-            assert!(token.len() == 32 && !said.contains(token), "{token} in {said}");
+            assert!(token.len() == 32 && !output.contains(token), "{token} in {output}");
         }
     }
 }

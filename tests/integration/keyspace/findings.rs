@@ -149,7 +149,7 @@ impl World {
 }
 
 /// Returns the text of the only finding of this kind.
-fn said<'a>(answer: &'a Value, namespace: &str, kind: &str) -> &'a str {
+fn finding_text<'a>(answer: &'a Value, namespace: &str, kind: &str) -> &'a str {
     let findings = of(answer, namespace)["findings"].as_array().unwrap();
     findings.iter().find(|finding| finding["kind"] == kind).unwrap()["text"].as_str().unwrap()
 }
@@ -213,7 +213,7 @@ fn each_finding_appears_only_in_the_namespace_that_has_the_problem() {
     check(&answer, "seldom", "held", (4.0, None), "medium", &["lost_all_the_same"]);
     check(&answer, "few", "held", (30.0, None), "none", &["too_long"]);
     for (name, kind, sentence) in SENTENCES {
-        assert_eq!(said(&answer, name, kind), sentence);
+        assert_eq!(finding_text(&answer, name, kind), sentence);
     }
     assert_eq!(of(&answer, "rare")["advised"]["renewals_that_may_fail"], 1);
     assert_eq!(of(&answer, "conflict")["advised"]["ttl_at_most_for_slo_seconds"], 6.0);

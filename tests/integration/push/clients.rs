@@ -41,9 +41,9 @@ fn send(client: &str, address: SocketAddr, lines: &str) -> String {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{client}: {said}");
-    said
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{client}: {printed}");
+    printed
 }
 
 fn check_labels(client: &str) {
@@ -118,8 +118,8 @@ fn a_client_retry_after_a_lost_response_counts_once() {
         let daemon = start(&site);
         let (address, connections) = cut_first_answer(daemon.address);
         let lines: String = (0..5).map(|_| format!("engine {}\n", lost_line())).collect();
-        let said = send(client, address, &lines);
-        assert!(said.contains("again:"), "{said}");
+        let printed = send(client, address, &lines);
+        assert!(printed.contains("again:"), "{printed}");
         assert!(connections.load(Ordering::Relaxed) >= 2);
         check_counted(&daemon, 5.0, 5.0);
     }

@@ -82,8 +82,8 @@ fn hostile_requests_stay_within_the_documented_memory_limit() {
         });
         let growth = peak(&daemon) - before;
         // The bodies, one of them decompressed, and its parsed form.
-        let said = CLIENTS * body.len() + MAX_BYTES + BECOMES + SLACK;
-        assert!(growth < said as u64, "{what}: {} MiB, not {}", growth >> 20, said >> 20);
+        let limit = CLIENTS * body.len() + MAX_BYTES + BECOMES + SLACK;
+        assert!(growth < limit as u64, "{what}: {} MiB, not {}", growth >> 20, limit >> 20);
         assert_eq!(push(&daemon, &losses(1)).status, 204);
     }
 }
@@ -123,7 +123,7 @@ fn a_very_large_repeated_request_counts_once() {
 fn other_requests_are_answered_while_a_very_large_request_is_searched() {
     let site = Site::new();
     site.configure("presets: [cordum]\nlogs: [{push: {}}]\n");
-    let (config, state) = (site.place("config.yaml"), site.place("state"));
+    let (config, state) = (site.full_path("config.yaml"), site.full_path("state"));
     let arguments = ["--config.file", &config, "--state.dir", &state];
     let daemon = Daemon::start_with(&arguments, |command| command.env("TOKIO_WORKER_THREADS", "1"));
     daemon.wait_ready();

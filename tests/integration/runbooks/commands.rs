@@ -143,7 +143,7 @@ impl Stage {
         client.command(&["ACL", "SETUSER", "exporter", "on", ">secret", "~*", "&*", "+@all"]);
         let url = format!("redis://exporter:secret@127.0.0.1:{}", server.port());
         let site = Site::new();
-        let logs = site.place("logs/*.log");
+        let logs = site.full_path("logs/*.log");
         let daemon = Daemon::start(&["--preset", "cordum", "--redis.url", &url, "--logs.path", &logs]);
         daemon.wait_ready();
         site.append(

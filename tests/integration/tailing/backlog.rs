@@ -45,7 +45,7 @@ fn backlog(bytes: usize, counting: u64, wrap: impl Fn(&str, u64) -> String) -> B
 
 fn check_replay(site: &Site, backlog: &Backlog) {
     fs::write(site.path("logs/app.log"), &backlog.text).unwrap();
-    let replayed = command(&["replay", "--preset", "cordum", "--output", "events", &site.place("logs/app.log")]);
+    let replayed = command(&["replay", "--preset", "cordum", "--output", "events", &site.full_path("logs/app.log")]);
     let offsets: Vec<u64> = String::from_utf8(replayed.stdout)
         .unwrap()
         .lines()

@@ -207,7 +207,7 @@ fn a_deleted_file_is_read_to_its_end_and_closed() {
     daemon.wait("the deleted file is closed", |daemon| {
         !daemon.open_files().iter().any(|target| target.ends_with("app.log (deleted)"))
     });
-    assert!(daemon.open_files().contains(&site.place("logs/app.log")), "{:?}", daemon.open_files());
+    assert!(daemon.open_files().contains(&site.full_path("logs/app.log")), "{:?}", daemon.open_files());
     daemon.wait_for(&site.series("log_open_files", LOGS), 1.0);
     assert_eq!(daemon.scrape()[&site.series("log_rotations_total", LOGS)], 1.0);
 }

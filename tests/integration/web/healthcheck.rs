@@ -24,24 +24,24 @@ fn healthcheck_distinguishes_healthy_and_unhealthy() {
     // A directory at the path of the temporary file makes saving fail, so the daemon does not
     // become ready.
     fs::create_dir_all(site.path("state/state.json.tmp")).unwrap();
-    let (logs, state) = (site.place("logs/*.log"), site.place("state"));
-    let socket = format!("unix://{}", site.place("exporter.sock"));
+    let (logs, state) = (site.full_path("logs/*.log"), site.full_path("state"));
+    let socket = format!("unix://{}", site.full_path("exporter.sock"));
     let arguments =
         ["--preset", "cordum", "--logs.path", &logs, "--state.dir", &state, "--web.listen-address", &socket];
     let daemon = crate::daemon::Daemon::start(&arguments);
     let url = format!("http://{}", daemon.address);
     assert_eq!(healthcheck(&["--url", &url]), (0, "healthy\n".to_owned()));
     assert_eq!(healthcheck(&["--url", &socket]), (0, "healthy\n".to_owned()));
-    let (code, said) = healthcheck(&["--url", &url, "--ready"]);
-    assert!(code == 1 && said.contains("not ready"), "{said}");
+    let (code, printed) = healthcheck(&["--url", &url, "--ready"]);
+    assert!(code == 1 && printed.contains("not ready"), "{printed}");
     fs::remove_dir(site.path("state/state.json.tmp")).unwrap();
     eventually("the daemon to be ready", || (healthcheck(&["--url", &url, "--ready"]).0 == 0).then_some(()));
     let unused = UnusedPort::reserve().unwrap();
-    let (code, said) = healthcheck(&["--url", &format!("http://127.0.0.1:{}", unused.number)]);
-    assert!(code == 1 && said.contains("cannot connect"), "{said}");
+    let (code, printed) = healthcheck(&["--url", &format!("http://127.0.0.1:{}", unused.number)]);
+    assert!(code == 1 && printed.contains("cannot connect"), "{printed}");
     daemon.pause();
-    let (code, said) = healthcheck(&["--url", &url, "--timeout", "1"]);
-    assert!(code == 1 && said.contains("no complete answer within 1s"), "{said}");
+    let (code, printed) = healthcheck(&["--url", &url, "--timeout", "1"]);
+    assert!(code == 1 && printed.contains("no complete answer within 1s"), "{printed}");
 }
 
 #[test]
@@ -70,17 +70,17 @@ fn healthcheck_works_with_tls_and_a_password() {
     });
     assert_eq!(with(&[&login[..], &["--insecure"]].concat()), (0, "healthy\n".to_owned()));
     fs::write(&password, "wrong").unwrap();
-    let (code, said) = with(&[&login[..], &["--insecure"]].concat());
-    assert!(code == 1 && said.contains("401") && !said.contains("wrong"), "{said}");
+    let (code, printed) = with(&[&login[..], &["--insecure"]].concat());
+    assert!(code == 1 && printed.contains("401") && !printed.contains("wrong"), "{printed}");
     // The health check of a container does not know how the exporter is served.
     let plain = format!("http://{}", daemon.address);
     assert_eq!(healthcheck(&["--url", &plain]), (0, "healthy, and wants https\n".to_owned()));
-    let (code, said) = healthcheck(&["--url", &plain, "--ready"]);
-    assert!(code == 1 && said.contains("use https://"), "{said}");
-    let (code, said) = with(&[]);
-    assert!(code == 1 && said.contains("certificate"), "{said}");
-    let (code, said) = healthcheck(&["--url", &url, "--ca-file", &ca]);
-    assert!(code == 1 && said.to_lowercase().contains("certificate"), "{said}");
+    let (code, printed) = healthcheck(&["--url", &plain, "--ready"]);
+    assert!(code == 1 && printed.contains("use https://"), "{printed}");
+    let (code, printed) = with(&[]);
+    assert!(code == 1 && printed.contains("certificate"), "{printed}");
+    let (code, printed) = healthcheck(&["--url", &url, "--ca-file", &ca]);
+    assert!(code == 1 && printed.to_lowercase().contains("certificate"), "{printed}");
 }
 
 /// Returns the flags that a help text lists.

@@ -90,8 +90,8 @@ impl Secured {
     }
 
     fn start(&self, flags: &[&str]) -> Daemon {
-        let (logs, web) = (self.site.place("logs/*.log"), self.path("web.yml"));
-        let state = self.site.place("state");
+        let (logs, web) = (self.site.full_path("logs/*.log"), self.path("web.yml"));
+        let state = self.site.full_path("state");
         let arguments = ["--preset", "cordum", "--logs.path", &logs, "--state.dir", &state, "--web.config.file", &web];
         Daemon::start(&[&arguments[..], flags].concat())
     }

@@ -19,9 +19,9 @@ const IN_LINE: &str = "planted-7f3b1c9e-token-in-a-log-line";
 const IN_PUSH: &str = "planted-5d2a8e4f-token-in-a-push";
 const IN_JOURNAL: &str = "planted-93c1b7d0-token-in-a-journal";
 
-struct Said(Vec<(String, String)>);
+struct CollectedOutput(Vec<(String, String)>);
 
-impl Said {
+impl CollectedOutput {
     fn add(&mut self, place: impl Into<String>, text: impl Into<String>) {
         self.0.push((place.into(), text.into()));
     }
@@ -56,7 +56,7 @@ fn no_output_contains_a_secret() {
             .map(str::to_owned)
             .to_vec();
     secrets.extend([OWNER.to_owned(), key_line, web_hash[29..].to_owned(), "bWU6cGxhbnRlZ".to_owned()]);
-    let mut said = Said(Vec::new());
+    let mut outputs = CollectedOutput(Vec::new());
 
     let port = server.port();
     let settings = "scan: {interval: 1s, watched_interval: 1s}\nnamespaces: [{name: jobs, keys: ['jobs:lock:{id}']}]\n\
@@ -70,17 +70,23 @@ fn no_output_contains_a_secret() {
     ] {
         fs::write(secured.site.path("password"), IN_FILE).unwrap();
         secured.site.configure(&format!("redis: {redis}\n{settings}"));
-        run_through_everything(&secured, &web, &server, &mut journal, &mut said);
+        run_through_everything(&secured, &web, &server, &mut journal, &mut outputs);
     }
-    check_everything(&secured, &mut said);
-    ask_in_vain(&mut said);
-    said.assert_without(&secrets);
+    check_everything(&secured, &mut outputs);
+    ask_in_vain(&mut outputs);
+    outputs.assert_without(&secrets);
 }
 
 /// Starts a daemon with maximum logging, requests every path, and makes it fail in many ways.
-fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, journal: &mut Journal, said: &mut Said) {
+fn run_through_everything(
+    secured: &Secured,
+    web: &str,
+    server: &RedisServer,
+    journal: &mut Journal,
+    outputs: &mut CollectedOutput,
+) {
     let site = &secured.site;
-    let (config, state, web_file) = (site.place("config.yaml"), site.place("state"), secured.path("web.yml"));
+    let (config, state, web_file) = (site.full_path("config.yaml"), site.full_path("state"), secured.path("web.yml"));
     let stdout = site.path("stdout");
     let arguments = [
         "--config.file",
@@ -111,9 +117,9 @@ fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, jo
             .any(|line| line.starts_with("redis_lock_exporter_log_events_total") && !line.ends_with(" 0"))
             .then_some(())
     });
-    push_and_write(&ask, journal, said);
+    push_and_write(&ask, journal, outputs);
     // Wrong passwords for the exporter and for Redis.
-    said.add("a refusal", secured.get(&daemon, "/", &["--user", &format!("me:{WRONG}")]).body);
+    outputs.add("a refusal", secured.get(&daemon, "/", &["--user", &format!("me:{WRONG}")]).body);
     fs::write(site.path("password"), WRONG).unwrap();
     server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     eventually("a new or refused connection", || {
@@ -128,11 +134,11 @@ fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, jo
     eventually("the exporter to see the lock again", || is_up().then_some(()));
     // Refused reloads.
     secured.configure(&format!("{web}basic_auth_users: {{me: {WRONG}}}\n"));
-    said.add("a refused reload", ask("/-/reload", &["--request", "POST"]).body);
+    outputs.add("a refused reload", ask("/-/reload", &["--request", "POST"]).body);
     secured.configure(web);
     let good = fs::read_to_string(&config).unwrap();
     site.configure(&good.replacen("redis://", &format!("redis//:{WRONG}@x/"), 1));
-    said.add("another refused reload", ask("/-/reload", &["--request", "POST"]).body);
+    outputs.add("another refused reload", ask("/-/reload", &["--request", "POST"]).body);
     fs::write(&config, &good).unwrap();
     for path in [
         "/",
@@ -146,26 +152,26 @@ fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, jo
         "/api/v1/config",
         "/no-such-page",
     ] {
-        said.add(path, ask(path, &["--header", "Accept: application/openmetrics-text"]).body);
+        outputs.add(path, ask(path, &["--header", "Accept: application/openmetrics-text"]).body);
     }
     let pid = daemon.pid();
-    said.add("its command line", fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap());
+    outputs.add("its command line", fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap());
     let mut daemon = daemon;
     daemon.signal("TERM");
     daemon.wait_for_exit();
-    said.add("standard error", daemon.log());
-    said.add("standard output", format!("it said: {}", fs::read_to_string(&stdout).unwrap()));
+    outputs.add("standard error", daemon.log());
+    outputs.add("standard output", format!("it outputs: {}", fs::read_to_string(&stdout).unwrap()));
     for file in fs::read_dir(site.path("state")).unwrap() {
         let path = file.unwrap().path();
         let bytes = fs::read(&path).unwrap();
         if !bytes.is_empty() {
-            said.add(text(&path), String::from_utf8_lossy(&bytes));
+            outputs.add(text(&path), String::from_utf8_lossy(&bytes));
         }
     }
 }
 
 /// Sends lines in accepted and refused push requests, and one line through the journal.
-fn push_and_write(ask: &dyn Fn(&str, &[&str]) -> Reply, journal: &mut Journal, said: &mut Said) {
+fn push_and_write(ask: &dyn Fn(&str, &[&str]) -> Reply, journal: &mut Journal, outputs: &mut CollectedOutput) {
     let push = |body: &str| {
         let headers = ["--header", "Content-Type: application/json", "--data-binary", body];
         ask("/loki/api/v1/push", &headers)
@@ -187,7 +193,7 @@ fn push_and_write(ask: &dyn Fn(&str, &[&str]) -> Reply, journal: &mut Journal, s
     ] {
         let reply = push(&body);
         assert_eq!(reply.status, 400, "{body}");
-        said.add("a refused push", reply.body);
+        outputs.add("a refused push", reply.body);
     }
     let events = || {
         let metrics = ask("/metrics", &[]).body;
@@ -200,11 +206,11 @@ fn push_and_write(ask: &dyn Fn(&str, &[&str]) -> Reply, journal: &mut Journal, s
 }
 
 /// Runs `check` on valid and invalid files.
-fn check_everything(secured: &Secured, said: &mut Said) {
-    let (config, web) = (secured.site.place("config.yaml"), secured.path("web.yml"));
+fn check_everything(secured: &Secured, outputs: &mut CollectedOutput) {
+    let (config, web) = (secured.site.full_path("config.yaml"), secured.path("web.yml"));
     let mut check = |place: &str, output: &str| {
         let output = command(&["check", "--config.file", &config, "--web.config.file", &web, "--output", output]);
-        said.add(place, String::from_utf8([output.stdout, output.stderr].concat()).unwrap());
+        outputs.add(place, String::from_utf8([output.stdout, output.stderr].concat()).unwrap());
     };
     check("check of good files", "text");
     secured.site.configure(&format!("redis: {{url: 'redis://me:{WRONG}@h:port'}}\nlogs: [{{path: a}}]\n"));
@@ -216,7 +222,7 @@ fn check_everything(secured: &Secured, said: &mut Said) {
 }
 
 /// Runs commands with a password in a URL that does not answer.
-fn ask_in_vain(said: &mut Said) {
+fn ask_in_vain(outputs: &mut CollectedOutput) {
     let (redis, web) = (format!("redis://:{WRONG}@127.0.0.1:1/0"), format!("http://me:{WRONG}@127.0.0.1:1/"));
     for arguments in [
         &["drill", "stale-release", "--redis.url", &redis][..],
@@ -229,6 +235,6 @@ fn ask_in_vain(said: &mut Said) {
     ] {
         let output = command(arguments);
         assert_ne!(output.status.code(), Some(0), "{arguments:?}");
-        said.add(arguments[..2].join(" "), String::from_utf8([output.stdout, output.stderr].concat()).unwrap());
+        outputs.add(arguments[..2].join(" "), String::from_utf8([output.stdout, output.stderr].concat()).unwrap());
     }
 }

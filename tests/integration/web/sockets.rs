@@ -14,13 +14,13 @@ use crate::site::Site;
 
 /// Starts the daemon with this additional address.
 fn start_on(site: &Site, address: &str) -> Daemon {
-    let logs = site.place("logs/*.log");
+    let logs = site.full_path("logs/*.log");
     Daemon::start(&["--preset", "cordum", "--logs.path", &logs, "--web.listen-address", address])
 }
 
 /// Returns the log of a daemon that cannot start on this address.
 fn refusal(site: &Site, address: &str) -> String {
-    let logs = site.place("logs/*.log");
+    let logs = site.full_path("logs/*.log");
     let arguments = ["--preset", "cordum", "--logs.path", &logs, "--web.listen-address", address];
     let log = Daemon::try_start(&arguments, |command| command).err().expect("the daemon starts but must not");
     assert!(log.contains("exit status: 2"), "{log}");
@@ -34,7 +34,7 @@ fn over(socket: &str, path: &str) -> u16 {
 #[test]
 fn a_unix_socket_works_next_to_a_tcp_address() {
     let site = Site::new();
-    let socket = site.place("exporter.sock");
+    let socket = site.full_path("exporter.sock");
     let daemon = start_on(&site, &format!("unix://{socket}?mode=660"));
     eventually("metrics over the socket", || (over(&socket, "/metrics") == 200).then_some(()));
     assert_eq!(daemon.get("/metrics").status, 200);
@@ -47,7 +47,7 @@ fn a_unix_socket_works_next_to_a_tcp_address() {
 #[test]
 fn only_a_stale_socket_is_replaced() {
     let site = Site::new();
-    let socket = site.place("exporter.sock");
+    let socket = site.full_path("exporter.sock");
     let address = format!("unix://{socket}");
     let daemon = start_on(&site, &address);
     eventually("an answer on the socket", || (over(&socket, "/-/healthy") == 200).then_some(()));
@@ -70,7 +70,7 @@ fn only_a_stale_socket_is_replaced() {
 #[test]
 fn tls_works_over_a_unix_socket() {
     let secured = Secured::new(TLS);
-    let socket = secured.site.place("exporter.sock");
+    let socket = secured.site.full_path("exporter.sock");
     let _daemon = secured.start(&["--web.listen-address", &format!("unix://{socket}")]);
     let ca = secured.path("ca.pem");
     let status = || curl(&["--cacert", &ca, "--unix-socket", &socket, "https://localhost/metrics"]).status;
@@ -81,10 +81,12 @@ fn tls_works_over_a_unix_socket() {
 /// Starts the binary with a socket as descriptor 3, as systemd does. Returns the process and its
 /// log.
 fn activated(site: &Site, socket: OwnedFd, flags: &[&str]) -> (Process, String) {
-    let log = site.place("log");
+    let log = site.full_path("log");
     let mut command = Command::new("bash");
     command.args(["-c", r#"exec 3<&0 0</dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@""#, "bash", BINARY]);
-    command.args(["--logs.path", &site.place("logs/*.log"), "--preset", "cordum", "--web.systemd-socket"]).args(flags);
+    command
+        .args(["--logs.path", &site.full_path("logs/*.log"), "--preset", "cordum", "--web.systemd-socket"])
+        .args(flags);
     command.stdin(Stdio::from(socket)).stderr(fs::File::create(&log).unwrap()).stdout(Stdio::null());
     (Process(command.spawn().unwrap()), log)
 }
@@ -122,14 +124,14 @@ fn sockets_inherited_from_systemd_work() {
 #[test]
 fn a_socket_passed_by_systemd_socket_activate_works() {
     let site = Site::new();
-    let socket = site.place("activated.sock");
+    let socket = site.full_path("activated.sock");
     let mut command = Command::new("systemd-socket-activate");
     command.args([
         "--listen",
         &socket,
         BINARY,
         "--logs.path",
-        &site.place("logs/*.log"),
+        &site.full_path("logs/*.log"),
         "--preset",
         "cordum",
         "--web.systemd-socket",
@@ -148,7 +150,7 @@ fn a_socket_passed_by_systemd_socket_activate_works() {
 #[test]
 fn a_missing_systemd_socket_is_reported() {
     let site = Site::new();
-    let output = command(&["--logs.path", &site.place("logs/*.log"), "--preset", "cordum", "--web.systemd-socket"]);
+    let output = command(&["--logs.path", &site.full_path("logs/*.log"), "--preset", "cordum", "--web.systemd-socket"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("systemd passed no sockets"));
 }

@@ -42,7 +42,7 @@ fn start(site: &Site, watchdog: Option<&str>) -> (Daemon, Messages) {
         }
     });
     site.configure(CONFIG);
-    let (config, state) = (site.place("config.yaml"), site.place("state"));
+    let (config, state) = (site.full_path("config.yaml"), site.full_path("state"));
     let daemon = Daemon::start_with(&["--config.file", &config, "--state.dir", &state], |command| {
         command.env("NOTIFY_SOCKET", path);
         match watchdog {
@@ -97,7 +97,7 @@ fn watchdog_notifications_stop_when_the_pipeline_is_blocked() {
     let so_far = messages.count("WATCHDOG=1");
     messages.wait_for("WATCHDOG=1", so_far + 3);
     // A save now blocks until a process reads this pipe, and blocks the pipeline too.
-    let pipe = site.place("state/state.json.tmp");
+    let pipe = site.full_path("state/state.json.tmp");
     eventually("a pipe in the place of the temporary file", || {
         Command::new("mkfifo").arg(&pipe).status().unwrap().success().then_some(())
     });
