@@ -117,7 +117,7 @@ new_version() {
 }
 
 without_systemd() {
-  title "installed where no systemd runs"
+  title "installed without a running systemd"
   is_not "systemd is not here" test -d /run/systemd/system
   apt install /packages/new.deb
   is "the program runs" redis_lock_exporter --version
@@ -135,7 +135,7 @@ without_systemd() {
 }
 
 first_boot() {
-  title "started by the boot after that"
+  title "started by the next boot"
   becomes "the service" active systemctl is-active "$unit"
   same "enabled" enabled "$(systemctl is-enabled "$unit")"
   becomes "Redis is watched" 1 metric redis_lock_exporter_redis_up
@@ -172,7 +172,7 @@ installed() {
   local started told
   started=$(date --date "$(property ExecMainStartTimestamp)" +%s)
   told=$(metric process_start_time_seconds)
-  is "tells when it was started" test "$((${told%.*} - started))" -ge -2 -a "$((${told%.*} - started))" -le 10
+  is "the start time is correct" test "$((${told%.*} - started))" -ge -2 -a "$((${told%.*} - started))" -le 10
   same "is also at" "$state" "$(readlink -f /var/lib/redis_lock_exporter)"
 }
 
@@ -197,7 +197,7 @@ EOF
   same "and the process goes on" "$pid" "$(property MainPID)"
   printf '%s\n' "$good" >"$config"
   systemctl reload "$unit"
-  becomes "until it is mended" 1 metric redis_lock_exporter_config_last_reload_successful
+  becomes "the corrected configuration is loaded" 1 metric redis_lock_exporter_config_last_reload_successful
 }
 
 upgraded() {
@@ -214,25 +214,25 @@ upgraded() {
   lose 2
   becomes "and after it" 2 lost
 
-  title "upgraded, with a configuration that the new version does not take"
+  title "upgraded with a configuration that the new version rejects"
   before=$(property MainPID)
   cp "$config" /tmp/config.yaml
   echo "nonsense: true" >>"$config"
   apt install --reinstall /packages/new.deb
-  is "it says so" grep -q "does not take $config" /tmp/apt
+  is "the upgrade reports the rejected configuration" grep -q "does not take $config" /tmp/apt
   same "the old process goes on" "$before" "$(property MainPID)"
   cp /tmp/config.yaml "$config"
 
-  title "upgraded, with both sides having changed the same file"
+  title "upgraded after the user and the package changed the same file"
   apt install /packages/old.deb
   echo '# Mine, too.' >>"$settings"
   # Without questions: uses the default answer, like unattended upgrades.
   apt install -o Dpkg::Options::=--force-confdef /packages/new.deb
-  is "mine is kept" grep -q "^# Mine, too" "$settings"
-  is "the package's is beside it" cmp "$settings.dpkg-dist" /packages/default
+  is "the user's file is kept" grep -q "^# Mine, too" "$settings"
+  is "the package's file is next to it" cmp "$settings.dpkg-dist" /packages/default
   becomes "counted so far" 2 lost
 
-  title "upgraded after somebody disabled and stopped it"
+  title "upgraded after the user disabled and stopped the service"
   systemctl disable --quiet --now "$unit"
   apt install --reinstall /packages/new.deb
   same "at the next boot" disabled "$(systemctl is-enabled "$unit" || true)"
@@ -259,9 +259,9 @@ EOF
   is "reloaded" systemctl reload "$unit"
   becomes "journalctl runs" 1 metric 'redis_lock_exporter_log_open_files{source="journal"}'
   becomes "as one process" journalctl journal_readers
-  same "what was said before is not counted" 2 "$(lost)"
+  same "earlier journal entries are not counted" 2 "$(lost)"
   says engine 91 92
-  becomes "what a unit says is counted" 4 lost
+  becomes "new journal entries of a unit are counted" 4 lost
   says other 93
   says engine 94
   becomes "but not what another one says" 5 lost
@@ -287,7 +287,7 @@ EOF
 }
 
 in_trouble() {
-  title "in trouble"
+  title "failures"
   mkdir -p "/run/systemd/system/$unit.d"
   # Like the setting in the unit, but shorter.
   printf '[Service]\nWatchdogSec=2s\nRestartSec=100ms\n' >"/run/systemd/system/$unit.d/sooner.conf"
@@ -299,29 +299,29 @@ in_trouble() {
   becomes "the service" active systemctl is-active "$unit"
   becomes "counted so far" 9 lost
   kill -STOP "$(property MainPID)"
-  becomes "started again when it hangs" 2 property NRestarts
+  becomes "systemd restarts a hanging exporter" 2 property NRestarts
   becomes "the service" active systemctl is-active "$unit"
   becomes "counted so far" 9 lost
-  is "the journal says that it was the watchdog" grep -q "Watchdog timeout" <(journalctl --unit "$unit" --no-pager)
+  is "the journal names the watchdog" grep -q "Watchdog timeout" <(journalctl --unit "$unit" --no-pager)
   rm -r "/run/systemd/system/$unit.d"
   systemctl daemon-reload
   systemctl restart "$unit"
 }
 
 with_a_mistake() {
-  title "started with a configuration that it does not take"
+  title "started with a configuration that it rejects"
   cp "$config" /tmp/config.yaml
   echo "nonsense: true" >>"$config"
-  is_not "it does not start" systemctl restart "$unit"
-  same "with the exit code" 64 "$(property ExecMainStatus)"
+  is_not "the service does not start" systemctl restart "$unit"
+  same "the exit code is correct" 64 "$(property ExecMainStatus)"
   # The state would be auto-restart if systemd tried again.
   same "and is not started again and again" failed "$(property SubState)"
   cp /tmp/config.yaml "$config"
-  is "until it is mended" systemctl start "$unit"
+  is "the corrected configuration starts" systemctl start "$unit"
 }
 
 by_socket() {
-  title "started by its socket"
+  title "started by socket activation"
   same "the socket" disabled "$(systemctl is-enabled redis_lock_exporter.socket || true)"
   cp "$settings" /tmp/settings
   echo 'ARGS="--web.systemd-socket"' >>"$settings"
@@ -339,7 +339,7 @@ by_socket() {
     asked=$((asked + 1))
     curl --silent --fail --max-time 20 --output /dev/null http://127.0.0.1:9877/metrics || refused=$((refused + 1))
   done
-  is "it was asked during a restart" test "$asked" -gt 0
+  is "requests were sent during a restart" test "$asked" -gt 0
   same "and refused" 0 "$refused"
   cp /tmp/settings "$settings"
   systemctl disable --quiet --now redis_lock_exporter.socket "$unit"
@@ -369,7 +369,7 @@ removed() {
 }
 
 by_hand() {
-  title "unit and program copied by hand, without a user"
+  title "unit and program copied manually, without a user"
   userdel redis_lock_exporter
   dpkg-deb --extract /packages/new.deb /tmp/unpacked
   install /tmp/unpacked/usr/bin/redis_lock_exporter /usr/bin/
@@ -379,7 +379,7 @@ by_hand() {
   is "started" systemctl start "$unit"
   becomes "Redis is watched" 1 metric redis_lock_exporter_redis_up
   is_not "no such user in /etc/passwd" grep -q redis_lock_exporter /etc/passwd
-  is_not "it is not root" grep -qE '^Uid:\s+0\s' "/proc/$(property MainPID)/status"
+  is_not "the process does not run as root" grep -qE '^Uid:\s+0\s' "/proc/$(property MainPID)/status"
   is "the state is saved" test -s "$state/state.json"
   is "stopped" systemctl stop "$unit"
 }
@@ -399,7 +399,7 @@ case $1 in
     by_socket
     removed
     by_hand
-    title "all the time"
+    title "during the whole test"
     same "errors in the log but those that were asked for" "" \
       "$(journalctl --unit "$unit" --no-pager --output=cat | grep ' ERROR ' | grep -vE 'configuration refused|cannot start with this configuration' || true)"
     ;;

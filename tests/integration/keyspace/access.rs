@@ -114,13 +114,13 @@ fn check_counting(server: &RedisServer, daemon: &Daemon) {
 
 /// Checks that no output of the process contains a secret.
 fn check_silence(daemon: &Daemon, secrets: &[&str]) {
-    let mut said = daemon.log();
-    assert!(said.contains("TRACE") || said.contains("DEBUG") || said.contains("connected to redis"), "{said}");
+    let mut output = daemon.log();
+    assert!(output.contains("TRACE") || output.contains("DEBUG") || output.contains("connected to redis"), "{output}");
     for path in ["/", "/metrics", "/-/ready", "/api/v1/namespaces", "/api/v1/locks", "/api/v1/incidents"] {
-        said += &daemon.get(path).text();
+        output += &daemon.get(path).text();
     }
     for secret in secrets {
-        assert!(!said.contains(secret), "{secret} in {said}");
+        assert!(!output.contains(secret), "{secret} in {output}");
     }
 }
 

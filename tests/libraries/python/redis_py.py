@@ -152,7 +152,7 @@ def main():
         steps, told = SYNC[SCENARIO]
     log.info("booking invoice %s", 17) if not SETUP.startswith("structlog") else log.info("booking invoice", number=17)
     if SETUP == "uncaught":
-        # Told first: this process is about to end.
+        # Reported first, because this process is about to end.
         told()
         steps()
     elif SETUP == "thread":
