@@ -1,13 +1,14 @@
-//! The fleet of the demonstration alone, for scripts that bring their own Redis, exporters and Prometheus: dashboards and
-//! pictures are tried and made with it.
+//! Runs only the fleet of the demo, for scripts that have their own Redis, exporters and
+//! Prometheus. These scripts test dashboards and make screenshots.
 //!
 //!   cordum_fleet run --redis redis://127.0.0.1:6379/ --logs DIRECTORY --speed 30 --nodes 3
 //!   cordum_fleet settings --speed 30          what exporters that watch it must have in their configuration
 //!   cordum_fleet scale --speed 30 <RULES      rules, or queries, that are as much faster
 //!
-//! `run` takes commands on standard input, one on each line: a fault to begin (`pauses`, `slow-network`, `outages`,
-//! `slow-admissions`, `late-renewals`, `leaderless`), `calm`, or `failures`, which prints what the services met so far as one
-//! line of JSON. It ends with its input. Each service logs to `DIRECTORY/SERVICE-NODE.log`.
+//! `run` reads one command per line from standard input: a fault to start (`pauses`,
+//! `slow-network`, `outages`, `slow-admissions`, `late-renewals`, `leaderless`), `calm`, or
+//! `failures`, which prints the failures of the services so far as one line of JSON. The program
+//! ends when its input ends. Each service logs to `DIRECTORY/SERVICE-NODE.log`.
 
 #![allow(clippy::print_stdout)] // For the scripts that run this.
 
@@ -50,7 +51,7 @@ async fn main() -> anyhow::Result<()> {
 
 async fn run(mut fleet: Fleet) -> anyhow::Result<()> {
     let (sender, mut commands) = mpsc::channel(1);
-    // Reading blocks, and there is nobody to wait for it at the end.
+    // Reading blocks, and the program does not wait for this thread at its end.
     std::thread::spawn(move || {
         std::io::stdin().lines().map_while(Result::ok).try_for_each(|line| sender.blocking_send(line))
     });

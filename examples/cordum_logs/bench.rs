@@ -1,4 +1,4 @@
-//! One big JSON log of all three services, as a log collector would have merged them.
+//! Writes one big JSON log of all three services, as if a log collector had merged them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,25 +17,27 @@ pub(crate) struct Arguments {
     /// Stop after the line that reaches this size.
     #[arg(long, default_value_t = 1_000_000_000)]
     bytes: u64,
-    /// Share of lines that say that a lock failed.
+    /// Share of lines about failed locks.
     #[arg(long, default_value_t = 0.001)]
     event_share: f64,
-    /// Share of lines that report a job's final state. Real logs have many of them, and rules have to look at each.
+    /// Share of lines that report a job's final state. Real logs have many such lines, and rules
+    /// must check each of them.
     #[arg(long, default_value_t = 0.0)]
     state_share: f64,
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The log; standard output without it.
+    /// The log file; default: standard output.
     #[arg(long)]
     output: Option<PathBuf>,
-    /// The truth as JSON; standard error without it.
+    /// The recorded failures as JSON; default: standard error.
     #[arg(long)]
     truth: Option<PathBuf>,
 }
 
-/// 2026-06-25 13:37:04 UTC: a fixed start, so that one seed gives one file.
+/// 2026-06-25 13:37:04 UTC: a fixed start, so that one seed always produces the same file.
 const START: Nanos = 1_782_394_624 * SECOND;
-/// Busy enough that 1 GB is about half an hour, slow enough that failures of one lock stay apart.
+/// Fast enough that 1 GB covers about half an hour, slow enough that failures of one lock stay
+/// separate.
 const LINES_PER_SECOND: i64 = 2000;
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -47,7 +49,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut random = Random::new(arguments.seed);
     let mut incidents = Incidents::new();
     let mut out = LineWriter::new(Form::Json);
-    // Lines of failures that have begun, by time; the number keeps lines of the same instant in their order.
+    // Lines of started failures, ordered by time. The number keeps the order of lines with the same
+    // time.
     let mut due = BTreeMap::<(Nanos, u64), Due>::new();
     let mut n_due = 0;
     let mut time = START;
@@ -85,7 +88,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             flush(&mut out, sink.as_mut(), &mut truth)?;
         }
     }
-    // Failures that have begun are finished, or the truth would count what the log does not tell.
+    // Finishes started failures. Otherwise the record would count failures that the log does not
+    // contain.
     for line in due.values() {
         line.write(&mut out, &mut truth);
     }

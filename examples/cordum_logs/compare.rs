@@ -1,4 +1,4 @@
-//! The exporter's counters beside the truth, as a table.
+//! Prints a table of the exporter's counters and the recorded failures.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use redis_lock_exporter::rehearsal::fleet::Failures;
 
 use crate::truth::Truth;
 
-/// Whether all of them agree. `metrics` is a file with the text of `/metrics`.
+/// Returns whether all counters agree. `metrics` is a file with the text of `/metrics`.
 pub(crate) fn run(truth: &Path, metrics: &Path) -> anyhow::Result<bool> {
     let truth = Truth::load(truth)?;
     let text = std::fs::read_to_string(metrics).with_context(|| format!("cannot read {}", metrics.display()))?;

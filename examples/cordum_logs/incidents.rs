@@ -1,7 +1,8 @@
-//! Lock failures: the lines Cordum prints about each, and what they should count as.
+//! Lock failures: the lines that Cordum prints for each one, and the expected counts.
 //!
-//! A lost job lock prints four lines at release and four lines over 40 seconds at renewal; other losses print two (the
-//! store's and the caller's). The truth counts the failure, not the lines.
+//! A lost job lock prints four lines at release, or four lines over 40 seconds at renewal. Other
+//! losses print two lines, one from the store and one from the caller. The record counts the
+//! failure, not the lines.
 
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ const REFUSED: &str = "dial tcp 10.0.3.7:6379: connect: connection refused";
 const JOB_TTL: Duration = Duration::from_secs(60);
 /// A third of the TTL.
 const JOB_RENEWAL: Nanos = 20 * SECOND;
-/// A reconciler line names no lock instance, so two within the joining window are one failure by definition.
+/// A reconciler line does not name a lock instance, so two such lines within the joining window are
+/// one failure by definition.
 const RECONCILER_SPACING: Nanos = 30 * SECOND;
 
 #[derive(Clone, Copy)]
@@ -36,7 +38,7 @@ enum Kind {
     EngineLocalOnly,
 }
 
-/// A line that is due at a time. What it says follows from the incident and its number in it.
+/// A line that is due at a time. The incident and the line's number in it determine the text.
 #[derive(Clone, Copy)]
 pub(crate) struct Due {
     pub(crate) time: Nanos,
@@ -45,7 +47,7 @@ pub(crate) struct Due {
     id: Uuid,
 }
 
-/// Average number of lines of the incidents that `start` picks for all three services evenly.
+/// Average number of lines per incident, if `start` picks incidents evenly for all three services.
 pub(crate) const MEAN_LINES: f64 = 1.96;
 
 pub(crate) struct Incidents {
@@ -57,7 +59,7 @@ impl Incidents {
         Self { next_reconciler: Nanos::MIN }
     }
 
-    /// Begins a failure at `time`: its lines in order, and its place in the truth.
+    /// Starts a failure at `time`: schedules its lines in order and records it.
     pub(crate) fn start(&mut self, service: Service, random: &mut Random, time: Nanos, truth: &mut Truth) -> Vec<Due> {
         let kind = self.pick(service, random, time);
         let id = random.uuid();
@@ -144,7 +146,7 @@ impl Incidents {
     }
 }
 
-/// A release that found the lock lost is both a lost lock and a failed release.
+/// A release of a lost lock is both a lost lock and a failed release.
 fn release_lost(truth: &mut Truth, namespace: &str) {
     truth.failures.add("not_owned", namespace, r#"operation="release""#);
     truth.failures.add("release_failures", namespace, r#"reason="not_owned""#);

@@ -1,8 +1,10 @@
-//! Writes logs as Cordum's services write them, together with the truth about them: how often which lock failed.
+//! Writes logs in the format of Cordum's services, and records how often each kind of lock failure
+//! happened.
 //!
-//! `bench` writes one big JSON log for `make bench`; `compare` holds the counters of the exporter against the truth. The
-//! messages and their attributes are Cordum's own; the truth counts every failure once, however many lines it prints. It is
-//! written from the meaning of the lines and shares no code with the exporter, so that it can disagree with it.
+//! `bench` writes one big JSON log for `make bench`. `compare` compares the counters of the
+//! exporter with the record. The messages and their attributes are Cordum's own. The record counts
+//! every failure once, no matter how many lines it prints. It is derived from the meaning of the
+//! lines and shares no code with the exporter, so that the two can disagree.
 
 #![allow(clippy::print_stdout)] // a command line tool
 
@@ -26,9 +28,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// One big JSON log for benchmarks.
+    /// Write one big JSON log for benchmarks.
     Bench(bench::Arguments),
-    /// A table of the exporter's counters beside the truth; exit code 1 when they differ.
+    /// Print a table of the exporter's counters and the record; exit with status 1 if they differ.
     Compare {
         /// File written by `bench`.
         #[arg(long)]

@@ -1,4 +1,4 @@
-//! What really happened, in the words of the exporter's metrics.
+//! The failures that really happened, with the names of the exporter's metrics.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Truth {
     pub(crate) bytes: u64,
     pub(crate) lines: u64,
-    /// Lines that say that a lock failed; several of them can be about one failure.
+    /// Lines about failed locks. Several lines can belong to one failure.
     pub(crate) event_lines: u64,
-    /// How often each of those messages was printed: what a counter without joining has to find.
+    /// How often each of those messages was printed. A counter without joining must find these
+    /// numbers.
     pub(crate) messages: BTreeMap<String, u64>,
     #[serde(rename = "series")]
     pub(crate) failures: Failures,
@@ -28,8 +29,9 @@ impl Truth {
         }
     }
 
-    /// Writes beside the file and renames, so that a reader never sees half of it. A device such as `/dev/null` is written
-    /// to as it is: a rename would replace it by a file.
+    /// Writes a temporary file and renames it, so that a reader never sees a partial file. Writes
+    /// directly to a device such as `/dev/null`, because a rename would replace the device with a
+    /// file.
     pub(crate) fn save(&self, path: &Path) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(self)?;
         if path.exists() && !path.is_file() {

@@ -1,10 +1,12 @@
-//! One worker of the fleet, by hand: for tests in other languages, so that they lock as everybody here does.
+//! Controls one worker of the fleet manually, so that tests in other languages use the same lock
+//! code.
 //!
 //!   lock_by_hand redis://127.0.0.1:6379/
 //!
-//! A command a line on standard input, its answer a line on standard output, in order, both JSON:
-//! `{"acquire": {"key": KEY, "ttl_ms": 5000}}` gives the token, or null if somebody has the lock; `renew` with a `token`, too, and
-//! `release` without a `ttl_ms` give whether it was still the caller's. It ends with its input.
+//! Reads one JSON command per line from standard input and prints one JSON answer per line, in
+//! order. `{"acquire":{"key": KEY, "ttl_ms": 5000}}` returns the token, or null if another owner
+//! holds the lock. `renew` (also with a `token`) and `release` (with a `token`, without `ttl_ms`)
+//! return whether the caller still held the lock. The program ends when its input ends.
 
 #![allow(clippy::print_stdout)] // For the tests that run this.
 

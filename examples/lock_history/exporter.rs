@@ -1,5 +1,6 @@
-//! The exporter in virtual time: its real extractor, pipeline, ledger and exposition. Only what is outside is simulated: lines are
-//! handed over as a tailer would, and changes in Redis as a link would tell of them.
+//! Runs the exporter in virtual time with its real extractor, pipeline, ledger and exposition. Only
+//! the outside is simulated: this module passes lines like a tailer and changes in Redis like a
+//! link.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,11 +25,11 @@ use crate::store::{Change, Entry, Store};
 
 const LINK: LinkId = LinkId(0);
 const MAX_LINE_BYTES: usize = 65_536;
-/// Passes where changes are watched, and where they are not: the exporter's defaults.
+/// Intervals between passes with and without watching: the exporter's defaults.
 const WATCHED_PASS_MS: TimeMs = 300_000;
 const SCAN_PASS_MS: TimeMs = 15_000;
 
-/// What it is told to look at.
+/// What the exporter observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Eyes {
     pub(crate) redis: bool,
@@ -41,26 +42,26 @@ pub(crate) struct Exporter {
     joiner: Joiner,
     hasher: OwnerHasher,
     eyes: Eyes,
-    /// What the steady clock showed when virtual time was 0.
+    /// The monotonic clock at virtual time 0.
     zero: TimeMs,
     offset: u64,
     running: Option<Running>,
     state: State,
     redis_now: Arc<Mutex<RedisNow>>,
     generation: Option<u64>,
-    /// Connected to Redis.
+    /// The exporter is connected to Redis.
     up: bool,
     caught_up: TimeMs,
     next_pass: TimeMs,
 }
 
-/// Redis, as it is from one exporter's place.
+/// Redis as one exporter reaches it.
 #[derive(Clone, Copy)]
 pub(crate) struct RedisSeen<'a> {
     pub(crate) store: &'a Store,
-    /// Since the last time.
+    /// Changes since the last update.
     pub(crate) changes: &'a [Change],
-    /// It can be connected to.
+    /// Whether the exporter can connect.
     pub(crate) reaches: bool,
 }
 
@@ -69,7 +70,7 @@ struct Running {
     reads: mpsc::Receiver<Vec<Box<str>>>,
     published: watch::Receiver<Arc<Snapshot>>,
     task: JoinHandle<State>,
-    /// Held so that they stay open.
+    /// Kept so that the channels stay open.
     _inquiries: mpsc::Sender<redis_lock_exporter::model::query::Inquiry>,
     _reloads: watch::Sender<ReloadStatus>,
 }
@@ -129,7 +130,7 @@ impl Exporter {
         self.running = Some(Running { inputs, reads, published, task, _inquiries: inquiries, _reloads: reloads });
     }
 
-    /// Ends as after SIGTERM. What it saved is found again, or not.
+    /// Stops the exporter as SIGTERM does. The next start may or may not find the saved state.
     pub(crate) async fn stop(&mut self, keeps_state: bool) -> anyhow::Result<()> {
         let Some(running) = self.running.take() else { return Ok(()) };
         drop(running.inputs);
@@ -138,7 +139,7 @@ impl Exporter {
         Ok(())
     }
 
-    /// Tells what happened up to `now`.
+    /// Passes on all changes up to `now`.
     pub(crate) async fn tell(&mut self, now: TimeMs, lines: &[&Line], redis: RedisSeen<'_>) -> anyhow::Result<()> {
         let RedisSeen { changes, store, reaches } = redis;
         if !lines.is_empty() {
@@ -168,7 +169,7 @@ impl Exporter {
         Ok(())
     }
 
-    /// What a scrape shows of these namespaces.
+    /// Returns the samples of these namespaces in a scrape.
     pub(crate) fn scrape(&self, namespaces: &[&str]) -> Option<String> {
         let snapshot = self.running.as_ref()?.published.borrow().clone();
         let mut shown = Snapshot::clone(&snapshot);
@@ -182,14 +183,15 @@ impl Exporter {
     }
 
     fn batch(&mut self, now: TimeMs, lines: &[&Line]) -> Batch {
-        // The pipeline corrects the wall clock's time of lines to that of the steady clock.
+        // The pipeline converts the wall-clock time of lines to monotonic time.
         let wall = clock::now() - now;
         let mut events = Vec::new();
         let mut seen = SourceTotals { last_read: Some(self.zero + now), ..SourceTotals::default() };
         for line in lines {
             let mut found = Vec::new();
             self.extractor.extract(line.text.as_bytes(), self.offset, &mut self.joiner, &mut found);
-            // In life a line waits a second for others of its record, and is counted at the time that it was read.
+            // In production a line waits a second for other lines of its record, and counts at the
+            // time when it was read.
             self.extractor.flush(&mut self.joiner, &mut found);
             self.offset += line.text.len() as u64;
             seen.bytes += line.text.len() as u64;
@@ -217,7 +219,7 @@ impl Exporter {
         news.push(LinkNews::Up { at: self.zero + now, watching: self.eyes.watch, past });
     }
 
-    /// Shows every key.
+    /// Passes a sighting of every key.
     fn pass(&mut self, now: TimeMs, store: &Store, news: &mut Vec<LinkNews>) {
         let started = self.zero + now;
         for (key, entry) in store.entries(now) {
@@ -242,7 +244,7 @@ impl Exporter {
                 self.caught_up = self.caught_up.max(change.at);
             }
         }
-        // Keys that the ledger asked for.
+        // Keys that the ledger requested.
         let mut asked = Vec::new();
         if let Some(running) = &mut self.running {
             while let Ok(keys) = running.reads.try_recv() {

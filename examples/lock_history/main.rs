@@ -1,10 +1,13 @@
-//! What the exporter would have shown: lock users in virtual time, the exporter's real code, and every scrape as series.
+//! Computes what the exporter would have exposed: simulated lock users in virtual time, the
+//! exporter's real code, and every scrape as series.
 //!
 //!   lock_history < orders.jsonl > series.jsonl
 //!
-//! One JSON object a line on both sides: an order is a scenario of `alerts/scenarios/manifest.json` with a seed; the answer has a value for
-//! each series and each 15 s, null where a scrape showed none. Used by scripts/alert_bench.py. Hours take seconds: tokio's clock
-//! is paused and jumps from one timer to the next, and the exporter reads no other clock for what it counts.
+//! Input and output contain one JSON object per line. An input line is a scenario of
+//! `alerts/scenarios/manifest.json` with a seed. The output has a value for each series every 15 s,
+//! or null if a scrape had no sample. scripts/alert_bench.py uses this program. Simulating hours
+//! takes seconds, because tokio's clock is paused and jumps from one timer to the next, and the
+//! exporter reads no other clock for its counts.
 
 mod exporter;
 mod programs;
@@ -29,13 +32,13 @@ use scenario::{FaultKind, Order, Twin};
 
 const SCRAPE_MS: TimeMs = 15_000;
 const STEP_MS: TimeMs = 250;
-/// How long the exporter takes to connect again, at most.
+/// The longest time that the exporter takes to reconnect.
 const RECONNECT_MS: usize = 10_000;
 
 #[derive(Serialize)]
 struct Answer {
     name: String,
-    /// Seconds by which all faults came later than the scenario says.
+    /// Seconds by which all faults were delayed compared to the scenario.
     shift: f64,
     /// Seconds from the first line about a failure to the last one.
     burst: f64,
@@ -65,17 +68,17 @@ fn main() -> anyhow::Result<()> {
     })
 }
 
-/// An exporter, and what it is told.
+/// An exporter and its inputs.
 struct Post {
     exporter: Exporter,
     instance: &'static str,
-    /// Which lines it reads.
+    /// The lines that the exporter reads.
     reads: fn(u64) -> bool,
-    /// Written while it was away.
+    /// Lines written while the exporter was stopped.
     unread: Vec<Line>,
-    /// Until then it is away.
+    /// The exporter is stopped until this time.
     away_until: Option<TimeMs>,
-    /// From then on it can reach Redis again.
+    /// The exporter can reach Redis again from this time on.
     reconnects: TimeMs,
 }
 
@@ -102,7 +105,7 @@ async fn play(order: &Order) -> anyhow::Result<Answer> {
     let mut restarts = scenario.exporter.restarts.clone();
     restarts.reverse();
     let end = minutes(order.minutes);
-    // Times of the first line and the last.
+    // Times of the first and the last line.
     let mut written = (TimeMs::MAX, 0);
     let mut now = 0;
     while now <= end {
@@ -116,7 +119,7 @@ async fn play(order: &Order) -> anyhow::Result<Answer> {
             let from = programs.begin(fault);
             fault.fault == FaultKind::Cut && (from..from + minutes(fault.minutes)).contains(&now)
         });
-        // Only the first one is restarted.
+        // Only the first exporter restarts.
         if let Some((_, away, keeps)) = restarts.pop_if(|(at, _, _)| minutes(*at) + shift <= now) {
             posts[0].exporter.stop(keeps).await?;
             posts[0].away_until = Some(now + seconds(away));
@@ -152,7 +155,7 @@ async fn play(order: &Order) -> anyhow::Result<Answer> {
     Ok(Answer { name: order.name.clone(), shift: as_seconds(shift), burst, series: recorder.series })
 }
 
-/// Scrapes become series.
+/// Converts scrapes to series.
 struct Recorder<'a> {
     order: &'a Order,
     zero: TimeMs,
@@ -176,7 +179,7 @@ impl<'a> Recorder<'a> {
                 let (name, labels) =
                     series.split_once('{').map_or((series, ""), |(name, rest)| (name, rest.trim_end_matches('}')));
                 let (true, Ok(value)) = (self.is_wanted(name), value.parse::<f64>()) else { continue };
-                // Times of the world in which the rules are tried begin with 0.
+                // Times in the rule tests start at 0.
                 let is_time = name.ends_with("_timestamp_seconds") || name.ends_with("start_time_seconds");
                 let value = if is_time { value - self.zero as f64 / 1_000.0 } else { value };
                 self.put(name, labels, post.instance, value);

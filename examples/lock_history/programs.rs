@@ -1,7 +1,9 @@
-//! Programs that lock, in virtual time: what they do, what goes wrong, and the lines that Cordum writes about it.
+//! Simulates programs that use locks in virtual time: their operations, their failures, and the
+//! lines that Cordum writes about them.
 //!
-//! Each program takes a lock for each piece of work, renews it where it does so, and releases it. Faults act on operations: the lock
-//! is lost in a certain way before it, or there is no answer. Nothing here knows what the exporter makes of it.
+//! Each program acquires a lock for each piece of work, renews it if the program renews locks, and
+//! releases it. Faults act on operations: before the operation the lock is lost in a certain way,
+//! or Redis does not answer. This module does not depend on how the exporter interprets the result.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -14,21 +16,21 @@ use serde::Deserialize;
 use crate::scenario::{Fault, FaultKind, Scenario, Service};
 use crate::store::{Entry, Store};
 
-/// As Cordum's Redis client says it.
+/// The error text of Cordum's Redis client.
 const REFUSED: &str = "dial tcp 10.0.3.7:6379: connect: connection refused";
 const LATE: &str = "context deadline exceeded";
 const REPLICAS: u64 = 6;
-/// Between the restarts of two replicas.
+/// Time between the restarts of two replicas.
 const REPLICA_PAUSE_MS: TimeMs = 30_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
-    /// The workflow engine: renews, and carries on without the lock.
+    /// The workflow engine: renews, and continues its work without the lock.
     Workflow,
     /// The scheduler: renews, and stops its work without the lock.
     Scheduler,
-    /// The gateway's admission: short and never renewed.
+    /// The gateway's admission: short, never renewed.
     Admission,
 }
 
@@ -50,7 +52,7 @@ impl Kind {
     }
 }
 
-/// A line of a log and the replica that wrote it.
+/// A log line and the replica that wrote it.
 #[derive(Clone)]
 pub(crate) struct Line {
     pub(crate) at: TimeMs,
@@ -64,9 +66,9 @@ struct Job {
     id: u64,
     key: String,
     ends: TimeMs,
-    /// Renewals in vain, one after the other.
+    /// Number of consecutive failed renewals.
     strikes: u32,
-    /// It stood still once; once is enough.
+    /// Whether the program was paused before. Each program is paused at most once.
     stalled: bool,
 }
 
@@ -75,9 +77,9 @@ enum Event {
     Start(usize),
     Renew(u64),
     Release(u64),
-    /// Redis removes what is past its time.
+    /// Redis removes keys after their deadline.
     Sweep(String),
-    /// A thief is done.
+    /// A client that took a lock from its holder has finished.
     Drop(String),
     DownBegins(usize),
     DownEnds(usize),
@@ -87,16 +89,16 @@ enum Event {
 
 pub(crate) struct Programs {
     scenario: Scenario,
-    /// Added to the times of all faults, so that they do not begin with a scrape.
+    /// Added to the times of all faults, so that they do not start exactly at a scrape.
     shift: TimeMs,
-    /// That of real life.
+    /// The time scale of production.
     pace: Pace,
     random: Random,
     queue: BinaryHeap<Reverse<(TimeMs, u64, Event)>>,
     sequence: u64,
     jobs: BTreeMap<u64, Job>,
     next_id: u64,
-    /// Writes what comes into `lines`; the form that has no time, which is virtual here.
+    /// Writes new lines to `lines`, in the format without a time, because time is virtual here.
     writer: LineWriter,
     lines: Vec<Line>,
     pub(crate) store: Store,
@@ -139,7 +141,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// When a fault begins.
+    /// The time when a fault begins.
     pub(crate) fn begin(&self, fault: &Fault) -> TimeMs {
         minutes(fault.from) + self.shift
     }
@@ -153,7 +155,7 @@ impl Programs {
         }
     }
 
-    /// What was written until now, in order.
+    /// Returns the lines written so far, in order.
     pub(crate) fn take_lines(&mut self, now: TimeMs) -> Vec<Line> {
         self.lines.sort_by_key(|line| line.at);
         let later = self.lines.split_off(self.lines.partition_point(|line| line.at <= now));
@@ -249,7 +251,8 @@ impl Programs {
             job.strikes = strikes;
         }
         let every = self.renew_every(job.kind).unwrap_or(self.ttl(job.kind));
-        // In trouble a handler goes on until it is done, and at least until it has noticed.
+        // During a failure, a handler continues until its work is done, and at least until it has
+        // noticed the failure.
         match at + every < job.ends || (strikes > 0 && job.kind == Kind::Scheduler) {
             true => self.schedule(at + every, Event::Renew(id)),
             false => self.schedule(job.ends.max(at + 1), Event::Release(id)),
@@ -276,7 +279,7 @@ impl Programs {
         self.jobs.remove(&id);
     }
 
-    /// What a fault does to an operation before it reaches Redis.
+    /// Applies a fault to an operation before the operation reaches Redis.
     fn before(&mut self, job: &Job, at: TimeMs) -> Before {
         if let Some((why, tries)) = self.unanswered(job.kind, at) {
             return Before::Unanswered(why, tries);
@@ -309,7 +312,7 @@ impl Programs {
         Before::Fine
     }
 
-    /// The holder stands still until its lock has run out.
+    /// The holder is paused until its lock has expired.
     fn stall(&mut self, job: &Job, at: TimeMs) -> Before {
         if let Some(job) = self.jobs.get_mut(&job.id) {
             job.stalled = true;
@@ -317,7 +320,7 @@ impl Programs {
         Before::Later(at + self.ttl(job.kind) + 500 + self.random.below(5_000) as TimeMs)
     }
 
-    /// Why Redis does not answer now, and how often the program asks.
+    /// Why Redis does not answer now, and how often the program tries.
     fn unanswered(&mut self, kind: Kind, at: TimeMs) -> Option<(&'static str, u32)> {
         if self.store.down {
             return Some((REFUSED, self.fault_now(FaultKind::Down, at).map_or(1, |fault| fault.tries)));
@@ -353,7 +356,7 @@ impl Programs {
     fn set(&mut self, job: &Job, at: TimeMs) {
         let deadline = at + self.ttl(job.kind);
         self.store.set(&job.key, Entry { owner: job.id, deadline }, at);
-        // Redis looks for keys past their time ten times a second, and finds some of them later.
+        // Redis looks for expired keys ten times a second and finds some of them later.
         let found = deadline + 1 + self.random.below(400) as TimeMs;
         self.schedule(found, Event::Sweep(job.key.clone()));
     }
@@ -390,7 +393,7 @@ impl Programs {
         self.pace.renew_every(kind.namespace()).map(|every| every.as_millis() as TimeMs)
     }
 
-    /// One line for each try.
+    /// Writes one line for each attempt.
     fn say_each(&mut self, job: &Job, at: TimeMs, tries: u32, said: Said) {
         let mut time = at;
         for _ in 0..tries {
@@ -418,7 +421,7 @@ fn release_failed<'a>(kind: Kind, name: &'a str, error: &'a str) -> Said<'a> {
 enum Before {
     Fine,
     Unanswered(&'static str, u32),
-    /// The holder stands still until then.
+    /// The holder is paused until then.
     Later(TimeMs),
     Died,
 }

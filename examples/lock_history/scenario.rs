@@ -1,16 +1,16 @@
-//! A scenario as the manifest describes it. Minutes count from the begin of the run.
+//! A scenario of the manifest. Minutes count from the start of the run.
 
 use serde::Deserialize;
 
 use crate::programs::Kind;
 
-/// One line of the input: a scenario, and the seed to draw it with.
+/// One line of the input: a scenario and its random seed.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Order {
     pub(crate) name: String,
     pub(crate) seed: u64,
     pub(crate) minutes: f64,
-    /// Names of the metrics that are wanted.
+    /// Names of the requested metrics.
     pub(crate) metrics: Vec<String>,
     pub(crate) scenario: Scenario,
 }
@@ -21,25 +21,25 @@ pub(crate) struct Scenario {
     pub(crate) services: Vec<Service>,
     #[serde(default)]
     pub(crate) faults: Vec<Fault>,
-    /// Share of operations that find their lock lost on an ordinary day.
+    /// Share of operations that find their lock lost during normal operation.
     #[serde(default = "ordinary_noise")]
     pub(crate) noise: f64,
     #[serde(default)]
     pub(crate) exporter: ExporterPart,
-    /// Prometheus does not scrape: from, and for how many minutes.
+    /// Prometheus does not scrape: start, and duration in minutes.
     pub(crate) gap: Option<(f64, f64)>,
 }
 
-/// A program and how much it does.
+/// A program and its amount of work.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Service {
     pub(crate) kind: Kind,
-    /// Renewals and releases a second.
+    /// Renewals and releases per second.
     pub(crate) ops: f64,
     /// Shortest and longest work in seconds.
     #[serde(default = "ordinary_work")]
     pub(crate) work: (f64, f64),
-    /// Share of strays where it is not that of the scenario.
+    /// Share of stray failures, if it differs from the scenario's.
     pub(crate) noise: Option<f64>,
 }
 
@@ -49,47 +49,48 @@ pub(crate) struct Fault {
     pub(crate) from: f64,
     #[serde(default)]
     pub(crate) minutes: f64,
-    /// Of operations; of locks for what a failover loses; of holders that end well for a deployment.
+    /// Share of operations; for a failover, share of lost locks; for a deployment, share of holders
+    /// that end cleanly.
     #[serde(default = "all")]
     pub(crate) share: f64,
-    /// Grows from nothing to `share` over these minutes.
+    /// The share grows from 0 to `share` over these minutes.
     #[serde(default)]
     pub(crate) grows: f64,
-    /// How often an operation is tried that gets no answer.
+    /// Number of attempts of an operation that gets no answer.
     #[serde(default = "once")]
     pub(crate) tries: u32,
-    /// Only this program.
+    /// Affects only this program.
     pub(crate) only: Option<Kind>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FaultKind {
-    /// Somebody deletes locks without looking whose they are.
+    /// A client deletes locks without checking the owner.
     Delete,
-    /// Somebody sets locks that others have.
+    /// A client overwrites locks of other owners.
     Steal,
-    /// Holders stand still for longer than their TTL.
+    /// Holders are paused for longer than their TTL.
     Stall,
     /// Redis does not answer in time.
     Timeout,
-    /// Redis answers renewals too late, and everything else in time.
+    /// Redis answers renewals too late and everything else in time.
     LateRenewals,
-    /// Redis is away; afterwards `share` of the locks are lost.
+    /// Redis is down; afterwards `share` of the locks are lost.
     Down,
-    /// Holders die.
+    /// Holders crash.
     Crash,
-    /// Six replicas are restarted one after the other; `share` of their holders end well.
+    /// Six replicas restart one after the other; `share` of their holders end cleanly.
     Deploy,
     /// Only the exporter cannot reach Redis.
     Cut,
-    /// `share` locks are lost, at once: their number.
+    /// `share` is the number of locks that are lost at once.
     Lose,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct ExporterPart {
-    /// Minute, seconds of absence, and whether it finds its state again.
+    /// Minute, seconds of downtime, and whether the exporter finds its saved state.
     #[serde(default)]
     pub(crate) restarts: Vec<(f64, f64, bool)>,
     #[serde(default)]
@@ -108,9 +109,9 @@ pub(crate) struct ExporterPart {
 pub(crate) enum Twin {
     #[default]
     None,
-    /// Looks at the same Redis.
+    /// Observes the same Redis.
     Keyspace,
-    /// Looks at the same Redis, and reads half of the logs.
+    /// Observes the same Redis, and reads half of the logs.
     Half,
 }
 

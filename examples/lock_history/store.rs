@@ -1,4 +1,4 @@
-//! Redis in virtual time: keys with owners and deadlines, and every change in its order.
+//! Redis in virtual time: keys with owners and deadlines, and every change in order.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub(crate) struct Entry {
     pub(crate) deadline: TimeMs,
 }
 
-/// A key as it was right after a change.
+/// A key right after a change.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) at: TimeMs,
@@ -23,14 +23,14 @@ pub(crate) struct Change {
 pub(crate) struct Store {
     entries: BTreeMap<Box<str>, Entry>,
     changes: Vec<Change>,
-    /// Nobody is answered.
+    /// Redis does not answer.
     pub(crate) down: bool,
-    /// How often another server took the place of the one before.
+    /// Number of failovers to another server.
     pub(crate) generation: u64,
 }
 
 impl Store {
-    /// As Redis sees it: what is past its deadline is not there.
+    /// Returns a key as Redis sees it: keys after their deadline do not exist.
     pub(crate) fn get(&mut self, key: &str, now: TimeMs) -> Option<Entry> {
         let entry = self.entries.get(key).copied()?;
         if entry.deadline > now {
@@ -53,7 +53,7 @@ impl Store {
         was_there
     }
 
-    /// Another server takes over; it has lost a share of the locks.
+    /// Another server becomes the primary and has lost a share of the locks.
     pub(crate) fn fail_over(&mut self, lost: f64, random: &mut Random) {
         self.entries.retain(|_, _| random.unit() >= lost);
         self.generation += 1;

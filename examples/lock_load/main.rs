@@ -1,9 +1,10 @@
-//! Fills a Redis with locks and other keys, or takes and releases locks at a steady rate: the load of `make bench`.
+//! Fills a Redis with locks and other keys, or acquires and releases locks at a steady rate. `make
+//! bench` uses it to generate load.
 //!
 //!   lock_load fill --port 6379 --keys 900000 --locks 100000 --ttl-seconds 3600
 //!   lock_load cycles --port 6379 --rate 5000 --seconds 20
 //!
-//! Prints what it did as one line of JSON. Keys are those of Cordum's job locks.
+//! Prints its results as one line of JSON. The keys are those of Cordum's job locks.
 
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ async fn main() -> anyhow::Result<()> {
     }
 }
 
-/// As long as Cordum's keys are, spread like random ids.
+/// Keys have the length of Cordum's keys and are distributed like random ids.
 fn lock_key(number: u64) -> String {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     format!("cordum:scheduler:job:{mixed:016x}{number:08x}")
@@ -68,7 +69,8 @@ async fn fill(mut connection: MultiplexedConnection, keys: u64, locks: u64, ttl:
     Ok(())
 }
 
-/// Each lock is taken at one tick and released, by the script that real programs use, at the next.
+/// Acquires each lock at one tick and releases it at the next, with the script that real programs
+/// use.
 async fn cycles(mut connection: MultiplexedConnection, rate: u64, seconds: u64) -> anyhow::Result<()> {
     let release = Script::new(RELEASE);
     release.prepare_invoke().load_async(&mut connection).await?;

@@ -1,4 +1,4 @@
-// Debian's Chromium without a window, and everything it complains about or asks for.
+// Runs Debian's Chromium without a window, and records all its errors and requests.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -20,8 +20,9 @@ export async function openBrowser() {
   return {
     complaints,
     requests,
-    // `tolerant`: the exporter will be stopped, and the browser may say so. `httpCredentials`: what somebody types into the browser's
-    // own window; certificates are the tests' own, so nobody else vouches for them.
+    // `tolerant`: the test stops the exporter, so the browser may report errors. `httpCredentials`:
+    // what a user types into the browser's password dialog. The tests use their own certificates,
+    // which no public CA has signed.
     async open(url, { viewport = { width: 1280, height: 900 }, colorScheme = "dark", tolerant = false, scale = 1, httpCredentials } = {}) {
       const context = await browser.newContext({
         viewport, colorScheme, deviceScaleFactor: scale, reducedMotion: "reduce", ignoreHTTPSErrors: true, httpCredentials,

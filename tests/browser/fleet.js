@@ -1,6 +1,6 @@
-// The program's own simulated services (examples/cordum_fleet) on the Redis of a world, at the speed of real life, for pictures: work
-// that goes well, and from a moment on a node that freezes for longer than its locks live, so that runs are taken over while it
-// still works on them.
+// Runs the simulated services of examples/cordum_fleet on the Redis of a world, in real time, for
+// screenshots. At first all work succeeds. Later a node freezes for longer than the TTL of its
+// locks, so that other nodes take over runs that it still works on.
 
 import { example } from "./world.js";
 

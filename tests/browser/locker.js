@@ -1,5 +1,5 @@
-// The program's own locker (examples/lock_by_hand) on the Redis of a world: locks are taken, renewed and released as its simulated
-// workers do it.
+// Runs examples/lock_by_hand on the Redis of a world. It acquires, renews and releases locks like
+// the simulated workers.
 
 import { createInterface } from "node:readline";
 
@@ -14,7 +14,7 @@ export class Locker {
     this.process.on("exit", () => this.waiting.forEach(({ reject }) => reject(new Error("the locker has ended"))));
   }
 
-  // Answers come in the order of the questions.
+  // Answers arrive in the order of the commands.
   ask(command) {
     return new Promise((resolve, reject) => {
       this.waiting.push({ resolve, reject });

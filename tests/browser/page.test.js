@@ -1,4 +1,4 @@
-// The page in a real browser, during an incident that really happens.
+// Tests the page in a real browser during a real incident.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -33,9 +33,9 @@ const go = (target, hash) => target.goto(`${world.url}${hash}`);
 const text = (target, selector) => target.locator(selector).innerText();
 const sees = (target, selector, words) => target.locator(selector, { hasText: words }).first().waitFor();
 
-// Whether all locks were seen to expire.
+// Returns whether the exporter saw all locks expire.
 async function incident() {
-  // A little work that goes well, so that there is a share.
+  // Some successful work, so that the failure ratio has a denominator.
   for (let number = 0; number < 10; number += 1) {
     const key = `cordum:wf:run:lock:fine-${number}`;
     await world.release(key, await world.acquire(key, 30_000));
@@ -46,7 +46,7 @@ async function incident() {
   return locks.every(({ holds }) => holds[1].ending === "expired");
 }
 
-test("nothing happened yet: all is well, and it says what is seen", async () => {
+test("nothing happened yet: the page reports no problem and lists what it observes", async () => {
   await go(page, "#/");
   await sees(page, ".hero h1", "All well for the last 5 minutes. Every log is read and Redis is watched.");
   assert.equal(await page.locator(".findings li").count(), 0);
@@ -54,7 +54,8 @@ test("nothing happened yet: all is well, and it says what is seen", async () => 
 });
 
 test("the incident comes first on the overview", async () => {
-  // An exporter that gets no time around a deadline does not know how a lock ended: then all of it once more.
+  // An exporter that gets no CPU time around a deadline does not know how a lock ended. In that
+  // case the incident is repeated.
   for (let left = 5; !(await incident()) && left > 1; left -= 1) {
     await page.context().close();
     world.stop();
@@ -74,7 +75,7 @@ test("the incident comes first on the overview", async () => {
   assert.ok((await card.locator("svg.spark .bar.above").count()) > 0);
 });
 
-test("search finds the lock, and its key is text whatever it is", async () => {
+test("search finds the lock, and the page shows any key as plain text", async () => {
   await go(page, "#/namespace/workflow");
   await page.fill("#search", "onerror");
   await sees(page, "section [role=status]", "1 lock fits.");
@@ -87,7 +88,7 @@ test("search finds the lock, and its key is text whatever it is", async () => {
   assert.equal(await page.evaluate(() => window.hacked), undefined);
 });
 
-test("the timeline shows the takeover, and the verdict is the exporter's own", async () => {
+test("the timeline shows the takeover and the verdict of the exporter", async () => {
   const key = "cordum:wf:run:lock:run-1";
   await go(page, `#/lock/${encodeURIComponent(key)}`);
   await page.locator("#verdict").waitFor();
@@ -109,7 +110,7 @@ test("the timeline shows the takeover, and the verdict is the exporter's own", a
   for (const words of ["acquired", "renewed with", "expired: its TTL ran out", "log line: not owned, rule cordum/run-renewal-failed"]) assert.ok(events.includes(words), `${words} in ${events}`);
 });
 
-test("incidents have cause, sentence and runbook, and the runbook can be read here", async () => {
+test("incidents show a cause, an explanation and a runbook that the exporter serves", async () => {
   await go(page, "#/incidents");
   await sees(page, "[role=status]", `${LOST} remembered`);
   const all = await page.locator(".incidents li").allInnerTexts();
@@ -125,10 +126,10 @@ test("incidents have cause, sentence and runbook, and the runbook can be read he
   await sees(page, ".hero h1", "Wrong now");
 });
 
-test("hundreds of locks are sorted and paged by the exporter", async () => {
+test("the exporter sorts and pages hundreds of locks", async () => {
   const key = (number) => `lock:tenant:acme:resource-${String(number).padStart(3, "0")}`;
   await Promise.all(Array.from({ length: MANY }, (_, number) => world.redis.command("SET", key(number), "x", "EX", 600 + number)));
-  // The third one changes its owner twice.
+  // The third lock changes its owner twice.
   for (const token of ["y", "z"]) {
     const before = await until("an owner", async () => (await world.lock(key(3))).now?.owner);
     await world.redis.command("SET", key(3), token, "EX", 900);
@@ -152,7 +153,7 @@ test("hundreds of locks are sorted and paged by the exporter", async () => {
   assert.equal((await shown())[0], key(0));
 });
 
-test("the main path works with the keyboard alone", async () => {
+test("the main workflow works with the keyboard alone", async () => {
   await go(page, "#/");
   await page.locator("#card-workflow").waitFor();
   const tabTo = async (wanted) => {
@@ -164,7 +165,7 @@ test("the main path works with the keyboard alone", async () => {
   };
   await tabTo("card-workflow");
   const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
-  assert.notEqual(outline, "none", "the focus can be seen");
+  assert.notEqual(outline, "none", "the focus must be visible");
   await page.keyboard.press("Enter");
   await sees(page, "h1", "workflow");
   await page.locator(".locks tbody tr").first().waitFor();
@@ -172,7 +173,7 @@ test("the main path works with the keyboard alone", async () => {
   await page.keyboard.type("run-2");
   await sees(page, "section [role=status]", "1 lock fits.");
   await tabTo("lock-cordum:wf:run:lock:run-2");
-  // What is brought up to date keeps the focus.
+  // An updated element keeps the focus.
   await page.waitForResponse((response) => response.url().includes("/api/v1/locks?"));
   await until("the focus stays", () => page.evaluate(() => document.activeElement?.id === "lock-cordum:wf:run:lock:run-2"));
   await page.keyboard.press("Enter");
@@ -180,7 +181,7 @@ test("the main path works with the keyboard alone", async () => {
   assert.equal(await page.evaluate(() => document.activeElement?.id), "main");
 });
 
-test("the exporter's own page shows its sources and no secret", async () => {
+test("the exporter page shows its sources and no secret", async () => {
   await go(page, "#/exporter");
   await sees(page, "main", "Everything that is configured is read");
   await sees(page, ".tree", "addresses");
@@ -204,14 +205,14 @@ const VIEWS = {
 
 for (const [width, height] of [[1280, 900], [390, 844]]) {
   for (const colorScheme of ["dark", "light"]) {
-    test(`no serious accessibility problem, nothing wider than the window: ${width} px, ${colorScheme}`, async () => {
+    test(`the page has no serious accessibility problem and fits the window: ${width} px, ${colorScheme}`, async () => {
       const other = await browser.open(world.url, { viewport: { width, height }, colorScheme });
       for (const [name, [route, selector]] of Object.entries(VIEWS)) {
         await go(other, route);
         await other.locator(selector).first().waitFor();
         const wide = await other.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
         assert.ok(wide <= 0, `${name} is ${wide} px too wide`);
-        // Outside of the page's own policy, as an extension would be.
+        // Runs outside the page's content security policy, like a browser extension.
         await other.evaluate(AXE);
         const { violations } = await other.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
         const bad = violations.filter((one) => ["serious", "critical"].includes(one.impact));
@@ -223,7 +224,7 @@ for (const [width, height] of [[1280, 900], [390, 844]]) {
   }
 }
 
-test("nothing is asked while the window is hidden", async () => {
+test("the page sends no requests while the window is hidden", async () => {
   await go(page, "#/");
   await page.locator(".card").first().waitFor();
   const hide = (hidden) => page.evaluate((value) => {
@@ -242,7 +243,7 @@ test("nothing is asked while the window is hidden", async () => {
   page.off("request", count);
 });
 
-test("an exporter that does not answer makes the page say so, and all well is never claimed", async () => {
+test("the page reports an exporter that does not answer and never shows it as well", async () => {
   const other = await browser.open(world.url, { tolerant: true });
   await go(other, "#/");
   await sees(other, "#fresh", "live");
@@ -260,15 +261,15 @@ test("an exporter that does not answer makes the page say so, and all well is ne
   await other.context().close();
 });
 
-test("a Redis that is gone is the first thing to be said", async () => {
+test("the first finding is a Redis that is down", async () => {
   await go(page, "#/");
   world.server.kill("SIGKILL");
   await sees(page, ".findings li", "Redis main is not seen");
   assert.match(await page.locator(".findings li").first().getAttribute("class"), /critical/);
-  assert.equal(await page.locator(".card.well").count(), 0, "no namespace with locks in Redis is called well");
+  assert.equal(await page.locator(".card.well").count(), 0, "no namespace with locks in Redis may be shown as well");
 });
 
-test("an exporter of logs alone says what it does not see", async () => {
+test("an exporter that reads only logs reports what it cannot observe", async () => {
   const logsOnly = await World.start({ watched: false });
   try {
     const other = await browser.open(logsOnly.url);
@@ -286,9 +287,9 @@ test("an exporter of logs alone says what it does not see", async () => {
   }
 });
 
-test("nothing was logged to the console, nothing failed, and nobody else was asked", () => {
+test("nothing was logged to the console, no request failed, and no other site was contacted", () => {
   assert.deepEqual(browser.complaints, []);
-  // Each page asked the exporter that it came from, and nobody else.
+  // Each page sends requests only to the exporter that served it.
   const foreign = browser.requests.filter(({ url, origin }) => !url.startsWith(`${origin}/`));
   assert.deepEqual(foreign, []);
   assert.ok(browser.requests.length > 10);

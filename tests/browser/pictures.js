@@ -1,5 +1,5 @@
-// Makes docs/images/page-*.png from a real run: `node pictures.js [MINUTES]`. The longer it runs, the more of the last hour
-// the lines show; the trouble begins four minutes before the end.
+// Makes docs/images/page-*.png from a real run: `node pictures.js [MINUTES]`. A longer run shows
+// more of the last hour in the charts. The failure begins four minutes before the end.
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
@@ -31,7 +31,7 @@ try {
 
 async function take() {
   const { incidents } = await world.ask("incidents?limit=1000");
-  // Long enough ago for the next owner's own renewals to be there, recent enough to be held still.
+  // Old enough that the next owner has renewed the lock, recent enough that the lock is still held.
   const lost = incidents.find((one) => one.verdict?.includes("took over") && Date.now() / 1000 - one.at > 12) ?? incidents[0];
   const lock = `#/lock/${encodeURIComponent(lost.lock)}`;
   await shoot("overview", "#/", ".card", { height: 860 });

@@ -1,4 +1,4 @@
-// Just enough of a Redis client: one connection, commands in order.
+// A minimal Redis client: one connection, commands in order.
 
 import net from "node:net";
 
@@ -33,7 +33,8 @@ export class Redis {
     });
   }
 
-  // One whole reply out of the buffer, without arrays: no command used here answers with one.
+  // Takes one complete reply from the buffer. Does not support arrays, because no command used here
+  // returns one.
   take() {
     const end = this.buffer.indexOf("\r\n");
     if (end < 0) return null;

@@ -1,4 +1,5 @@
-// The page behind TLS and a password: it works as it does without, and asks for nothing outside of that.
+// Tests the page with TLS and a password. It works as it does without them, and sends no request to
+// any other address.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -21,7 +22,7 @@ after(async () => {
 
 const sees = (page, selector, words) => page.locator(selector, { hasText: words }).first().waitFor();
 
-test("without the password there is no page", async () => {
+test("without the password the exporter serves no page", async () => {
   const page = await browser.open("about:blank", { tolerant: true, httpCredentials: { ...USER, password: "wrong" } });
   for (const path of ["", "api/v1/overview", "runbooks/RedisLockNotOwnedRatioHigh", "metrics"]) {
     const response = await page.goto(`${world.url}${path}`);
@@ -31,13 +32,13 @@ test("without the password there is no page", async () => {
   await page.context().close();
 });
 
-test("with it the page is live, follows what happens, and leads to runbooks", async () => {
+test("with the password the page is live, shows updates, and links to runbooks", async () => {
   const page = await browser.open(world.url, { httpCredentials: USER });
   assert.equal(await page.evaluate(() => window.isSecureContext), true);
   await sees(page, ".hero h1", "All well for the last 5 minutes.");
   assert.equal(await page.locator("#fresh").innerText(), "live");
 
-  // What is asked for again and again brings it, without a reload.
+  // The page's regular requests show the update without a reload.
   await Promise.all(["run-1", "run-2", "run-3"].map((run) => world.lose(run)));
   await until("causes are found", async () => (await world.ask("incidents")).total === 3);
   await sees(page, ".findings li", "3 locks were lost in 5 minutes");
@@ -45,10 +46,10 @@ test("with it the page is live, follows what happens, and leads to runbooks", as
   await page.waitForURL(/\/runbooks\//);
   await sees(page, "h1", "RedisLock");
   const polls = browser.requests.filter(({ url }) => url.includes("/api/v1/"));
-  assert.ok(polls.length > 2, `it was asked only ${polls.length} times`);
+  assert.ok(polls.length > 2, `the page sent only ${polls.length} requests`);
 });
 
-test("nothing was asked for elsewhere or in the clear, and the browser has no complaint", () => {
+test("all requests went to the exporter over TLS, and the browser reported no error", () => {
   const ours = new URL(world.url).origin;
   const foreign = browser.requests.filter(({ url }) => !url.startsWith("data:") && url !== "about:blank" && new URL(url).origin !== ours);
   assert.deepEqual(foreign, []);

@@ -1,5 +1,5 @@
-// A Redis, an exporter that watches it with the Cordum preset, a log, and programs that lock: everything on free loopback ports,
-// in a directory of its own, ended whatever happens.
+// A Redis, an exporter that watches it with the Cordum preset, a log, and programs that use locks.
+// Everything runs on free loopback ports in its own directory, and always ends with the test.
 
 import { execFileSync, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -12,13 +12,14 @@ import path from "node:path";
 import { Locker } from "./locker.js";
 import { Redis } from "./redis.js";
 
-// scripts/test_page.sh runs a copy of these files beside their packages, and says where the exporter is.
+// scripts/test_page.sh runs a copy of these files next to their packages, and passes the path of
+// the exporter.
 export const BINARY = process.env.EXPORTER;
-// A program of the folder examples/.
+// Returns the path of a program from examples/.
 export const example = (name) => path.join(path.dirname(BINARY), "examples", name);
 const DEADLINE_MS = 120_000;
 
-// Who may see the page of a secured world.
+// The user who may see the page of a secured world.
 export const USER = { username: "operator", password: "correct horse" };
 const HASH = "$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e";
 
@@ -35,7 +36,8 @@ export async function until(what, condition) {
 }
 
 export class World {
-  // `watched`: the exporter looks at Redis, not only at the log. `secured`: it is served over TLS to USER only.
+  // `watched`: the exporter observes Redis and not only the log. `secured`: the exporter serves
+  // only USER, over TLS.
   static async start({ watched = true, secured = false } = {}) {
     const world = new World();
     try {
@@ -51,7 +53,7 @@ export class World {
     this.directory = mkdtempSync(path.join(tmpdir(), "page-"));
     this.children = [];
     process.once("exit", () => this.stop());
-    // By themselves these would end the process without that.
+    // Without a handler, these signals end the process without cleaning up.
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => process.exit(2));
     await this.#startRedis();
     this.locker = new Locker(this);
@@ -69,11 +71,12 @@ export class World {
     });
   }
 
-  // A redis-server cannot choose its port. One that finds its port taken ends, and is started on another one. Only ours knows the password.
+  // A redis-server cannot choose its port. If the port is in use, the server exits, and the test
+  // starts it on another port. Only our server knows the password.
   async #startRedis() {
     this.password = randomBytes(12).toString("hex");
     for (let attempt = 0; attempt < 10; attempt++) {
-      // Below the range from which Linux takes the ports of outgoing connections.
+      // Below the range that Linux uses for outgoing connections.
       const port = 12_000 + Math.floor(Math.random() * 20_000);
       this.server = this.run("redis-server", ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", this.directory, "--requirepass", this.password]);
       const login = async () => {
@@ -89,7 +92,7 @@ export class World {
     throw new Error("redis-server does not start");
   }
 
-  // A program that ends with the world.
+  // Starts a program that ends with the world.
   run(command, words) {
     const child = spawn(command, words.map(String), { stdio: ["pipe", "pipe", "pipe"] });
     child.on("error", (error) => { throw error; });
@@ -99,7 +102,7 @@ export class World {
     return child;
   }
 
-  // A certificate of its own and a web configuration; gives the path of the latter.
+  // Creates a certificate and a web configuration. Returns the path of the configuration.
   #secure() {
     const [certificate, key] = [this.#place("server.pem"), this.#place("server.key")];
     execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost",
@@ -132,7 +135,7 @@ export class World {
     return this.ask(`locks/${encodeURIComponent(key)}`);
   }
 
-  // The token, or nothing if somebody has the lock.
+  // Returns the token, or nothing if another owner holds the lock.
   acquire(key, ttl) {
     return this.locker.ask({ acquire: { key, ttl_ms: ttl } });
   }
@@ -150,12 +153,14 @@ export class World {
     appendFileSync(this.#place("cordum.log"), `${JSON.stringify(line)}\n`);
   }
 
-  // A holder renews and then not in time: its lock expires, another one takes it, and the first finds out.
+  // A holder renews its lock and then stops. The lock expires, another owner takes over, and the
+  // first holder notices.
   async lose(run, { ttl = 5000, gap = 300 } = {}) {
     const key = `cordum:wf:run:lock:${run}`;
     const first = await this.acquire(key, ttl);
-    // Renewed only when it has aged, as by a real holder, and until it was seen: on a busy machine reads take a while, and a
-    // deadline that moves by less than that tells the exporter nothing.
+    // Renews the lock only after some time, as a real holder does, and repeats until the exporter
+    // sees it. On a busy machine reads take a while, and the exporter cannot detect a deadline that
+    // moves by less than that.
     await until(`${key} is seen to be renewed`, async () => {
       const left = await this.redis.command("PTTL", key);
       if (left < ttl * 0.7 && !(await this.renew(key, first, ttl))) throw new Error(`${key} was lost too early`);

@@ -1,9 +1,9 @@
-// Sends lines with a client of Loki that others wrote.
+// Sends lines with a third-party Loki client.
 //
 //   node push.js pino|winston-json|winston-protobuf URL < LINES
 //
-// The first word of each line is the value of the label `job`, the rest is the line. Ends with 0 when the client says that
-// all of it was taken.
+// The first word of each line is the value of the label `job`; the rest is the line. Exits with
+// status 0 when the client reports that all lines were accepted.
 "use strict";
 
 const lines = require("fs")
@@ -18,7 +18,7 @@ function fail(error) {
   process.exitCode = 1;
 }
 
-// Writes JSON, without compression, through a stream of its own.
+// Writes JSON without compression, through its own stream.
 async function pino() {
   const { default: build } = await import("pino-loki");
   const pino = require("pino");
@@ -32,7 +32,7 @@ async function pino() {
   stream.on("error", fail);
   const logger = pino(stream);
   for (const { job, text } of lines) {
-    // The logger writes the time itself, and makes the entry's time of it.
+    // The logger writes the time, and the client uses it as the time of the entry.
     const { time, ...line } = JSON.parse(text);
     logger.warn({ job, ...line });
   }
@@ -51,17 +51,17 @@ async function winston(json) {
     timeout: 20000,
     labels: { client: "winston" },
     format: winston.format.printf((info) => info.message),
-    // It sends the batch again at the next interval.
+    // The client sends the batch again at the next interval.
     onConnectionError: (error) => console.error("again:", String(error)),
   });
-  // After a failure it would wait for a minute.
+  // After a failure the client would wait for a minute.
   transport.batcher.circuitBreakerInterval = 1500;
   const logger = winston.createLogger({ transports: [transport] });
   for (const { job, text } of lines) logger.warn({ message: text, labels: { job } });
   await new Promise((resolve) => setImmediate(resolve));
   do await transport.flush();
   while (transport.batcher.batch.streams.length > 0);
-  // Its timer would go on for ever.
+  // The client's timer would run forever.
   process.exit(0);
 }
 

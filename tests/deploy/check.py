@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks everything under deploy/ by every means short of the platforms themselves.
+"""Checks everything under deploy/ as far as possible without the real platforms.
 
 systemd units with systemd-analyze, the Dockerfile with hadolint, kustomize directories with a real kustomize, the Helm chart with a real
 Helm (helm.py), all Kubernetes objects against the published schemas, scrape examples with promtool, configurations with the exporter
@@ -27,9 +27,9 @@ import helm
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "helm/redis-lock-exporter"
-# The oldest that the chart says it fits, and a new one.
+# The oldest Kubernetes version that the chart supports, and a recent one.
 KUBERNETES = ["1.25", "1.33"]
-# systemd-analyze's score from 0 (locked in) to 10 (exposed), times ten.
+# The score of systemd-analyze from 0 (isolated) to 10 (exposed), times ten.
 EXPOSURE = "16"
 
 problems = []
@@ -41,7 +41,7 @@ def problem(what):
 
 
 def run(*command, **options):
-    """What a command prints; a problem where it fails."""
+    """Returns the output of a command; records a problem if the command fails."""
     options = {"stderr": subprocess.PIPE, **options}
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, **options)
     if done.returncode != 0:
@@ -53,10 +53,10 @@ def systemd():
     with tempfile.TemporaryDirectory() as directory:
         unit, socket = (pathlib.Path(directory, f"redis_lock_exporter.{kind}") for kind in ("service", "socket"))
         text = (DEPLOY / "systemd" / unit.name).read_text()
-        # The binary need not be installed for the unit to be right.
+        # The unit can be correct without the binary being installed.
         unit.write_text(text.replace("/usr/bin/redis_lock_exporter", str(EXPORTER)))
         shutil.copy(DEPLOY / "systemd" / socket.name, socket)
-        # It complains of what it does not know, but succeeds.
+        # systemd-analyze prints unknown settings but succeeds.
         for complaint in run("systemd-analyze", "verify", "--man=no", unit, socket, stderr=subprocess.STDOUT).splitlines():
             problem(f"systemd-analyze verify: {complaint}")
         report = run("systemd-analyze", "security", "--offline=true", f"--threshold={EXPOSURE}", unit)
@@ -100,7 +100,7 @@ def docker():
 
 
 def together(secrets):
-    """Redis and the exporter of the compose file, with its files, here instead of in containers."""
+    """Runs Redis and the exporter of the compose file with its files, without containers."""
     with tempfile.TemporaryDirectory() as directory:
         at = pathlib.Path(directory)
         shutil.copy(DEPLOY / "docker/users.acl", at)
@@ -145,7 +145,7 @@ def objects(text):
 
 
 def validate(where, manifests):
-    """Published schemas, and what they cannot say."""
+    """Checks objects against published schemas and against rules that schemas cannot express."""
     operators = [manifest for manifest in manifests if manifest["apiVersion"].startswith("monitoring.coreos.com/")]
     for manifest in manifests:
         name = f"{where}: {manifest['kind']} {manifest['metadata']['name']}"
@@ -195,7 +195,7 @@ def careful(name, manifest):
 
 
 def selectors_fit(where, manifests):
-    """Every selector of a workload, a Service, a policy or a monitor finds pods that are there."""
+    """Checks that every selector of a workload, Service, policy or monitor matches existing pods."""
     pods = [
         manifest["spec"]["template"]["metadata"]["labels"]
         for manifest in manifests
@@ -217,7 +217,7 @@ def selectors_fit(where, manifests):
 
 
 def configurations(where, manifests):
-    """Every embedded configuration is one that the exporter takes."""
+    """Checks that the exporter accepts every embedded configuration."""
     for manifest in manifests:
         if manifest["kind"] == "ConfigMap" and "config.yaml" in manifest["data"]:
             with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
@@ -233,10 +233,10 @@ def kustomize():
             configurations(f"kustomize {directory}", manifests)
             validate(f"kustomize {directory}", manifests)
         for manifest in manifests:
-            # Sidecars are wherever the programs are.
+            # Sidecars run next to the programs.
             if manifest["metadata"]["name"] == "redis-lock-exporter-sidecar" and manifest["spec"].get("namespaceSelector") != {"any": True}:
                 problem(f"kustomize {directory}: the sidecars' PodMonitor looks in its own namespace only")
-    # The sidecar is a component: it needs somebody's workload to be added to.
+    # The sidecar is a component: it must be added to a workload.
     with tempfile.TemporaryDirectory(dir=DEPLOY / "kubernetes") as directory:
         directory = pathlib.Path(directory)
         (directory / "kustomization.yaml").write_text(
@@ -252,7 +252,7 @@ def kustomize():
 
 
 def chart(values, **options):
-    """What Helm makes of the chart with these values, by kind and the rest of the name."""
+    """Returns the objects that Helm renders from the chart with these values, by kind and the rest of the name."""
     made = HELM.install(CHART, "demo", "locks", values, **options)
     return {(manifest["kind"], manifest["metadata"]["name"].removeprefix("demo-redis-lock-exporter")): manifest for manifest in made}
 
@@ -289,7 +289,7 @@ def helm_chart():
 
 
 def helm_items(cases):
-    """Every promise of the chart, with the values that ask for it (tests/deploy/values)."""
+    """Checks every feature of the chart with the values that enable it (tests/deploy/values)."""
     defaults, everything, logs_only, services = (cases[name] for name in ("defaults", "everything", "logs-only", "services"))
 
     def promise(what, kept):

@@ -1,8 +1,8 @@
-"""Real Helm, installing the chart into a Kubernetes API that only takes down what it is told.
+"""Installs the chart with real Helm into a simulated Kubernetes API that only records objects.
 
-No helm binary is in the package registries, but Helm itself is: helm-sdkpy carries its Go packages as a shared library. That has no
-`helm template`, so a chart is installed, against a small server on the loopback interface that knows the kinds of object that charts
-have, has none of them yet, and keeps what is sent. Values are merged, checked against values.schema.json and rendered by Helm.
+The package registries have no helm binary, but helm-sdkpy contains Helm's Go packages as a shared library. It has no
+`helm template`, so this module installs the chart against a small server on the loopback interface. The server knows the kinds of
+objects in charts, starts empty, and stores what it receives. Helm merges the values, checks them against values.schema.json, and renders.
 
 Called by check.py; scripts/test_deploy.sh fetches the library.
 """
@@ -17,7 +17,8 @@ import threading
 
 import yaml
 
-# group/version: kind, name in addresses. What the chart may make, what Helm keeps of a release (secrets), and a namespace for it.
+# group/version: kind, name in URLs. Objects that the chart may create, Helm's record of a release
+# (secrets), and a namespace.
 KINDS = {
     "v1": {"ConfigMap": "configmaps", "Secret": "secrets", "Service": "services", "ServiceAccount": "serviceaccounts"},
     "apps/v1": {"DaemonSet": "daemonsets", "Deployment": "deployments"},
@@ -55,7 +56,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
     def take(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         kind = self.headers["Content-Type"]
-        # Helm's own record of the release is a secret and no JSON.
+        # Helm stores its record of the release as a secret, which is not JSON.
         if kind == "application/json":
             self.server.objects.append(json.loads(body))
         self.reply(201, kind, body)
@@ -96,13 +97,13 @@ class Refused(Exception):
 
 class Helm:
     def __init__(self, library: pathlib.Path):
-        # It would speak of every file of the chart that is a link.
+        # Helm would log every file of the chart that is a link.
         with quiet():
             self.library = ctypes.CDLL(str(library))
         self.library.helm_sdkpy_last_error.restype = ctypes.c_char_p
 
     def install(self, chart, release, namespace, values, minor="33"):
-        """The objects that `helm install RELEASE CHART --namespace NAMESPACE --values ...` makes."""
+        """Returns the objects that `helm install RELEASE CHART --namespace NAMESPACE --values ...` creates."""
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
         server.objects, server.minor = [], minor
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -148,7 +149,7 @@ class Helm:
 
 @contextlib.contextmanager
 def quiet():
-    """The library logs to standard error by itself, about every link in the chart."""
+    """Silences the library, which logs every link in the chart to standard error."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:

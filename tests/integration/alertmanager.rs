@@ -1,5 +1,5 @@
-//! The example for Alertmanager: amtool accepts it, every alert of the pack finds its receiver, and a running Alertmanager mutes
-//! what it should and nothing else.
+//! Tests the example configuration for Alertmanager: amtool accepts it, every alert of the pack
+//! reaches its receiver, and a running Alertmanager mutes exactly the expected alerts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ use crate::redis::{eventually, listens, on_free_port};
 use crate::runbooks::pack::{Rule, alerts};
 
 pub(crate) const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/alerts/alertmanager.yml");
-/// Debian's name, and that of the project.
+/// The program's name in Debian, and its name upstream.
 const PROGRAMS: [&str; 2] = ["prometheus-alertmanager", "alertmanager"];
 
 #[test]
@@ -22,7 +22,7 @@ fn amtool_accepts_the_example() {
 }
 
 #[test]
-fn every_alert_finds_its_receiver() {
+fn every_alert_reaches_its_receiver() {
     for (name, rules) in alerts() {
         for rule in rules {
             let receiver = match rule.labels["severity"].as_str() {
@@ -43,13 +43,13 @@ fn a_page_mutes_the_tickets_of_its_namespace_only() {
     let page = firing("RedisLockNotOwnedRatioHigh", "critical").of("workflow");
     let early_sign = firing("RedisLockExpiryRatioHigh", "warning");
     check(&[page, early_sign.clone().of("workflow"), early_sign.clone().of("approval")], &[1]);
-    // Labels that both sides lack are no common namespace.
+    // Two alerts that both lack a label do not share a namespace.
     check(&[firing("RedisLockExporterAbsent", "critical"), firing("RedisLockStateNotSaved", "warning")], &[]);
     check(&[firing("RedisLockExporterAbsent", "critical"), firing("RedisLockExporterAbsent", "warning")], &[1]);
 }
 
 #[test]
-fn redis_down_mutes_symptoms_but_not_damage() {
+fn redis_down_mutes_symptoms_but_not_consequences() {
     let symptoms = [
         "RedisLockNotOwnedRatioHigh",
         "RedisLockRenewalFailureRatioHigh",
@@ -65,7 +65,7 @@ fn redis_down_mutes_symptoms_but_not_damage() {
 }
 
 #[test]
-fn a_part_of_redis_that_is_down_mutes_nothing() {
+fn a_partial_redis_outage_mutes_nothing() {
     let posted = [
         firing("RedisLockRedisDown", "critical").with("scope", "part"),
         firing("RedisLockRenewalFailureRatioHigh", "critical").of("workflow"),
@@ -75,7 +75,7 @@ fn a_part_of_redis_that_is_down_mutes_nothing() {
 }
 
 #[test]
-fn unlocked_work_is_the_page_where_locks_cannot_be_had() {
+fn unlocked_work_pages_when_locks_cannot_be_acquired() {
     let posted = [
         firing("RedisLockUnlockedWork", "critical").of("workflow"),
         firing("RedisLockAcquireFailing", "critical").of("workflow"),
@@ -86,11 +86,11 @@ fn unlocked_work_is_the_page_where_locks_cannot_be_had() {
 }
 
 #[test]
-fn a_failover_mutes_its_tickets_and_never_a_page() {
+fn a_failover_mutes_related_tickets_but_no_page() {
     let mut posted = vec![firing("RedisLockFailoverObserved", "info")];
     let mut muted = Vec::new();
     for (name, rules) in alerts() {
-        // These mute others themselves.
+        // These alerts mute other alerts.
         let muting =
             ["RedisLockRedisDown", "RedisLockExporterAbsent", "RedisLockFailoverObserved", "RedisLockUnlockedWork"];
         if muting.contains(&name.as_str()) {
@@ -98,7 +98,7 @@ fn a_failover_mutes_its_tickets_and_never_a_page() {
         }
         for rule in rules {
             let is_sensitive = rule.labels.get("failover_sensitive").is_some_and(|value| value == "true");
-            assert!(!is_sensitive || rule.labels["severity"] == "warning", "{name}: a page that could be muted");
+            assert!(!is_sensitive || rule.labels["severity"] == "warning", "{name}: a failover could mute this page");
             if is_sensitive {
                 muted.push(posted.len());
             }
@@ -107,37 +107,38 @@ fn a_failover_mutes_its_tickets_and_never_a_page() {
             posted.push(Firing::new(&name, &rule).of(namespace));
         }
     }
-    assert!(muted.len() >= 3, "hardly any ticket is failover-sensitive");
-    // Not even if somebody marks one so.
+    assert!(muted.len() >= 3, "too few tickets are failover-sensitive");
+    // A page is not muted even if someone marks it as failover-sensitive.
     posted.push(firing("RedisLockLeaderAbsent", "critical").of("marked").with("failover_sensitive", "true"));
     check(&posted, &muted);
 }
 
-/// Posts the alerts to an Alertmanager, and compares which of them, by index, it mutes.
+/// Posts the alerts to an Alertmanager, and compares the indexes of the alerts that it mutes.
 #[track_caller]
 fn check(posted: &[Firing], muted: &[usize]) {
-    // Stands for the receivers, so that no message leaves the test. Never answers.
+    // Takes the place of the receivers, so that no message leaves the test. It never answers.
     let receivers = TcpListener::bind("127.0.0.1:0").unwrap();
     let alertmanager = Alertmanager::start(&fs::read_to_string(CONFIG).unwrap(), receivers.local_addr().unwrap());
     alertmanager.post(posted);
-    // Alerts are taken in order: once this pair has had its effect, so have all before.
+    // Alertmanager processes alerts in order. When it mutes this pair, it has processed all earlier
+    // alerts.
     let canary = [
         firing("RedisLockNotOwnedRatioHigh", "critical").of("canary"),
         firing("RedisLockExpiryRatioHigh", "warning").of("canary"),
     ]
     .map(|alert| alert.in_cluster("canary"));
     alertmanager.post(&canary);
-    let shown = eventually("the canary to be muted", || {
+    let shown = eventually("Alertmanager to mute the canary alert", || {
         let shown = alertmanager.muted();
         shown.contains(&canary[1].0).then_some(shown)
     });
     let expected: BTreeSet<_> =
         muted.iter().map(|index| posted[*index].0.clone()).chain([canary[1].0.clone()]).collect();
     let differing: Vec<_> = shown.symmetric_difference(&expected).collect();
-    assert!(differing.is_empty(), "muted and should not be, or the reverse: {differing:#?}");
+    assert!(differing.is_empty(), "wrongly muted or wrongly not muted: {differing:#?}");
 }
 
-/// The labels of an alert that fires.
+/// The labels of a firing alert.
 #[derive(Clone)]
 struct Firing(BTreeMap<String, String>);
 
@@ -175,7 +176,8 @@ pub(crate) struct Alertmanager {
 }
 
 impl Alertmanager {
-    /// With the example's configuration, but for the place of the receivers.
+    /// Starts Alertmanager with the example's configuration. Only the address of the receivers
+    /// differs.
     pub(crate) fn start(config: &str, receivers: SocketAddr) -> Self {
         on_free_port("alertmanager", |port| Self::try_start(port, config, receivers))
     }
@@ -208,7 +210,7 @@ impl Alertmanager {
         self.curl(&["--header", "Content-Type: application/json", "--data", &Value::from(body).to_string()]);
     }
 
-    /// Labels of the alerts that an inhibition mutes now.
+    /// Returns the labels of the alerts that an inhibition mutes now.
     fn muted(&self) -> BTreeSet<BTreeMap<String, String>> {
         let alerts: Value = serde_json::from_str(&self.curl(&[])).unwrap();
         let is_muted = |alert: &&Value| alert["status"]["inhibitedBy"].as_array().is_some_and(|by| !by.is_empty());

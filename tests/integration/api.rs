@@ -1,4 +1,4 @@
-//! `/api/v1` over HTTP, with a task in place of the pipeline.
+//! Tests `/api/v1` over HTTP. A task replaces the pipeline.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use crate::http::Answer;
 use crate::server::Server;
 
-/// Paths that ask the pipeline.
+/// Paths whose answers come from the pipeline.
 const ASKING: [&str; 3] = ["/api/v1/locks", "/api/v1/locks/a", "/api/v1/incidents"];
 
 #[test]
@@ -47,7 +47,7 @@ fn namespaces_come_from_the_snapshot() {
 }
 
 #[test]
-fn queries_reach_the_pipeline_as_they_were_meant() {
+fn query_parameters_reach_the_pipeline_unchanged() {
     let server = answering();
     let page = body(&server.get("/api/v1/locks"));
     assert_eq!(page["locks"][0]["key"], "namespace=None search=None sort=TtlRemaining limit=100 offset=0");
@@ -58,7 +58,7 @@ fn queries_reach_the_pipeline_as_they_were_meant() {
     assert_eq!(page["locks"][0]["key"], expected);
     let page = body(&server.get("/api/v1/locks?sort=changes"));
     assert_eq!(page["locks"][0]["key"], "namespace=None search=None sort=OwnerChanges limit=100 offset=0");
-    // As a form sends fields that were left empty.
+    // A form sends empty fields like this.
     let page = body(&server.get("/api/v1/locks?lock_namespace=&search=&sort=key&limit=&offset="));
     assert_eq!(page["locks"][0]["key"], "namespace=None search=None sort=Key limit=100 offset=0");
 
@@ -68,7 +68,7 @@ fn queries_reach_the_pipeline_as_they_were_meant() {
 }
 
 #[test]
-fn a_lock_is_found_by_its_whole_key() {
+fn a_lock_is_found_by_its_full_key() {
     let server = answering();
     for (path, key) in [
         ("lock:a", "lock:a"),
@@ -87,7 +87,7 @@ fn a_lock_is_found_by_its_whole_key() {
 }
 
 #[test]
-fn bad_parameters_are_named() {
+fn errors_name_the_bad_parameter() {
     let server = answering();
     for (path, status, text) in [
         ("/api/v1/locks?limit=0", 400, "\"limit\""),
@@ -116,7 +116,7 @@ fn bad_parameters_are_named() {
 }
 
 #[test]
-fn without_a_pipeline_the_exporter_is_starting() {
+fn without_a_pipeline_the_api_reports_that_the_exporter_is_starting() {
     let (pipeline, inquiries) = watch::channel(None);
     let server = Server::start_api(Limits::default(), inquiries);
     for path in ASKING {
@@ -131,19 +131,19 @@ fn without_a_pipeline_the_exporter_is_starting() {
 }
 
 #[test]
-fn a_busy_pipeline_is_not_waited_for() {
+fn a_busy_pipeline_returns_503_within_the_time_limit() {
     let (questions, mut waiting) = mpsc::channel(1);
     let (_pipeline, inquiries) = watch::channel(Some(questions));
     let limits = Limits { inquiry: Duration::from_secs(3), ..Limits::default() };
     let server = Server::start_api(limits, inquiries);
     let started = Instant::now();
     check_refused(&server.get("/api/v1/locks"), 503, "busy");
-    assert!(started.elapsed() >= Duration::from_secs(3), "given up too early");
-    // The first question still fills the channel: the second is refused at once.
+    assert!(started.elapsed() >= Duration::from_secs(3), "the request ended before its timeout");
+    // The first request still fills the channel, so the server refuses the second one at once.
     let started = Instant::now();
     check_refused(&server.get("/api/v1/incidents"), 503, "busy");
-    assert!(started.elapsed() < Duration::from_secs(3), "waited though there was no room");
-    // A pipeline that ends without an answer.
+    assert!(started.elapsed() < Duration::from_secs(3), "the request waited although the queue was full");
+    // The pipeline drops the request without an answer.
     drop(waiting.blocking_recv());
     let dropping = thread::spawn(move || drop(waiting.blocking_recv()));
     check_refused(&server.get("/api/v1/locks/a"), 503, "starting");
@@ -152,7 +152,7 @@ fn a_busy_pipeline_is_not_waited_for() {
 }
 
 #[test]
-fn a_disabled_api_says_so() {
+fn a_disabled_api_reports_that_it_is_disabled() {
     let server = Server::start(Limits::default());
     for path in ASKING.into_iter().chain(["/api/v1/namespaces", "/api/v1/overview", "/api/v1/config"]) {
         check_refused(&server.get(path), 404, "--web.disable-api");
@@ -171,7 +171,8 @@ pub(crate) fn body(answer: &Answer) -> Value {
     serde_json::from_slice(&answer.body).unwrap()
 }
 
-/// A server whose pipeline answers each question with what it was asked. It ends with the server.
+/// Starts a server whose pipeline answers each request with its parameters. The pipeline ends with
+/// the server.
 pub(crate) fn answering() -> Server {
     let (questions, mut asked) = mpsc::channel::<Inquiry>(8);
     thread::spawn(move || {

@@ -1,4 +1,5 @@
-//! The order of the modules: `src/lib.rs` lists them, and a module uses only modules above it in that list.
+//! Checks the order of the modules: `src/lib.rs` lists them, and a module uses only modules above
+//! it in that list.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -63,11 +64,11 @@ fn paths_are_found_in_code() {
     assert_eq!(used_modules(text), expected.map(str::to_owned).into());
 }
 
-/// The modules that the crate documentation lists, in order: `//! * [`name`]: purpose`.
+/// Returns the modules that the crate documentation lists, in order: `//! * [`name`]: purpose`.
 fn listed_modules(lib: &str) -> Vec<String> {
     let entries = lib.lines().filter_map(|line| line.strip_prefix("//! * [`"));
     let modules: Vec<String> = entries.map(|entry| entry.split('`').next().unwrap().to_owned()).collect();
-    assert!(modules.len() > 10, "only {modules:?} are listed");
+    assert!(modules.len() > 10, "src/lib.rs lists only {modules:?}");
     modules
 }
 
@@ -84,7 +85,7 @@ fn rust_files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The top-level modules in the paths that begin with `crate::`, without those in comments.
+/// Returns the top-level modules in paths that begin with `crate::`. Ignores comments.
 fn used_modules(text: &str) -> BTreeSet<String> {
     let without_comment = |line: &str| line.split("//").next().unwrap_or_default().to_owned() + "\n";
     let code: String = text.lines().map(without_comment).collect();
@@ -93,7 +94,7 @@ fn used_modules(text: &str) -> BTreeSet<String> {
         match path.strip_prefix('{') {
             None => used.extend(first_word(path)),
             Some(group) => {
-                // The entries of the outer braces.
+                // Splits the entries of the outer braces.
                 let mut depth = 0;
                 let mut entry = String::new();
                 for character in group.chars() {

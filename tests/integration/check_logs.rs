@@ -1,4 +1,4 @@
-//! `check --logs`: what is said about each line of a sample.
+//! Tests `check --logs`, which reports an outcome for each line of a sample.
 
 use std::fs;
 use std::io::Write;
@@ -37,21 +37,21 @@ fn check_with(arguments: &[&str], input: &str) -> Output {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // It writes while it reads.
+    // The program writes while it reads.
     thread::scope(|scope| {
         scope.spawn(move || stdin.write_all(input.as_bytes()).unwrap());
         child.wait_with_output().unwrap()
     })
 }
 
-/// The document about a sample, with the Cordum preset.
+/// Returns the JSON report about a sample, with the Cordum preset.
 fn document(input: &str) -> Value {
     let output = check_with(&["--preset", "cordum", "--logs", "-", "--output", "json"], input);
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// `line outcome rule` of each.
+/// Returns `line outcome rule` for each line.
 fn outcomes(document: &Value) -> Vec<String> {
     let lines = document["lines"].as_array().unwrap();
     let show = |line: &Value| {
@@ -62,7 +62,7 @@ fn outcomes(document: &Value) -> Vec<String> {
 }
 
 #[test]
-fn every_line_has_its_outcome() {
+fn every_line_gets_an_outcome() {
     let document = document(SAMPLE);
     assert_eq!(
         outcomes(&document),
@@ -106,7 +106,7 @@ fn every_line_has_its_outcome() {
 }
 
 #[test]
-fn wrapped_and_cut_lines_are_told_by_the_first_of_theirs() {
+fn wrapped_and_split_lines_are_reported_at_their_first_line() {
     let bare = document(SAMPLE);
     for wrapping in Wrapping::ALL {
         let log: String = SAMPLE.lines().map(|line| wrapping.wrap(line, &time(0))).collect();
@@ -131,9 +131,9 @@ fn wrapped_and_cut_lines_are_told_by_the_first_of_theirs() {
     }
 }
 
-/// The promise of the command: what it says is what `replay`, and so the daemon, does.
+/// `check --logs` must report exactly the events that `replay`, and therefore the daemon, counts.
 #[test]
-fn it_counts_what_replay_counts() {
+fn check_logs_counts_the_same_as_replay() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sample.log.gz");
     let mut log = String::new();
@@ -159,7 +159,7 @@ fn it_counts_what_replay_counts() {
 }
 
 #[test]
-fn text_for_people_is_short_and_aligned() {
+fn text_output_is_short_and_aligned() {
     let output = check_with(&["--preset", "cordum", "--logs", "-"], SAMPLE);
     let shown = String::from_utf8(output.stdout).unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
@@ -176,11 +176,11 @@ fn text_for_people_is_short_and_aligned() {
     ] {
         assert!(shown.contains(row), "{row}\nin\n{shown}");
     }
-    assert!(!shown.contains('\x1b'), "no colors into a pipe");
+    assert!(!shown.contains('\x1b'), "output to a pipe must have no colors");
 }
 
 #[test]
-fn lines_cannot_write_to_the_terminal() {
+fn control_characters_in_lines_are_escaped() {
     let log = "[SCHEDULER] WARN lock release skipped: token mismatch key=\x1b]0;title\x07\x08x\n\
                [X] WARN lock \x07lost and failed\x1b[2J\n";
     let output = check_with(&["--preset", "cordum", "--logs", "-"], log);
@@ -189,7 +189,7 @@ fn lines_cannot_write_to_the_terminal() {
 }
 
 #[test]
-fn without_rules_of_ones_own_it_says_so() {
+fn check_logs_reports_that_only_generic_rules_apply() {
     let output = check_with(&["--logs", "-"], SAMPLE);
     let shown = String::from_utf8(output.stdout).unwrap();
     assert!(shown.contains("\nNeither --config.file nor --preset was given: only the generic rules are used.\n"));
@@ -200,7 +200,7 @@ fn without_rules_of_ones_own_it_says_so() {
 }
 
 #[test]
-fn what_cannot_be_read_and_bad_configurations() {
+fn unreadable_files_and_bad_configurations_are_errors() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("missing.log");
     for output in ["text", "json"] {
@@ -220,7 +220,7 @@ fn what_cannot_be_read_and_bad_configurations() {
 }
 
 #[test]
-fn long_lines_and_a_reader_that_left() {
+fn long_lines_and_a_closed_output_pipe_are_handled() {
     let long = format!("[X] ERROR lock failed {}\n", "x".repeat(2 << 20));
     let document = document(&format!("{long}{SAMPLE}"));
     assert_eq!((&document["summary"]["oversized"], &document["summary"]["lines"]), (&json!(1), &json!(15)));

@@ -1,4 +1,4 @@
-//! `check --rules`: does a file of Prometheus rules fit this exporter?
+//! Tests `check --rules`, which checks whether Prometheus rules match this exporter.
 
 use std::fs;
 
@@ -11,9 +11,9 @@ fn check(yaml: &str, flags: &[&str]) -> (i32, String) {
     let mut arguments = vec!["check", "--rules", text(&path)];
     arguments.extend(flags);
     let output = command(&arguments);
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8(said).unwrap().replace(text(&path), "rules.yml");
-    (output.status.code().unwrap(), said)
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8(printed).unwrap().replace(text(&path), "rules.yml");
+    (output.status.code().unwrap(), printed)
 }
 
 const GOOD: &str = r#"
@@ -29,9 +29,9 @@ groups:
 "#;
 
 #[test]
-fn rules_that_fit_are_counted() {
-    let (code, said) = check(GOOD, &[]);
-    assert_eq!((code, said.as_str()), (0, "The rules fit this exporter: 2 alerts, 1 recording rule.\n"));
+fn matching_rules_are_counted() {
+    let (code, printed) = check(GOOD, &[]);
+    assert_eq!((code, printed.as_str()), (0, "The rules fit this exporter: 2 alerts, 1 recording rule.\n"));
     assert_eq!(check(GOOD, &["--output", "json"]), (0, "[]\n".to_owned()));
     let manifest =
         format!("apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nspec:{}", GOOD.replace('\n', "\n  "));
@@ -39,12 +39,12 @@ fn rules_that_fit_are_counted() {
 }
 
 #[test]
-fn what_the_exporter_does_not_have_is_named_with_its_line() {
+fn unknown_metrics_and_labels_are_reported_with_their_line() {
     let bad = GOOD
         .replace("redis_lock_not_owned_total{", "redis_lock_not_ownd_total{")
         .replace("lock_namespace:redis_lock_not_owned:rate5m > 0", "lock_namespace:redis_lock_not_owned:rate1m > 0")
         .replace("hold_seconds_bucket{cluster=\"a\"}", "hold_seconds_bucket{reason=\"other\"}");
-    let (code, said) = check(&bad, &[]);
+    let (code, printed) = check(&bad, &[]);
     assert_eq!(code, 1);
     for part in [
         "rules.yml:6:15: this exporter has no metric `redis_lock_not_ownd_total`",
@@ -53,22 +53,23 @@ fn what_the_exporter_does_not_have_is_named_with_its_line() {
         "rules.yml:10:15: `redis_lock_hold_seconds` has no label `reason`",
         "3 problems",
     ] {
-        assert!(said.contains(part), "no {part:?} in\n{said}");
+        assert!(printed.contains(part), "no {part:?} in\n{printed}");
     }
-    let (code, said) = check(&GOOD.replace("release|renew", "acquire"), &["--output", "json"]);
+    let (code, printed) = check(&GOOD.replace("release|renew", "acquire"), &["--output", "json"]);
     assert_eq!(code, 1);
-    assert!(said.contains("is never \\\"acquire\\\""), "{said}");
+    assert!(printed.contains("is never \\\"acquire\\\""), "{printed}");
 }
 
 #[test]
-fn labels_to_group_and_join_by_and_queries_of_annotations_are_looked_at() {
+fn grouping_and_join_labels_and_annotation_queries_are_checked() {
     let rule = |expr: &str, annotation: &str| {
         let rule = serde_json::json!({"alert": "A", "expr": expr, "annotations": {"description": annotation}});
         check(&serde_json::json!({"groups": [{"name": "a", "rules": [rule]}]}).to_string(), &[])
     };
     for (expr, annotation) in [
         ("sum by (lock_namespace, team, le) (redis_lock_held) > 1", "{{ $value }}"),
-        // Of another exporter, recorded by the bundled rules, or made by the expression.
+        // Metrics of another exporter, metrics recorded by the bundled rules, and labels created by
+        // the expression.
         ("sum by (reason) (other_total) * on (lock_namespace) redis_lock_held", ""),
         (
             "lock_namespace:redis_lock_not_owned:sustained > 0",
@@ -76,8 +77,8 @@ fn labels_to_group_and_join_by_and_queries_of_annotations_are_looked_at() {
         ),
         ("sum by (reason) (label_replace(redis_lock_held, \"reason\", \"a\", \"\", \"\"))", ""),
     ] {
-        let (code, said) = rule(expr, annotation);
-        assert_eq!(code, 0, "{expr}: {said}");
+        let (code, printed) = rule(expr, annotation);
+        assert_eq!(code, 0, "{expr}: {printed}");
     }
     for (expr, annotation, complaint) in [
         ("sum by (lock_namspace) (redis_lock_held) > 1", "", "no label `lock_namspace`"),
@@ -91,13 +92,13 @@ fn labels_to_group_and_join_by_and_queries_of_annotations_are_looked_at() {
             "did you mean `lock_namespace:redis_lock_not_owned:sustained`?",
         ),
     ] {
-        let (code, said) = rule(expr, annotation);
-        assert!(code == 1 && said.contains(complaint), "{expr} {annotation}: {said}");
+        let (code, printed) = rule(expr, annotation);
+        assert!(code == 1 && printed.contains(complaint), "{expr} {annotation}: {printed}");
     }
 }
 
 #[test]
-fn the_bundled_rules_fit() {
+fn the_bundled_rules_match_the_exporter() {
     for file in ["redis_lock.rules.yml", "links.rules.yml", "cordum.rules.yml", "prometheus-operator.yml"] {
         let path = format!("{}/alerts/{file}", env!("CARGO_MANIFEST_DIR"));
         let output = command(&["check", "--rules", &path]);
@@ -106,13 +107,13 @@ fn the_bundled_rules_fit() {
 }
 
 #[test]
-fn a_file_without_rules_is_no_rule_file() {
+fn a_file_without_rules_is_rejected() {
     for (yaml, complaint) in
         [("{}", "there are no rules"), ("groups: [", "rules.yml:"), ("a: 1\n---\nb: 2", "more than one")]
     {
-        let (code, said) = check(yaml, &[]);
-        assert_eq!(code, 1, "{yaml}: {said}");
-        assert!(said.contains(complaint), "{yaml}: {said}");
+        let (code, printed) = check(yaml, &[]);
+        assert_eq!(code, 1, "{yaml}: {printed}");
+        assert!(printed.contains(complaint), "{yaml}: {printed}");
     }
     let output = command(&["check", "--rules", "/nonexistent/rules.yml"]);
     assert_eq!(output.status.code(), Some(1));

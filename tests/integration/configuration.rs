@@ -1,7 +1,8 @@
-//! Configurations, good and bad, through the public way in.
+//! Loads valid and invalid configurations through the public interface.
 //!
-//! `tests/fixtures/bad-config/NAME.yaml` has its whole expected output in `NAME.expected`.
-//! `UPDATE_FIXTURES=1 cargo test --test integration bad_configurations` rewrites them: read the difference before a commit.
+//! `NAME.expected` contains the complete expected output for `tests/fixtures/bad-config/NAME.yaml`.
+//! `UPDATE_FIXTURES=1 cargo test --test integration bad_configurations` rewrites these files.
+//! Review the diff before you commit it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ fn bad_configurations() {
         let problems = Config::from_yaml(name, &text, &Overrides::default()).expect_err(name);
         for problem in problems.0.iter().filter(|problem| problem.file == name) {
             let line = text.lines().nth(problem.line - 1).unwrap_or_default();
-            assert!(problem.column <= line.chars().count() + 1, "outside of the text: {problem}");
+            assert!(problem.column <= line.chars().count() + 1, "the position is outside the text: {problem}");
         }
         let found = format!("{problems}\n");
         let expected_path = path.with_extension("expected");
@@ -42,21 +43,21 @@ fn bad_configurations() {
         }
     }
     assert!(differences.is_empty(), "{differences}");
-    assert_eq!(fixtures("yaml").len(), fixtures("expected").len(), "an .expected without its .yaml");
+    assert_eq!(fixtures("yaml").len(), fixtures("expected").len(), "an .expected file has no .yaml file");
 }
 
 #[test]
-fn examples_of_the_documentation_load() {
+fn documented_configuration_examples_load() {
     let read = |page: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
     let text = read("docs/configuration.md") + &read("docs/log-sources.md");
     let mut n_examples = 0;
     for block in text.split("```yaml\n").skip(1) {
         let yaml = block.split("```").next().unwrap();
-        // Configurations of Promtail, Vector and Fluent Bit.
+        // These blocks are configurations of Promtail, Vector and Fluent Bit.
         if ["clients:", "sources:", "pipeline:"].iter().any(|begin| yaml.starts_with(begin)) {
             continue;
         }
-        // Parts of a configuration are shown without log sources.
+        // The documentation shows parts of a configuration without log sources.
         let overrides = match yaml.contains("logs:") {
             true => Overrides::default(),
             false => Overrides { logs: vec!["/var/log/app.log".to_owned()], ..Overrides::default() },
@@ -70,7 +71,7 @@ fn examples_of_the_documentation_load() {
 }
 
 #[test]
-fn every_preset_loads_alone_and_with_all_others() {
+fn every_preset_loads_alone_and_combined_with_all_others() {
     let names: Vec<String> =
         redis_lock_exporter::config::presets::names().iter().map(|name| name.to_string()).collect();
     let mut choices: Vec<Vec<String>> = names.iter().map(|name| vec![name.clone()]).collect();
@@ -89,7 +90,7 @@ fn load_problems(path: &Path) -> String {
 }
 
 #[test]
-fn files_that_cannot_be_used() {
+fn unusable_files_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("c.yaml");
     let shown = path.display();
@@ -131,7 +132,7 @@ fn flags_are_checked_like_the_file() {
 }
 
 #[test]
-fn flags_add_sources_and_presets_and_win_over_the_state_directory() {
+fn flags_add_sources_and_presets_and_override_the_state_directory() {
     let overrides = Overrides {
         logs: vec!["/b.log".to_owned()],
         presets: vec!["cordum".to_owned()],
@@ -157,7 +158,7 @@ fn flags_add_sources_and_presets_and_win_over_the_state_directory() {
 const NAMESPACE: &str = "namespaces: [{name: a, keys: [\"a:{id}\"], fence: \"fence:{key}\"}]";
 
 #[test]
-fn redis_in_full() {
+fn a_complete_redis_section_is_parsed() {
     let text = format!(
         "redis:
   name: main
@@ -197,7 +198,7 @@ watch: {{mode: off, max_reads_per_second: 7}}
 }
 
 #[test]
-fn redis_by_flags() {
+fn redis_can_be_configured_by_flags() {
     let flags = |url: &str| Overrides { redis_url: Some(url.to_owned()), ..Overrides::default() };
     let text = format!("{{redis: {{url: redis://file, name: main}}, {NAMESPACE}}}");
     let config = Config::from_yaml("c.yaml", &text, &flags("redis://:secret@flag/1")).unwrap();
@@ -227,7 +228,7 @@ fn redis_by_flags() {
 }
 
 #[test]
-fn a_namespace_of_the_file_changes_that_of_a_preset_field_by_field() {
+fn a_namespace_in_the_file_overrides_single_fields_of_the_preset() {
     let load = |text: &str| Config::from_yaml("c.yaml", text, &Overrides::default()).unwrap();
     let plain = load("{logs: [{path: /a.log}], presets: [cordum]}");
     let changed = load(
@@ -252,7 +253,7 @@ fn a_namespace_of_the_file_changes_that_of_a_preset_field_by_field() {
 }
 
 #[test]
-fn merge_keys_take_over_what_is_not_given() {
+fn yaml_merge_keys_fill_in_missing_fields() {
     let text = "
 logs: [{path: /a.log}]
 namespaces:
@@ -266,7 +267,7 @@ namespaces:
 }
 
 #[test]
-fn very_many_problems_are_cut_off() {
+fn a_long_list_of_problems_is_truncated() {
     let text = format!("logs: [{{path: /a.log}}]\nrules:\n{}", "  - {event: nothing}\n".repeat(300));
     let problems = Config::from_yaml("c.yaml", &text, &Overrides::default()).unwrap_err();
     assert_eq!(problems.0.len(), 101);
@@ -274,7 +275,7 @@ fn very_many_problems_are_cut_off() {
 }
 
 #[test]
-fn the_check_command_tells_problems_and_a_summary() {
+fn the_check_command_prints_problems_and_a_summary() {
     let check = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_redis_lock_exporter"));
         let output = command.arg("check").args(arguments).output().unwrap();

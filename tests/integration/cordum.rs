@@ -1,4 +1,5 @@
-//! Cordum's lines through `replay`: every one alone, in every form, and how many failures several of them are.
+//! Runs Cordum's log lines through `replay`: each line alone in every format, and groups of lines
+//! that form one or more failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,7 +28,8 @@ fn events(log: &str) -> Vec<Value> {
     replay(log, "events").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The entries of the table in rounds: in each, no lock is there twice, so that nothing is joined.
+/// Groups the entries of the table so that no lock appears twice in a group. This prevents `replay`
+/// from joining lines.
 fn rounds() -> Vec<Vec<Line>> {
     let lines: Vec<Line> = serde_yaml::from_str(LINES).unwrap();
     let mut rounds: Vec<(BTreeSet<String>, Vec<Line>)> = Vec::new();
@@ -59,7 +61,8 @@ fn with_own_ids(line: Line, number: usize) -> Line {
     Line { attributes: attributes.collect(), expect: expect.collect(), ..line }
 }
 
-/// What `replay` should print for an entry of the table. A loss is shown as one.
+/// Returns the event that `replay` should print for an entry of the table. A loss appears as one
+/// event.
 fn expected(line: &Line) -> Option<BTreeMap<String, Value>> {
     let get = |name: &str| line.expect.get(name).map(String::as_str);
     let (event, operation) = match (get("event")?, get("reason")) {
@@ -129,11 +132,12 @@ fn check_form(lines: &[Line], wrapping: Wrapping, is_json: bool) {
         let times = event.as_ref().map(|event| event["time"].is_string());
         assert!(times.is_none_or(|times| times == has_time), "{}", shown());
     }
-    assert_eq!(by_offset, BTreeMap::new(), "events of other lines");
+    assert_eq!(by_offset, BTreeMap::new(), "unexpected events of other lines");
 }
 
-/// Lines with their times in ms, and every counter above 0 they should add up to; without the prefix `redis_lock_`, with
-/// the label values only. Tried as JSON and, in Docker's wrapping, as text.
+/// Checks that lines with the given times in ms produce exactly these nonzero counters. Counters
+/// have no `redis_lock_` prefix and show only label values. Runs the lines as JSON, and as text in
+/// Docker's format.
 fn check(lines: &[(u64, Line)], totals: &[(&str, u64)]) {
     let expected: BTreeMap<String, u64> = totals.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
     for is_json in [true, false] {
@@ -150,7 +154,7 @@ fn check(lines: &[(u64, Line)], totals: &[(&str, u64)]) {
 
 fn counters(log: &str) -> BTreeMap<String, u64> {
     let samples: Samples = parse(&replay(log, "metrics"));
-    // Without Redis no cause is known.
+    // The cause is unknown without Redis.
     let is_told = |series: &str| series.contains("_total{") && !series.contains("_causes_");
     let counters = samples.into_iter().filter(|(series, value)| *value > 0.0 && is_told(series));
     let short = |series: &str| {
@@ -205,7 +209,7 @@ fn renewal_loss(at: u64, job: &str, errors: [&str; 3]) -> Vec<(u64, Line)> {
 }
 
 #[test]
-fn a_lock_lost_at_release_is_one() {
+fn a_lock_lost_at_release_counts_as_one_failure() {
     let one = [("not_owned scheduler release", 1), ("release_failures scheduler not_owned", 1)];
     check(&release_loss(0, JOB), &one);
     let two = [("not_owned scheduler release", 2), ("release_failures scheduler not_owned", 2)];
@@ -217,7 +221,7 @@ fn a_lock_lost_at_release_is_one() {
 }
 
 #[test]
-fn a_retry_that_takes_its_whole_timeout_belongs_to_the_release() {
+fn a_release_retry_that_uses_its_full_timeout_is_joined_to_the_release() {
     let timeout = format!("job store release lock {KEY}: context deadline exceeded");
     let lines = [(0, release_failed(JOB, &timeout)), (2100, release_retry_failed(JOB, &timeout))];
     check(&lines, &[("release_failures scheduler redis_unavailable", 1)]);
@@ -232,7 +236,7 @@ fn a_retry_that_takes_its_whole_timeout_belongs_to_the_release() {
 }
 
 #[test]
-fn the_two_users_of_the_job_key_are_apart() {
+fn the_two_users_of_the_job_key_are_counted_separately() {
     let approval = Line::new("gateway", "approval lock release failed", &[("job_id", JOB), ("error", LOST)]);
     let lines = vec![(0, mismatch("gateway", KEY)), (1, approval)];
     let of_gateway = [("not_owned approval release", 1), ("release_failures approval not_owned", 1)];
@@ -243,7 +247,7 @@ fn the_two_users_of_the_job_key_are_apart() {
 }
 
 #[test]
-fn other_losses_at_release_are_two_lines() {
+fn other_losses_at_release_consist_of_two_lines() {
     let run_key = "cordum:wf:run:lock:run-1";
     for (component, message, attributes) in [
         ("workflow-engine", "distributed run lock release failed", vec![("run_id", "run-1"), ("error", LOST)]),
@@ -262,7 +266,7 @@ fn other_losses_at_release_are_two_lines() {
 }
 
 #[test]
-fn a_lock_lost_at_renewal_is_one_until_it_is_abandoned() {
+fn a_lock_lost_at_renewal_counts_as_one_failure_until_it_is_abandoned() {
     let one =
         [("not_owned scheduler renew", 1), ("renewal_failures scheduler not_owned", 3), ("abandonments scheduler", 1)];
     check(&renewal_loss(0, JOB, [LOST; 3]), &one);
@@ -283,7 +287,7 @@ fn a_lock_lost_at_renewal_is_one_until_it_is_abandoned() {
 }
 
 #[test]
-fn a_run_whose_lock_is_lost_says_so_at_every_renewal() {
+fn a_run_that_lost_its_lock_counts_one_loss_and_every_renewal_failure() {
     let renewal =
         |error: &str| Line::new("workflow-engine", "run lock renewal failed", &[("run_id", "run-1"), ("error", error)]);
     let lines: Vec<(u64, Line)> = (0..12).map(|number| (number * 10_000, renewal(LOST))).collect();
@@ -293,7 +297,7 @@ fn a_run_whose_lock_is_lost_says_so_at_every_renewal() {
 }
 
 #[test]
-fn text_without_any_time_goes_by_its_place() {
+fn text_lines_without_a_time_are_joined_by_position() {
     let text = |lines: Vec<(u64, Line)>| lines.iter().map(|(_, line)| line.text() + "\n").collect::<String>();
     let one = counters(&text(release_loss(0, JOB)));
     assert_eq!(one["not_owned scheduler release"], 1);
@@ -304,7 +308,7 @@ fn text_without_any_time_goes_by_its_place() {
 }
 
 #[test]
-fn busy_and_unlocked() {
+fn busy_locks_and_unlocked_work_are_counted() {
     let contended = Line::new(
         "gateway",
         "workflow result: run lock contended, deferring to NATS retry",
@@ -330,7 +334,7 @@ fn busy_and_unlocked() {
 }
 
 #[test]
-fn a_job_ends_once() {
+fn each_job_reaches_one_final_state() {
     let state =
         |job: &str, state: &str| Line::new("scheduler", "job state changed", &[("job_id", job), ("new_state", state)]);
     let pair = [(0, state("1", "RUNNING")), (1, state("1", "SUCCEEDED")), (2, state("1", "OUTPUT_QUARANTINED"))];
@@ -343,7 +347,7 @@ fn a_job_ends_once() {
 }
 
 #[test]
-fn messages_that_contain_each_other_are_told_apart() {
+fn messages_that_contain_each_other_are_distinguished() {
     let error = [("error", "boom"), ("job_id", "1"), ("run_id", "1")];
     for (component, message, series) in [
         ("scheduler", "lock renewal failed", "renewal_failures reconciler other"),
@@ -361,7 +365,7 @@ fn messages_that_contain_each_other_are_told_apart() {
 }
 
 #[test]
-fn unknown_programs_are_counted_as_other_and_once_with_their_traces() {
+fn failures_of_unknown_programs_count_once_as_other_including_stack_traces() {
     let log = "\
 2026-06-25T13:00:00Z ERROR worker: invoice failed: lock not owned
 Traceback (most recent call last):
@@ -373,6 +377,10 @@ redis.exceptions.LockError: this lock was never ours
 Caused by: com.example.LockException: lock not owned
 throw new LockException(\"lock not owned\");
 ";
-    assert_eq!(counters(log), BTreeMap::from([("not_owned other unknown".to_owned(), 2)]), "the second by its cause");
+    assert_eq!(
+        counters(log),
+        BTreeMap::from([("not_owned other unknown".to_owned(), 2)]),
+        "the second loss counts because of its cause"
+    );
     assert!(parse(&replay(log, "metrics")).contains_key(&not_owned("other", "unknown")));
 }

@@ -1,4 +1,4 @@
-//! The real binary as a child process: start it, scrape it, kill it.
+//! Runs the real binary as a child process: starts, scrapes, signals and kills it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,10 +17,10 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_redis_lock_exporter");
 pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
 const EVENTS: &str = "redis_lock_exporter_log_events_total";
 
-/// Every sample of a scrape: the series as written, and its value.
+/// All samples of a scrape: the series as written, and its value.
 pub(crate) type Samples = BTreeMap<String, f64>;
 
-/// A metric over all its label values.
+/// Sums a metric over all its label values.
 pub(crate) fn sum(samples: &Samples, metric: &str) -> f64 {
     samples.iter().filter(|(series, _)| series.split('{').next() == Some(metric)).map(|(_, value)| value).sum()
 }
@@ -41,7 +41,7 @@ impl Daemon {
         Self::try_start(arguments, prepare).unwrap_or_else(|log| panic!("did not start:\n{log}"))
     }
 
-    /// The log where it ends before it listens.
+    /// Returns the daemon's log if the daemon exits before it listens.
     pub(crate) fn try_start(
         arguments: &[&str],
         prepare: impl FnOnce(&mut Command) -> &mut Command,
@@ -58,7 +58,7 @@ impl Daemon {
             if let Some((_, rest)) = line.split_once("serving http address=") {
                 address = rest.split_whitespace().next().and_then(|text| text.parse().ok());
             }
-            // A Unix socket beside it has no such address.
+            // A Unix socket next to the TCP address does not have this form.
             if address.is_some() {
                 break;
             }
@@ -95,9 +95,9 @@ impl Daemon {
         parse(&answer.text())
     }
 
-    /// Until everything that exists has its place to start from.
+    /// Waits until every existing source has a start position.
     pub(crate) fn wait_ready(&self) {
-        self.wait("ready", |daemon| daemon.get("/-/ready").status == 200);
+        self.wait("the daemon is ready", |daemon| daemon.get("/-/ready").status == 200);
     }
 
     pub(crate) fn wait_for(&self, series: &str, value: f64) {
@@ -108,56 +108,57 @@ impl Daemon {
         let deadline = Instant::now() + DEADLINE;
         while !condition(self) {
             if Instant::now() > deadline {
-                panic!("still not {what}\n{}\n{}", self.get("/metrics").text(), self.log());
+                panic!("timed out waiting for: {what}\n{}\n{}", self.get("/metrics").text(), self.log());
             }
             thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Until so many lines about locks were read, each of which must be a refused release of its own in `workflow`.
-    /// Lines that are read twice are joined to one failure, so both numbers are compared.
+    /// Waits until the daemon has read `expected` lines about locks. Each line must be a refused
+    /// release of a different lock in `workflow`. The daemon joins lines that it reads twice into
+    /// one failure, so this compares the number of lines and the number of failures.
     pub(crate) fn wait_counted(&self, expected: u64) {
         let expected = expected as f64;
-        self.wait(&format!("{expected} lines"), |daemon| sum(&daemon.scrape(), EVENTS) >= expected);
+        self.wait(&format!("{expected} counted lines"), |daemon| sum(&daemon.scrape(), EVENTS) >= expected);
         let samples = self.scrape();
         let shown = (sum(&samples, EVENTS), samples[&not_owned("workflow", "release")]);
         assert_eq!(shown, (expected, expected), "{}", self.log());
     }
 
     pub(crate) fn wait_for_log(&self, words: &str) {
-        self.wait(&format!("in the log: {words}"), |daemon| daemon.log().contains(words));
+        self.wait(&format!("{words} in the log"), |daemon| daemon.log().contains(words));
     }
 
-    /// SIGSTOP, until every thread stands still.
+    /// Sends SIGSTOP and waits until every thread has stopped.
     pub(crate) fn pause(&self) {
         self.signal("STOP");
         let deadline = Instant::now() + DEADLINE;
         while !self.threads().iter().all(|state| state == "T") {
-            assert!(Instant::now() < deadline, "does not stand still");
+            assert!(Instant::now() < deadline, "the process did not stop after SIGSTOP");
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// SIGCONT.
-    pub(crate) fn go_on(&self) {
+    /// Sends SIGCONT.
+    pub(crate) fn resume(&self) {
         self.signal("CONT");
     }
 
     fn threads(&self) -> Vec<String> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
         let stats = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("stat")).unwrap());
-        // pid (name) state ...
+        // Format: pid (name) state ...
         stats.map(|stat| stat.rsplit_once(") ").unwrap().1[..1].to_owned()).collect()
     }
 
-    /// What the descriptors of the process point to.
+    /// Returns the targets of the process's file descriptors.
     pub(crate) fn open_files(&self) -> Vec<String> {
         let descriptors = fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap();
         let targets = descriptors.filter_map(|descriptor| fs::read_link(descriptor.unwrap().path()).ok());
         targets.map(|target| target.display().to_string()).collect()
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -168,18 +169,18 @@ impl Daemon {
         assert!(status.success());
     }
 
-    /// SIGTERM, and how it ended.
+    /// Sends SIGTERM and returns the exit status.
     pub(crate) fn stop(mut self) -> ExitStatus {
         self.signal("TERM");
         self.child.wait().unwrap()
     }
 
-    /// After a signal that ends it.
-    pub(crate) fn wait_for_end(&mut self) -> ExitStatus {
+    /// Waits for the process to exit. Call it after a signal that ends the process.
+    pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
 
-    /// Where it was started with a pipe.
+    /// Returns the standard input of a daemon that was started with a pipe.
     pub(crate) fn take_stdin(&mut self) -> ChildStdin {
         self.child.stdin.take().unwrap()
     }
@@ -208,7 +209,7 @@ pub(crate) fn not_owned(namespace: &str, operation: &str) -> String {
     format!("redis_lock_not_owned_total{{lock_namespace=\"{namespace}\",operation=\"{operation}\"}}")
 }
 
-/// Runs a command of the binary to its end.
+/// Runs a subcommand of the binary until it exits.
 pub(crate) fn command(arguments: &[&str]) -> std::process::Output {
     Command::new(BINARY).args(arguments).stdin(Stdio::null()).output().unwrap()
 }

@@ -1,8 +1,10 @@
-//! Dashboards, without a Grafana: their queries are read as Prometheus reads them and are about metrics that exist, they keep the rules of
-//! Grafana's dashboard-linter, panels do not overlap, and links lead somewhere. Each rule is named as the linter names it; where we
-//! do not follow one, a constant here says why.
+//! Checks the dashboards without Grafana. Their queries parse as PromQL and use existing metrics,
+//! they follow the rules of Grafana's dashboard-linter, panels do not overlap, and links have valid
+//! targets. Each check uses the linter's name of the rule. Where we do not follow a rule, a
+//! constant explains why.
 //!
-//! What needs a Prometheus with data is in scripts/try_dashboards.py, what needs Grafana's types in scripts/check_dashboards.py.
+//! scripts/try_dashboards.py checks what needs a Prometheus with data. scripts/check_dashboards.py
+//! checks what needs Grafana's types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,14 +21,14 @@ use crate::runbooks::queries::{Known, Selected, collect};
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/dashboards");
 const NAMES: [&str; 3] = ["exporter", "namespace", "overview"];
 const DATA_SOURCE: &str = "${datasource}";
-/// Part of Grafana itself, from 10 on.
+/// Panel types that are part of Grafana 10 and later.
 const CORE_PANELS: [&str; 6] = ["heatmap", "row", "stat", "state-timeline", "table", "timeseries"];
-/// Of the linter's long list, those that we use.
+/// The units that we use, from the linter's long list.
 const UNITS: [&str; 8] = ["Bps", "bool_yes_no", "bytes", "dateTimeFromNow", "ops", "percentunit", "s", "short"];
-/// Okabe and Ito's colors, and words that follow the theme.
+/// The Okabe-Ito colors, and color names that follow the theme.
 const COLORS: [&str; 10] =
     ["#009E73", "#56B4E9", "#F0E442", "#E69F00", "#D55E00", "#999999", "#0072B2", "#CC79A7", "text", "transparent"];
-/// target-job-rule and target-instance-rule: series that have neither label, and why.
+/// target-job-rule and target-instance-rule: series that have neither label, and the reason.
 const WITHOUT_TARGET: [(&str, &str); 2] = [
     (
         r"^\w+:\w+:\w+$",
@@ -40,14 +42,14 @@ struct Dashboard {
     json: Value,
 }
 
-/// A query, and where it is.
+/// A query and its location.
 struct Query {
     place: String,
     text: String,
 }
 
 impl Query {
-    /// With Grafana's variables replaced by what Prometheus can read.
+    /// Parses the query after replacing Grafana's variables with text that Prometheus can parse.
     fn parse(&self) -> Expr {
         let text = self.text.replace("$__rate_interval", "4m").replace("$__range", "1h");
         promql_parser::parser::parse(&text).unwrap_or_else(|error| panic!("{}: {error}\n{text}", self.place))
@@ -76,7 +78,7 @@ impl Dashboard {
         format!("{}, panel {} {}", self.name, panel["id"], panel["title"])
     }
 
-    /// Panels that show something: not the headings.
+    /// Returns the panels that show data, without the headings.
     fn shown(&self) -> impl Iterator<Item = (String, &Value)> {
         let shown = self.panels().iter().filter(|panel| panel["type"] != "row");
         shown.map(|panel| (self.place(panel), panel))
@@ -92,7 +94,7 @@ impl Dashboard {
         list.iter().filter(|annotation| annotation["builtIn"] != 1)
     }
 
-    /// Of panels, annotations and, as selectors, variables.
+    /// Returns the queries of panels and annotations, and the selectors of variables.
     fn queries(&self) -> Vec<Query> {
         let mut queries = Vec::new();
         for (place, panel) in self.shown() {
@@ -108,7 +110,7 @@ impl Dashboard {
         queries
     }
 
-    /// template-label-promql-rule: what `label_values` of a variable looks for.
+    /// template-label-promql-rule: returns the selector in `label_values` of a variable.
     fn variable_queries(&self) -> Vec<Query> {
         let form = Regex::new(r"^label_values\((.+), [a-z_]+\)$").unwrap();
         let asking = self.variables().into_iter().filter(|(_, variable)| variable["type"] == "query");
@@ -127,7 +129,8 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("not text: {value}"))
 }
 
-/// target-promql-rule, template-label-promql-rule, and that a metric which is renamed leaves no dead panel.
+/// target-promql-rule, template-label-promql-rule. Also ensures that renaming a metric leaves no
+/// empty panel.
 #[test]
 fn queries_parse_and_name_metrics_and_labels_that_exist() {
     let known = Known::new();
@@ -137,7 +140,7 @@ fn queries_parse_and_name_metrics_and_labels_that_exist() {
             let expression = query.parse();
             let mut selectors = Vec::new();
             collect(&expression, &mut selectors);
-            assert!(!selectors.is_empty(), "{}: about nothing", query.place);
+            assert!(!selectors.is_empty(), "{}: the query selects no metric", query.place);
             for Selected { selector, .. } in selectors {
                 known
                     .check(selector)
@@ -151,7 +154,7 @@ fn queries_parse_and_name_metrics_and_labels_that_exist() {
 
 /// template-datasource-rule, template-job-rule, template-instance-rule, template-on-time-change-reload-rule.
 #[test]
-fn variables_are_those_that_people_expect() {
+fn dashboard_variables_follow_grafana_conventions() {
     let used = Regex::new(r"\$\{?([a-z_]+)").unwrap();
     for dashboard in Dashboard::all() {
         let variables = dashboard.variables();
@@ -171,9 +174,9 @@ fn variables_are_those_that_people_expect() {
             let place = format!("{}, variable {name}", dashboard.name);
             assert_eq!(variable["type"], "query", "{place}");
             assert_eq!(variable["datasource"]["uid"], DATA_SOURCE, "{place}");
-            assert_eq!(variable["refresh"], 2, "{place}: reload when the time changes");
+            assert_eq!(variable["refresh"], 2, "{place}: the variable must reload when the time range changes");
             assert_eq!((&variable["multi"], &variable["includeAll"]), (&true.into(), &true.into()), "{place}");
-            // Targets may have no label `cluster`, and All has to match that.
+            // Targets may lack the label `cluster`, and All has to match those targets.
             assert_eq!(variable["allValue"], if name == "cluster" { ".*" } else { ".+" }, "{place}");
             let label = text(&variable["label"]);
             assert_eq!(label.to_lowercase().replace(' ', "_"), name, "{place}");
@@ -191,12 +194,12 @@ fn variables_are_those_that_people_expect() {
 /// panel-datasource-rule, panel-title-description-rule, panel-units-rule, panel-no-targets-rule, target-logql-rule and
 /// target-logql-auto-rule (there is no Loki here), uneditable-dashboard-rule.
 #[test]
-fn panels_say_what_they_show_and_what_their_emptiness_means() {
+fn panels_explain_what_they_show_and_what_no_data_means() {
     for dashboard in Dashboard::all() {
         assert_eq!(dashboard.json["editable"], false);
         let mut titles = BTreeSet::new();
         for (place, panel) in dashboard.shown() {
-            assert!(CORE_PANELS.contains(&text(&panel["type"])), "{place}: a plugin");
+            assert!(CORE_PANELS.contains(&text(&panel["type"])), "{place}: the panel type is a plugin");
             assert_eq!(
                 (&panel["datasource"]["type"], &panel["datasource"]["uid"]),
                 (&"prometheus".into(), &DATA_SOURCE.into()),
@@ -216,7 +219,7 @@ fn panels_say_what_they_show_and_what_their_emptiness_means() {
             for target in targets {
                 assert_eq!(target["datasource"], panel["datasource"], "{place}");
                 let is_named = panel["type"] == "table" || target["legendFormat"] != "__auto";
-                assert!(is_named, "{place}: a legend of its own reads better than all labels");
+                assert!(is_named, "{place}: the query needs its own legend instead of all labels");
             }
             for settings in panel["fieldConfig"]["overrides"].as_array().unwrap() {
                 for property in
@@ -238,7 +241,7 @@ fn panels_say_what_they_show_and_what_their_emptiness_means() {
 
 /// target-job-rule, target-instance-rule, target-counter-agg-rule, target-rate-interval-rule.
 #[test]
-fn queries_choose_by_job_and_instance_and_count_with_rates() {
+fn queries_filter_by_job_and_instance_and_use_rates_for_counters() {
     let counters: BTreeSet<String> = metrics()
         .flat_map(|metric| match metric.kind {
             Kind::Counter => vec![metric.name.to_owned()],
@@ -258,14 +261,14 @@ fn queries_choose_by_job_and_instance_and_count_with_rates() {
                 let name = selector.name.as_deref().unwrap_or_default();
                 if !exempt.iter().any(|pattern| pattern.is_match(name)) {
                     for label in ["job", "instance", "cluster"] {
-                        assert!(chooses(selector, label), "{}: {name} does not choose by {label}", query.place);
+                        assert!(chooses(selector, label), "{}: {name} does not filter by {label}", query.place);
                     }
                 }
                 if dashboard.name != "exporter" && known.has_label(name, "lock_namespace") {
-                    assert!(chooses(selector, "lock_namespace"), "{}: {name} is of a namespace", query.place);
+                    assert!(chooses(selector, "lock_namespace"), "{}: {name} needs a filter by namespace", query.place);
                 }
                 let grows = counters.contains(name) && !has_window;
-                assert!(!grows, "{}: {name} only ever grows: take its rate", query.place);
+                assert!(!grows, "{}: {name} is a counter: use its rate", query.place);
             }
             for captures in window.captures_iter(&query.text) {
                 let is_flexible =
@@ -282,15 +285,18 @@ fn chooses(selector: &VectorSelector, label: &str) -> bool {
 }
 
 #[test]
-fn panels_have_a_place_of_their_own() {
+fn panels_do_not_overlap() {
     for dashboard in Dashboard::all() {
         let mut ids = BTreeSet::new();
         let mut taken: BTreeMap<(u64, u64), String> = BTreeMap::new();
         for panel in dashboard.panels() {
             let place = dashboard.place(panel);
-            assert!(ids.insert(panel["id"].as_u64().unwrap()), "{place}: the id is taken");
+            assert!(ids.insert(panel["id"].as_u64().unwrap()), "{place}: another panel has this id");
             let side = |name: &str| panel["gridPos"][name].as_u64().unwrap();
-            assert!(side("w") > 0 && side("h") > 0 && side("x") + side("w") <= 24, "{place}: outside");
+            assert!(
+                side("w") > 0 && side("h") > 0 && side("x") + side("w") <= 24,
+                "{place}: the panel is outside the grid"
+            );
             for x in side("x")..side("x") + side("w") {
                 for y in side("y")..side("y") + side("h") {
                     let other = taken.insert((x, y), place.clone());
@@ -299,13 +305,14 @@ fn panels_have_a_place_of_their_own() {
             }
         }
         let height = taken.keys().map(|(_, y)| y + 1).max().unwrap();
-        assert_eq!(taken.len() as u64, 24 * height, "{}: there are gaps", dashboard.name);
+        assert_eq!(taken.len() as u64, 24 * height, "{}: the grid has gaps", dashboard.name);
     }
 }
 
-/// The first screen of the person on call, some 22 units of the grid: the answers are there without scrolling.
+/// The first screen for the person on call is about 22 grid units high. It shows the key panels
+/// without scrolling.
 #[test]
-fn the_first_screen_of_the_overview_answers_the_first_questions() {
+fn the_first_screen_of_the_overview_shows_the_key_panels() {
     let overview = Dashboard::all().pop().unwrap();
     let on_screen =
         |panel: &&Value| panel["gridPos"]["y"].as_u64().unwrap() + panel["gridPos"]["h"].as_u64().unwrap() <= 22;
@@ -326,7 +333,7 @@ fn dashboards_can_be_imported_by_hand_and_from_files() {
     for dashboard in Dashboard::all() {
         let json = &dashboard.json;
         assert_eq!(json["uid"], format!("redis-lock-{}", dashboard.name));
-        // Only the dialog for imports fills these in; files would stay broken.
+        // Only Grafana's import dialog fills in these fields. Provisioned files would stay broken.
         assert!(json.get("__inputs").is_none() && json.get("__requires").is_none());
         assert!(json["id"].is_null() && json.get("version").is_none() && json.get("iteration").is_none());
         assert!((39..=41).contains(&json["schemaVersion"].as_u64().unwrap()), "read by Grafana 10 to 13");
@@ -341,7 +348,7 @@ fn dashboards_can_be_imported_by_hand_and_from_files() {
 }
 
 #[test]
-fn colors_can_be_told_apart() {
+fn colors_are_distinguishable() {
     for dashboard in Dashboard::all() {
         walk(&dashboard.json, &mut |key, value| {
             if let (true, Some(color)) = (["color", "fixedColor", "iconColor", "fill"].contains(&key), value.as_str()) {
@@ -352,7 +359,7 @@ fn colors_can_be_told_apart() {
 }
 
 #[test]
-fn links_lead_to_dashboards_runbooks_and_the_exporter() {
+fn links_point_to_existing_dashboards_runbooks_and_exporter_pages() {
     let root = env!("CARGO_MANIFEST_DIR");
     let dashboards = Dashboard::all();
     let mut kinds = BTreeSet::new();
@@ -389,11 +396,12 @@ fn links_lead_to_dashboards_runbooks_and_the_exporter() {
         }
     }
     assert_eq!(kinds, BTreeSet::from(["dashboard", "exporter", "runbook"]));
-    // And the other way around: from an alert to its dashboard, with variables that it has.
+    // Checks the reverse direction: each alert links to its dashboard with variables that the
+    // dashboard has.
     for (alert, rules) in pack::alerts() {
         for rule in rules {
             let url = &rule.annotations["dashboard_url"];
-            // Before it is the address of Grafana, if there is one.
+            // The address of Grafana precedes this path, if there is one.
             let (_, link) = url.rsplit_once("/d/").unwrap();
             let uid = link.split(['?', '{']).next().unwrap_or_default();
             let query = link.split_once('?').map_or("", |(_, query)| query);
@@ -406,9 +414,9 @@ fn links_lead_to_dashboards_runbooks_and_the_exporter() {
     }
 }
 
-/// "How near to a page" divides by the counts that the rules ask for.
+/// "How near to a page" divides by the slice counts in the rules.
 #[test]
-fn slices_are_counted_as_the_rules_count_them() {
+fn dashboards_and_rules_use_the_same_slice_counts() {
     let share = Regex::new(r"^sum_over_time\(([\w:]+)\{[^}]*\}\[(\w+)\]\) / (\d+)$").unwrap();
     let mut n_ways = 0;
     for query in Dashboard::all().iter().flat_map(Dashboard::queries) {
@@ -425,9 +433,9 @@ fn slices_are_counted_as_the_rules_count_them() {
     assert_eq!(n_ways, 3);
 }
 
-/// A link in a table may use other columns, if they are left in.
+/// A link in a table may use other columns if the table does not exclude them.
 #[test]
-fn links_in_tables_use_columns_that_are_there() {
+fn table_links_use_existing_columns() {
     let field = Regex::new(r"\$\{__data\.fields\.([a-z_]+)\}").unwrap();
     let mut n_links = 0;
     for dashboard in Dashboard::all() {
@@ -436,7 +444,7 @@ fn links_in_tables_use_columns_that_are_there() {
             walk(panel, &mut |key, value| {
                 for captures in (key == "url").then(|| field.captures_iter(text(value))).into_iter().flatten() {
                     let excluded = &organize["options"]["excludeByName"][&captures[1]];
-                    assert!(excluded.is_null(), "{place}: {} is left out", &captures[1]);
+                    assert!(excluded.is_null(), "{place}: {} is excluded from the table", &captures[1]);
                     n_links += 1;
                 }
             });
@@ -445,7 +453,7 @@ fn links_in_tables_use_columns_that_are_there() {
     assert!(n_links >= 3, "only {n_links} links were found");
 }
 
-/// Calls `see` with every field.
+/// Calls `see` for every field.
 fn walk(value: &Value, see: &mut impl FnMut(&str, &Value)) {
     match value {
         Value::Object(fields) => {

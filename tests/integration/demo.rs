@@ -1,4 +1,5 @@
-//! `demo` from outside: everybody sees the incident, keys work, and whatever ends it leaves nothing behind.
+//! Tests `demo` as a user runs it: all observers see the incident, keyboard commands work, and
+//! every kind of exit cleans up.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -17,7 +18,7 @@ use crate::redis::eventually;
 
 struct Demo {
     child: Child,
-    /// Everything it leaves behind would be in here.
+    /// The demo creates all its files in this directory.
     home: TempDir,
     output: Arc<Mutex<String>>,
 }
@@ -44,7 +45,7 @@ impl Demo {
         self.output.lock().unwrap().clone()
     }
 
-    /// Until it says so.
+    /// Waits until the output contains the words.
     fn wait_for(&self, words: &str) {
         eventually(words, || self.output().contains(words).then_some(()));
     }
@@ -62,7 +63,7 @@ impl Demo {
         self.child.wait().unwrap()
     }
 
-    /// Names of the programs that work in its directory, itself not among them.
+    /// Returns the names of the programs that run in the demo's directory, without the demo itself.
     fn programs(&self) -> Vec<String> {
         let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
         let works_here = |process: &PathBuf| {
@@ -73,7 +74,7 @@ impl Demo {
         processes.filter(works_here).map(name).collect()
     }
 
-    /// What is in its directory.
+    /// Returns the files in the demo's directory.
     fn left(&self) -> Vec<PathBuf> {
         fs::read_dir(self.home.path()).unwrap().map(|entry| entry.unwrap().path()).collect()
     }
@@ -82,7 +83,7 @@ impl Demo {
 impl Drop for Demo {
     fn drop(&mut self) {
         if self.child.try_wait().unwrap().is_none() {
-            // So that it ends what it started.
+            // SIGTERM lets the demo stop the programs that it started.
             self.signal("TERM");
             let _ = self.child.wait();
         }
@@ -90,10 +91,10 @@ impl Drop for Demo {
 }
 
 #[test]
-fn everybody_sees_the_incident() {
+fn workers_exporter_and_prometheus_all_see_the_incident() {
     let flags = ["--speed", "20", "--incident-after", "5s", "--duration", "50s", "--output", "json"];
     let mut demo = Demo::start(&flags, |_, _| {});
-    // While it runs there is something to see.
+    // These programs run while the demo runs.
     for name in ["redis-server", "redis_lock_expo", "prometheus", "prometheus-aler"] {
         eventually(name, || demo.programs().iter().any(|program| program == name).then_some(()));
     }
@@ -103,7 +104,7 @@ fn everybody_sees_the_incident() {
     assert_eq!(demo.programs(), [""; 0]);
     assert!(demo.left().is_empty(), "{:?}", demo.left());
 
-    // Its own verdict, and what it is made of.
+    // Checks the demo's own result and the observations behind it.
     for piece in ["fleet", "exporter", "prometheus", "alertmanager"] {
         assert_eq!(summary["saw_the_incident"][piece], true, "{piece}: {summary:#}");
     }
@@ -127,15 +128,15 @@ fn everybody_sees_the_incident() {
         alerts.as_array().unwrap().iter().find(|alert| is_it(alert)).cloned().unwrap_or_else(|| panic!("{summary:#}"))
     };
     let fired_after = page(&summary["alerts"])["firing_after_seconds"].as_f64().unwrap();
-    assert!(fired_after > 5.0 + 10.0, "a page for less than ten bad slices: {summary:#}");
+    assert!(fired_after > 5.0 + 10.0, "the alert fired before ten bad slices: {summary:#}");
     let notification = page(&summary["notifications"]);
     assert_eq!((&notification["kind"], &notification["status"]), (&Value::from("page"), &Value::from("firing")));
     let description = notification["description"].as_str().unwrap();
-    assert!(description.contains("Likely cause: "), "the cause is named: {description}");
+    assert!(description.contains("Likely cause: "), "the description must name the cause: {description}");
 }
 
 #[test]
-fn an_interrupt_ends_everything() {
+fn an_interrupt_stops_all_processes_of_the_demo() {
     let mut demo = Demo::start(&["--speed", "20"], |_, _| {});
     demo.wait_for("times shorter than in production");
     assert!(demo.programs().len() >= 4, "{:?}", demo.programs());
@@ -150,9 +151,10 @@ fn an_interrupt_ends_everything() {
     demo.wait_for("The fleet took ");
 }
 
-/// A terminal that is closed, in the middle of it and while it starts: each time when other programs are there already.
+/// Closes the terminal during the demo and during its start. Each time, other programs are already
+/// running.
 #[test]
-fn a_closed_terminal_ends_everything() {
+fn closing_the_terminal_stops_all_processes_of_the_demo() {
     for is_started in [false, true] {
         let mut demo = Demo::start(&["--speed", "20"], |_, _| {});
         match is_started {
@@ -169,9 +171,9 @@ fn a_closed_terminal_ends_everything() {
     }
 }
 
-/// Only redis-server is installed.
+/// Runs the demo with a PATH that contains only redis-server.
 #[test]
-fn without_prometheus_keys_work_and_files_can_be_kept() {
+fn without_prometheus_keyboard_input_works_and_files_can_be_kept() {
     let mut demo = Demo::start(&["--speed", "20", "--keep"], |command, home| {
         let programs = home.join("bin");
         fs::create_dir(&programs).unwrap();
@@ -202,7 +204,7 @@ fn without_prometheus_keys_work_and_files_can_be_kept() {
 }
 
 #[test]
-fn without_redis_it_says_what_to_install() {
+fn without_redis_the_demo_names_the_package_to_install() {
     let home = tempfile::tempdir().unwrap();
     let output = Command::new(BINARY).arg("demo").env("PATH", home.path()).env("TMPDIR", home.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -212,7 +214,7 @@ fn without_redis_it_says_what_to_install() {
 }
 
 #[test]
-fn bad_durations_are_bad_usage() {
+fn bad_durations_are_usage_errors() {
     for flags in [["--duration", "40"], ["--speed", "31"], ["--incident", "flood"]] {
         let output = Command::new(BINARY).arg("demo").args(flags).output().unwrap();
         assert_eq!(output.status.code(), Some(64), "{flags:?}");

@@ -1,4 +1,5 @@
-//! `drill`: every scenario holds with a good exporter, fails with a blind one, and leaves a Redis as it found it.
+//! Tests `drill`: every scenario passes with a working exporter, fails with one that observes too
+//! little, and leaves Redis unchanged.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,11 +23,11 @@ fn drill(arguments: &[&str]) -> Output {
     command(&[&["drill", "--output", "json"], arguments].concat())
 }
 
-/// The report, and the exit code that came with it.
+/// Returns the exit code and the report.
 fn report(output: &Output) -> (Option<i32>, Value) {
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     let report = serde_json::from_slice(&output.stdout);
-    (output.status.code(), report.unwrap_or_else(|error| panic!("{error}\n{said}")))
+    (output.status.code(), report.unwrap_or_else(|error| panic!("{error}\n{printed}")))
 }
 
 fn scenario<'a>(report: &'a Value, name: &str) -> &'a Value {
@@ -34,7 +35,7 @@ fn scenario<'a>(report: &'a Value, name: &str) -> &'a Value {
     scenarios.iter().find(|scenario| scenario["name"] == name).unwrap_or_else(|| panic!("no {name}: {report}"))
 }
 
-/// Whether each expectation held, by its id.
+/// Returns whether each expectation held, by its id.
 fn verdicts(scenario: &Value, side: &str) -> BTreeMap<String, bool> {
     let expectations = scenario["expectations"].as_array().unwrap().iter();
     let of_side = expectations.filter(|expectation| expectation["side"] == side);
@@ -49,7 +50,7 @@ fn measured(scenario: &Value, id: &str) -> String {
     of_id.unwrap_or_else(|| panic!("no {id}: {scenario}"))["measured"].as_str().unwrap().to_owned()
 }
 
-/// What did not go as it should, for the message of a failed test: a whole report is too long for a log.
+/// Lists the failed expectations for an assertion message. A complete report is too long for a log.
 fn shortcomings(report: &Value) -> String {
     let mut lines = Vec::new();
     let mut timelines = Vec::new();
@@ -80,25 +81,25 @@ fn seconds(scenario: &Value, name: &str) -> f64 {
     scenario["measured"][name].as_f64().unwrap_or_else(|| panic!("{name} was not measured: {scenario}"))
 }
 
-/// The keys of all drills.
+/// Returns the keys of all drills.
 fn drill_keys(server: &RedisServer) -> Vec<String> {
     let redis::Value::Array(keys) = server.command(&["KEYS", "redis_lock_drill:*"]) else { panic!("KEYS") };
     keys.iter().map(crate::redis::client::text).collect()
 }
 
-/// One that is gone from the program would be missed here.
+/// Fails if the program no longer has one of the scenarios.
 #[test]
-fn the_documentation_has_every_scenario() {
+fn the_documentation_lists_every_scenario() {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/drills.md")).unwrap();
-    // The first table is theirs.
+    // The first table lists the scenarios.
     let rows = page.lines().skip_while(|line| !line.starts_with("| `")).take_while(|line| line.starts_with("| `"));
     assert_eq!(rows.map(|row| row.split('`').nth(1).unwrap()).collect::<Vec<_>>(), NAMES);
 }
 
 #[test]
-fn all_scenarios_hold() {
+fn all_scenarios_pass() {
     let site = Site::new();
-    let (markdown, json) = (site.place("report.md"), site.place("report.json"));
+    let (markdown, json) = (site.full_path("report.md"), site.full_path("report.json"));
     let output = drill(&["--speed", "15", "--report", &markdown, "--report", &json]);
     let (exit_code, report) = report(&output);
     assert_eq!((exit_code, &report["held"]), (Some(0), &Value::Bool(true)), "{}", shortcomings(&report));
@@ -121,9 +122,9 @@ fn all_scenarios_hold() {
         assert!(seconds(scenario, "detection") <= 15.0);
         assert!(!scenario["timeline"].as_array().unwrap().is_empty());
     }
-    // What is measured follows from what was done.
+    // The measured values follow from the scenario.
     for name in ["stale-release", "combined", "pause", "delay", "pause-and-delay", "crash-takeover"] {
-        // From the answer to the last renewal, which a busy machine sees late.
+        // Measured from the reply to the last renewal, which a busy machine sees late.
         let takeover = seconds(scenario(&report, name), "takeover");
         assert!((ttl * 0.75..=ttl * 1.5).contains(&takeover), "{name}: {takeover}");
     }
@@ -147,7 +148,8 @@ fn all_scenarios_hold() {
     assert!(markdown.contains("15 times shorter") && markdown.contains("none left behind"), "{markdown}");
 }
 
-/// An exporter that was there before, as `--print-config` says, on a Redis that others use too.
+/// An existing exporter, configured as `--print-config` shows, on a Redis that other programs use
+/// too.
 struct Staging {
     server: RedisServer,
     site: Site,
@@ -157,10 +159,10 @@ struct Staging {
 const RUN_ID: &str = "staging-1";
 
 impl Staging {
-    /// `rest` is added to the configuration that `--print-config` shows.
+    /// Adds `rest` to the configuration that `--print-config` prints.
     fn configured(rest: &str) -> Self {
         Self::start(|site, url| {
-            let log = site.place("logs/drill.log");
+            let log = site.full_path("logs/drill.log");
             let printed =
                 command(&["drill", "--print-config", "--run-id", RUN_ID, "--speed", "30", "--log-file", &log]);
             assert!(printed.status.success());
@@ -181,12 +183,12 @@ impl Staging {
 
     fn drill(&self, scenarios: &[&str], more: &[&str]) -> Output {
         let exporter = format!("http://{}", self.daemon.address);
-        let (url, log) = (self.server.url(), self.site.place("logs/drill.log"));
+        let (url, log) = (self.server.url(), self.site.full_path("logs/drill.log"));
         let staging = ["--exporter", &exporter, "--redis.url", &url, "--log-file", &log, "--run-id", RUN_ID];
         drill(&[scenarios, &staging, &["--speed", "30"], more].concat())
     }
 
-    /// Nothing is there that was not there before, and what was there is as it was.
+    /// Checks that the drill left no keys behind and did not change other keys.
     fn is_as_before(&self) {
         assert_eq!(self.server.text(&["DBSIZE"]), "3", "{:?}", drill_keys(&self.server));
         for key in ["cordum:wf:run:lock:1", "redis_lock_drill:other-1:r1:drill-stale-release", "redis_lock_drill"] {
@@ -196,25 +198,25 @@ impl Staging {
 }
 
 #[test]
-fn a_given_exporter_on_a_given_redis() {
+fn a_drill_works_with_an_existing_exporter_and_redis() {
     let staging = Staging::configured("redis: {url: 'REDIS'}\n");
     let (exit_code, report) = report(&staging.drill(&["stale-release", "pause"], &[]));
     assert_eq!((exit_code, &report["held"]), (Some(0), &Value::Bool(true)), "{}", shortcomings(&report));
     assert_eq!(report["exporter_problem"], Value::Null);
     assert_eq!(report["scenarios"].as_array().unwrap().len(), 2);
     staging.is_as_before();
-    // What the exporter shows is what the drill saw.
+    // The exporter's counts equal the drill's records.
     let samples = staging.daemon.scrape();
     let causes = "redis_lock_not_owned_causes_total{lock_namespace=\"drill-pause\",cause=\"renewals_stopped\"}";
     assert_eq!(samples[causes], 2.0);
 }
 
-/// What the workers do is as it should be; only the exporter does not see it.
+/// Checks that the workers behave as expected and only the exporter's expectations fail.
 fn is_blind(staging: &Staging, problem: &str) {
     let (exit_code, report) = report(&staging.drill(&["blind-delete"], &[]));
     assert_eq!((exit_code, &report["held"]), (Some(1), &Value::Bool(false)), "{report:#}");
-    let said = report["exporter_problem"].as_str().unwrap();
-    assert!(said.contains(problem), "{said}");
+    let printed = report["exporter_problem"].as_str().unwrap();
+    assert!(printed.contains(problem), "{printed}");
     let blind_delete = scenario(&report, "blind-delete");
     assert!(verdicts(blind_delete, "workers").values().all(|held| *held), "{blind_delete:#}");
     let seen = verdicts(blind_delete, "exporter");
@@ -225,7 +227,7 @@ fn is_blind(staging: &Staging, problem: &str) {
 }
 
 #[test]
-fn an_exporter_without_the_namespaces_fails() {
+fn an_exporter_without_the_drill_namespaces_fails_the_drill() {
     let staging = Staging::start(|_, url| {
         format!("redis: {{url: '{url}'}}\nnamespaces: [{{name: jobs, keys: ['jobs:{{id}}']}}]\n")
     });
@@ -233,14 +235,14 @@ fn an_exporter_without_the_namespaces_fails() {
 }
 
 #[test]
-fn an_exporter_without_redis_fails() {
+fn an_exporter_without_redis_fails_the_drill() {
     is_blind(&Staging::configured(""), "not connected to a Redis");
 }
 
 #[test]
-fn an_exporter_that_reads_another_log_fails() {
+fn an_exporter_that_reads_another_log_fails_the_drill() {
     let staging = Staging::start(|site, url| {
-        let elsewhere = site.place("logs/elsewhere.log");
+        let elsewhere = site.full_path("logs/elsewhere.log");
         let printed =
             command(&["drill", "--print-config", "--run-id", RUN_ID, "--speed", "30", "--log-file", &elsewhere]);
         format!("{}redis: {{url: '{url}'}}\n", String::from_utf8(printed.stdout).unwrap())
@@ -249,15 +251,15 @@ fn an_exporter_that_reads_another_log_fails() {
     assert_eq!(exit_code, Some(1), "{report:#}");
     assert!(report["exporter_problem"].as_str().unwrap().contains("does not understand the lines in"), "{report:#}");
     let seen = verdicts(scenario(&report, "stale-release"), "exporter");
-    // One eye is enough for what Redis shows.
+    // Redis alone is enough for the keyspace expectations.
     assert!(seen["keyspace"] && !seen["refusals"] && !seen["cause"], "{report:#}");
     staging.is_as_before();
 }
 
-/// A drill under way, with what it says.
+/// A running drill and its output.
 struct Running {
     child: Child,
-    said: BufReader<std::process::ChildStderr>,
+    printed: BufReader<std::process::ChildStderr>,
 }
 
 impl Running {
@@ -266,19 +268,19 @@ impl Running {
         command.args(["drill", "--output", "json"]).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let said = BufReader::new(child.stderr.take().unwrap());
-        Self { child, said }
+        let printed = BufReader::new(child.stderr.take().unwrap());
+        Self { child, printed }
     }
 
     fn wait_for(&mut self, words: &str) {
         let mut line = String::new();
         while !line.contains(words) {
             line.clear();
-            assert!(self.said.read_line(&mut line).unwrap() > 0, "ended before it said {words:?}");
+            assert!(self.printed.read_line(&mut line).unwrap() > 0, "ended before it printed {words:?}");
         }
     }
 
-    /// The processes that it has started.
+    /// Returns the processes that the drill started.
     fn children(&self) -> Vec<String> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let children = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default());
@@ -291,7 +293,8 @@ impl Running {
     }
 }
 
-/// At the worst moment: a worker process stands still, another worker holds its lock, and storage was written to.
+/// Interrupts the drill when cleaning up is hardest: a worker process is paused, another worker
+/// holds its lock, and storage was written.
 fn interrupted_by(signal: &str) {
     let server = RedisServer::start(&[]);
     server.command(&["SET", "cordum:wf:run:lock:1", "somebody else's"]);
@@ -300,47 +303,48 @@ fn interrupted_by(signal: &str) {
     let keys = drill_keys(&server);
     assert!(keys.len() >= 5, "a lock, a fence, two storages and the mark of the run: {keys:?}");
     let processes = running.children();
-    assert_eq!(processes.len(), 1, "one worker process");
+    assert_eq!(processes.len(), 1, "the drill must have one worker process");
     running.signal(signal);
     let output = running.child.wait_with_output().unwrap();
     let (exit_code, report) = report(&output);
     assert_eq!((exit_code, &report["interrupted"], &report["held"]), (Some(2), &true.into(), &false.into()));
     assert_eq!(report["cleanup"]["keys_left"], Value::Array(Vec::new()));
-    // What had happened until then is told.
+    // The report contains everything that happened before the interruption.
     let pause = scenario(&report, "pause");
     let timeline = pause["timeline"].as_array().unwrap();
     assert!(timeline.iter().any(|entry| entry["what"] == "finished the work with fence 2"), "{pause:#}");
     assert_eq!((&pause["rounds"], verdicts(pause, "workers")["takeover"]), (&1.into(), true));
     assert_eq!(drill_keys(&server), Vec::<String>::new());
     assert_eq!(server.text(&["DBSIZE"]), "1");
-    eventually("the end of the worker process", || {
+    eventually("the worker process to exit", || {
         (!Path::new(&format!("/proc/{}", processes[0])).exists()).then_some(())
     });
 }
 
 #[test]
-fn an_interrupted_drill_leaves_nothing_behind() {
+fn an_interrupted_drill_cleans_up() {
     interrupted_by("-INT");
 }
 
 #[test]
-fn a_terminated_drill_leaves_nothing_behind() {
+fn a_terminated_drill_cleans_up() {
     interrupted_by("-TERM");
 }
 
 #[test]
-fn a_drill_whose_terminal_was_closed_leaves_nothing_behind() {
+fn a_drill_whose_terminal_closes_cleans_up() {
     interrupted_by("-HUP");
 }
 
 #[test]
-fn a_drill_that_was_quit_leaves_nothing_behind() {
+fn a_drill_ended_by_sigquit_cleans_up() {
     interrupted_by("-QUIT");
 }
 
-/// Every failure again and again, each time on another lock: counted exactly, but for rounds in which the machine stood still.
+/// Repeats every failure, each time on another lock. The counts must be exact, except for rounds in
+/// which the machine paused.
 #[test]
-fn a_sustained_drill() {
+fn a_sustained_drill_counts_every_round() {
     let server = RedisServer::start(&[]);
     let flags = ["stale-release", "crash-takeover", "--speed", "20", "--duration", "5s", "--run-id", "abcd"];
     let mut running = Running::start(&[&flags[..], &["--redis.url", &server.url()]].concat());
@@ -348,7 +352,7 @@ fn a_sustained_drill() {
     running.wait_for("crash-takeover: checking");
     // More than 10 s after the start.
     let left: u64 = server.text(&["PTTL", "redis_lock_drill:abcd:running"]).parse().unwrap();
-    assert!(left > 592_000, "the mark of the run is not renewed: {left} ms");
+    assert!(left > 592_000, "the run's marker key is not renewed: {left} ms");
     let (exit_code, report) = report(&running.child.wait_with_output().unwrap());
     assert_eq!((exit_code, &report["held"]), (Some(0), &Value::Bool(true)), "{}", shortcomings(&report));
     assert_eq!(report["duration_seconds"], 5.0);
@@ -364,9 +368,10 @@ fn a_sustained_drill() {
     assert_eq!(drill_keys(&server), Vec::<String>::new());
 }
 
-/// A lock that nobody gets is what a drill is there to find, not a drill that could not be run.
+/// A lock that no worker can acquire is a failed expectation, not an error that prevents the drill
+/// from running.
 #[test]
-fn a_lock_that_nobody_gets_is_a_finding() {
+fn a_lock_that_no_worker_can_acquire_fails_the_scenario() {
     let server = RedisServer::start(&[]);
     let flags = ["stale-release", "--speed", "30", "--run-id", "abcd", "--redis.url", &server.url()];
     let mut running = Running::start(&flags);
@@ -378,12 +383,12 @@ fn a_lock_that_nobody_gets_is_a_finding() {
     assert!(error.contains("the second worker waited in vain"), "{error}");
 }
 
-/// What the workers did is told, although the exporter is gone.
+/// The report contains the workers' actions even if the exporter exits.
 #[test]
-fn an_exporter_that_ends_does_not_take_the_report_with_it() {
+fn a_drill_reports_results_when_the_exporter_exits() {
     let staging = Staging::configured("redis: {url: 'REDIS'}\n");
     let exporter = format!("http://{}", staging.daemon.address);
-    let (url, log) = (staging.server.url(), staging.site.place("logs/drill.log"));
+    let (url, log) = (staging.server.url(), staging.site.full_path("logs/drill.log"));
     let mut running = Running::start(&[
         "crash-takeover",
         "blind-delete",
@@ -409,68 +414,71 @@ fn an_exporter_that_ends_does_not_take_the_report_with_it() {
     assert_eq!((other["rounds"].as_u64(), other["error"].is_string()), (Some(0), true), "{other:#}");
 }
 
-/// Found out before anything happens.
+/// The drill detects the problem before it starts.
 #[test]
-fn a_report_that_cannot_be_written() {
+fn an_unwritable_report_is_detected_before_the_drill_starts() {
     let server = RedisServer::start(&[]);
     let site = Site::new();
-    let report = site.place("nowhere/report.md");
+    let report = site.full_path("nowhere/report.md");
     let output = drill(&["stale-release", "--redis.url", &server.url(), "--report", &report]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains(&format!("cannot write the report {report}")) && !said.contains("Expected"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(
+        printed.contains(&format!("cannot write the report {report}")) && !printed.contains("Expected"),
+        "{printed}"
+    );
     assert_eq!(server.text(&["DBSIZE"]), "0");
 }
 
 #[test]
-fn a_failed_start_leaves_nothing_behind() {
+fn a_failed_start_cleans_up() {
     let server = RedisServer::start(&[]);
     let site = Site::new();
     let unused = UnusedPort::reserve().unwrap();
     let (exporter, url) = (format!("http://127.0.0.1:{}", unused.number), server.url());
-    let log = site.place("drill.log");
+    let log = site.full_path("drill.log");
     let output = drill(&["--exporter", &exporter, "--redis.url", &url, "--log-file", &log, "--run-id", "abcd"]);
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("cannot ask the exporter") && said.contains("cannot connect"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("cannot ask the exporter") && printed.contains("cannot connect"), "{printed}");
     assert_eq!(server.text(&["DBSIZE"]), "0");
 }
 
 #[test]
-fn two_drills_do_not_share_their_keys() {
+fn a_run_id_in_use_by_another_drill_is_refused() {
     let server = RedisServer::start(&[]);
     server.command(&["SET", "redis_lock_drill:abcd:running", "another drill's", "PX", "600000"]);
     let output = drill(&["stale-release", "--redis.url", &server.url(), "--run-id", "abcd"]);
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("another drill with the run id abcd is under way"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("another drill with the run id abcd is under way"), "{printed}");
     assert_eq!(server.text(&["GET", "redis_lock_drill:abcd:running"]), "another drill's");
 }
 
-/// With a password, over the flags of the daemon.
+/// The drill uses a password from the daemon's flags.
 #[test]
-fn a_redis_with_a_password() {
+fn a_drill_works_with_a_redis_password() {
     let server = RedisServer::start(&["--requirepass", "secret"]);
     let site = Site::new();
     fs::write(site.path("password"), "secret\n").unwrap();
-    let password = site.place("password");
+    let password = site.full_path("password");
     let flags = ["crash-takeover", "--speed", "30", "--redis.url", &server.url(), "--redis.password-file", &password];
     let (exit_code, report) = report(&drill(&flags));
     assert_eq!(exit_code, Some(0), "{}", shortcomings(&report));
     assert!(!report.to_string().contains("secret"));
     let output = drill(&["crash-takeover", "--redis.url", &server.url()]);
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("cannot connect to Redis") || said.contains("cannot write to Redis"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("cannot connect to Redis") || printed.contains("cannot write to Redis"), "{printed}");
 }
 
 #[test]
 fn usage() {
     let check = |arguments: &[&str], exit_code: i32, words: &str| {
         let output = command(&[&["drill"], arguments].concat());
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert_eq!(output.status.code(), Some(exit_code), "{arguments:?}: {said}");
-        assert!(said.contains(words), "{arguments:?}: {said}");
+        let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(exit_code), "{arguments:?}: {printed}");
+        assert!(printed.contains(words), "{arguments:?}: {printed}");
     };
     check(&["no-such-scenario"], 64, "stale-release");
     check(&["--speed", "0"], 64, "1..=30");
@@ -485,12 +493,16 @@ fn usage() {
     }
     let output = Command::new(BINARY).args(["drill", "stale-release"]).env("PATH", "").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--redis.url"), "it says what else would do");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("--redis.url"),
+        "the error must name the alternative flag"
+    );
 }
 
-/// Every operation that writes, on a key that is not the drill's: refused before anything is sent.
+/// Tries every write operation on a key that does not belong to the drill. The client refuses each
+/// one before it sends anything.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_locker_cannot_leave_its_territory() {
+async fn a_drill_client_writes_only_keys_of_its_own_run() {
     let server = RedisServer::start(&[]);
     let territory = Arc::new(Territory::new("redis_lock_drill:abcd:").unwrap());
     let client = redis::Client::open(server.url()).unwrap();
@@ -511,7 +523,7 @@ async fn a_locker_cannot_leave_its_territory() {
         assert_eq!(writes(), before, "{key:?}");
         assert_eq!(server.text(&["GET", "cordum:wf:run:lock:1"]), "their token");
     }
-    // What was made is taken away, unless somebody else has put something in its place.
+    // The client deletes keys that it created, unless another client has replaced them.
     let (ours, theirs) = (territory.key("ours"), territory.key("theirs"));
     locker.acquire(&ours, ttl).await.unwrap().unwrap();
     locker.acquire(&theirs, ttl).await.unwrap().unwrap();
@@ -523,7 +535,7 @@ async fn a_locker_cannot_leave_its_territory() {
     assert_eq!(server.text(&["EXISTS", &ours]), "0");
 }
 
-/// With a rule that pages at once, for one of two namespaces.
+/// Uses a rule that pages at once, for one of two namespaces.
 fn hasty_prometheus(exporter: &str) -> Prometheus {
     let expression = r#"redis_lock_acquisitions_total{lock_namespace="drill-crash-takeover"} > 0"#;
     let rule = format!("{{alert: RedisLockNotOwnedRatioHigh, labels: {{severity: critical}}, expr: '{expression}'}}");
@@ -536,7 +548,7 @@ fn hasty_prometheus(exporter: &str) -> Prometheus {
 }
 
 #[test]
-fn a_page_where_silence_is_right_fails() {
+fn an_unexpected_page_fails_the_scenario() {
     let output = on_free_port("the drill's exporter", |port| {
         let listen = format!("127.0.0.1:{port}");
         let prometheus = hasty_prometheus(&listen);

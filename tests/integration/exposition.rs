@@ -1,4 +1,5 @@
-//! The whole text of `/metrics`: golden files, Prometheus's own linter and parser, and the documentation beside it.
+//! Tests the complete text of `/metrics` against golden files, Prometheus's linter and parser, and
+//! the documentation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,17 +20,17 @@ use redis_lock_exporter::snapshot::{NamespaceView, RedisView, Snapshot};
 use crate::sample::{full_counters, full_keyspace, full_redis, full_snapshot, namespace, tally, view};
 
 #[test]
-fn openmetrics_equals_its_golden_file() {
+fn the_openmetrics_format_equals_its_golden_file() {
     check_golden("metrics.openmetrics", &full_text(Format::OpenMetrics));
 }
 
 #[test]
-fn classic_equals_its_golden_file() {
+fn the_classic_format_equals_its_golden_file() {
     check_golden("metrics.classic", &full_text(Format::Classic));
 }
 
 #[test]
-fn the_full_snapshot_shows_every_metric_of_the_table_and_no_other() {
+fn the_full_snapshot_shows_exactly_the_metrics_of_the_table() {
     for format in [Format::OpenMetrics, Format::Classic] {
         let text = full_text(format);
         let shown: BTreeSet<&str> = samples(&text).map(name_of).collect();
@@ -39,7 +40,7 @@ fn the_full_snapshot_shows_every_metric_of_the_table_and_no_other() {
 }
 
 #[test]
-fn samples_carry_the_labels_of_the_table() {
+fn samples_have_the_labels_of_the_metric_table() {
     let text = full_text(Format::OpenMetrics);
     for metric in metrics() {
         let line = samples(&text).find(|line| name_of(line) == metric.name).unwrap();
@@ -83,9 +84,9 @@ fn counters_of_every_namespace_and_label_value_start_at_zero() {
 }
 
 #[test]
-fn counters_of_the_keyspace_start_at_zero_where_they_can_count() {
+fn keyspace_counters_that_can_count_start_at_zero() {
     let text = full_text(Format::Classic);
-    // Nothing was seen of this one yet.
+    // This namespace was not observed yet.
     let labels = "redis=\"main\",lock_namespace=\"reconciler\"";
     let counters = ["acquisitions", "renewals", "releases", "expirations", "unknown_ends", "early_releases"];
     for counter in counters.into_iter().chain(["untracked_locks"]) {
@@ -99,15 +100,21 @@ fn counters_of_the_keyspace_start_at_zero_where_they_can_count() {
     assert!(text.contains(&format!("\nredis_lock_operations_source{{{labels},source=\"none\"}} 1\n")));
     assert!(text.contains(&format!("\nredis_lock_takeover_seconds_bucket{{le=\"+Inf\",{labels}}} 0\n")));
     for absent in ["hold_seconds_count", "renewal_margin_ratio_count", "fence_regressions_total", "takeovers_total"] {
-        assert!(!text.contains(&format!("redis_lock_{absent}{{{labels}")), "{absent} cannot count here");
+        assert!(
+            !text.contains(&format!("redis_lock_{absent}{{{labels}")),
+            "{absent} cannot be counted in this namespace"
+        );
     }
     let keyspace = samples(&text).filter(|line| line.contains("redis=\"main\""));
-    assert!(keyspace.into_iter().all(|line| !line.contains("lock_namespace=\"other\"")), "it has no keys");
+    assert!(
+        keyspace.into_iter().all(|line| !line.contains("lock_namespace=\"other\"")),
+        "the namespace `other` has no keys"
+    );
 }
 
-/// Series that no rule can count are left out, but what was counted is shown whatever the rules say.
+/// A counter without a rule has no series, but a nonzero counter always has one.
 #[test]
-fn what_no_rule_can_count_has_no_series_until_it_is_counted() {
+fn a_counter_without_a_rule_has_no_series_until_it_is_counted() {
     let overrides = Overrides { presets: vec!["cordum".to_owned()], ..Overrides::default() };
     let config = Config::load_without_logs(None, &overrides).unwrap();
     let views = config.namespaces.iter().map(|namespace| view(Namespace::clone(namespace), LogCounters::default()));
@@ -140,14 +147,15 @@ fn what_no_rule_can_count_has_no_series_until_it_is_counted() {
 }
 
 #[test]
-fn promtool_finds_nothing_to_say_about_the_classic_form() {
+fn promtool_reports_no_problem_with_the_classic_format() {
     let (ok, output) = promtool(&["check", "metrics"], &full_text(Format::Classic));
     assert!(ok && output.is_empty(), "promtool check metrics: {output}");
 }
 
-/// `promtool check metrics` reads the classic form only; its importer has Prometheus's OpenMetrics parser, and wants timestamps.
+/// `promtool check metrics` reads only the classic format. promtool's importer contains
+/// Prometheus's OpenMetrics parser and requires timestamps.
 #[test]
-fn prometheus_parses_the_openmetrics_form() {
+fn prometheus_parses_the_openmetrics_format() {
     let text = full_text(Format::OpenMetrics);
     let stamped: Vec<String> = text
         .lines()
@@ -158,7 +166,7 @@ fn prometheus_parses_the_openmetrics_form() {
     fs::write(&input, stamped.join("\n") + "\n").unwrap();
     let arguments = ["tsdb", "create-blocks-from", "openmetrics", input.to_str().unwrap(), blocks.to_str().unwrap()];
     let (ok, output) = promtool(&arguments, "");
-    assert!(ok, "promtool cannot read the OpenMetrics form: {output}");
+    assert!(ok, "promtool cannot read the OpenMetrics format: {output}");
 
     let block = fs::read_dir(&blocks).unwrap().map(|entry| entry.unwrap().path().join("meta.json"));
     let meta: serde_json::Value =
@@ -167,21 +175,21 @@ fn prometheus_parses_the_openmetrics_form() {
 }
 
 #[test]
-fn both_forms_hold_the_same_samples() {
+fn both_text_formats_contain_the_same_samples() {
     let (openmetrics, classic) = (full_text(Format::OpenMetrics), full_text(Format::Classic));
     assert!(samples(&openmetrics).eq(samples(&classic)));
 }
 
-/// Rows of the tables in the documentation: `| `name` | type | `label`, ... | meaning |`.
+/// Returns the rows of the documentation's tables: `| `name` | type | `label`, ... | meaning |`.
 #[test]
-fn the_documentation_lists_the_metrics_of_the_table_and_no_other() {
+fn the_documentation_lists_exactly_the_metrics_of_the_table() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
     let page = fs::read_to_string(&path).unwrap();
     let mut documented = BTreeMap::new();
     for row in page.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
         let [name, kind, labels, meaning] = cells[..] else { panic!("not four columns: {row}") };
-        assert!(meaning.len() > 20, "says nothing: {row}");
+        assert!(meaning.len() > 20, "the meaning is too short: {row}");
         let twice = documented.insert(name.replace('`', ""), (kind.to_owned(), labels.replace('`', "")));
         assert!(twice.is_none(), "documented twice: {row}");
     }
@@ -194,11 +202,12 @@ fn the_documentation_lists_the_metrics_of_the_table_and_no_other() {
     for word in
         words.filter(|word| word.starts_with("redis_lock_") && *word != "redis_lock_exporter" && !word.ends_with('_'))
     {
-        assert!(table.contains_key(word), "{} speaks of {word}, which is no metric", path.display());
+        assert!(table.contains_key(word), "{} mentions {word}, which is not a metric", path.display());
     }
 }
 
-/// The largest preset; half of its namespaces are busy enough for advice and takeovers, and see keys that are no locks.
+/// Uses the largest preset. Half of its namespaces have enough activity for advice and takeovers,
+/// and contain keys that are not locks.
 #[test]
 fn a_scrape_with_the_cordum_preset_stays_below_100_kb() {
     let overrides = Overrides {
@@ -237,7 +246,7 @@ fn a_scrape_with_the_cordum_preset_stays_below_100_kb() {
     }
 }
 
-/// All that the rules can count, some of it many times.
+/// Returns nonzero counters for everything that the rules can count.
 fn counted(told: &CountableSeries) -> LogCounters {
     let mut logs = LogCounters { not_owned: tally(1_000), ..LogCounters::default() };
     let reasons = [
@@ -268,7 +277,7 @@ fn text(snapshot: Snapshot, format: Format) -> String {
     Scrape { snapshot: Arc::new(snapshot), process, build }.render(format)
 }
 
-/// The metric a sample belongs to.
+/// Returns the metric to which a sample belongs.
 fn name_of(sample: &str) -> &str {
     let name = sample.split(['{', ' ']).next().unwrap();
     let histogram = metrics().filter(|metric| metric.kind == Kind::Histogram).find(|metric| {
@@ -282,7 +291,8 @@ fn samples(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.starts_with('#'))
 }
 
-/// With `UPDATE_FIXTURES=1` the golden file is rewritten instead: read the difference before committing it.
+/// Compares text with a golden file. `UPDATE_FIXTURES=1` rewrites the file instead. Review the diff
+/// before you commit it.
 fn check_golden(name: &str, actual: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/golden").join(name);
     if env::var_os("UPDATE_FIXTURES").is_some() {
@@ -296,7 +306,8 @@ fn check_golden(name: &str, actual: &str) {
     assert_eq!(golden, actual);
 }
 
-/// Runs promtool, which `make test` needs installed; answers success and all its output.
+/// Runs promtool and returns whether it succeeded, with all its output. `make test` needs promtool
+/// installed.
 fn promtool(arguments: &[&str], input: &str) -> (bool, String) {
     let mut command = Command::new("promtool");
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

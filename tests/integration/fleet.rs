@@ -1,4 +1,4 @@
-//! The worker that all simulations lock with, on a real Redis: what it notes, and when it stops.
+//! Tests the worker that all simulations use, on a real Redis: what it records and when it stops.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,17 +36,17 @@ impl Stage {
         Worker::new(&self.client, PATIENCE)
     }
 
-    /// Until the record says so.
+    /// Waits until the record meets the condition.
     async fn until(&self, what: &str, is_so: impl Fn(&Truth) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !is_so(&self.record.truth()) {
-            assert!(Instant::now() < deadline, "still not: {what}: {:?}", self.record.truth());
+            assert!(Instant::now() < deadline, "timed out waiting for: {what}: {:?}", self.record.truth());
             sleep(OFTEN).await;
         }
     }
 }
 
-/// Renews often, and gives up after so many failures in a row, of which it keeps the last number.
+/// Renews often, and gives up after this many failures in a row.
 struct GivesUpAfter {
     budget: u32,
     failures: u32,
@@ -64,11 +64,11 @@ impl Program for GivesUpAfter {
 }
 
 #[tokio::test]
-async fn who_lost_a_lock_is_refused_gives_up_and_is_noted() {
+async fn a_worker_that_lost_its_lock_is_refused_gives_up_and_is_recorded() {
     let stage = Stage::new();
     let mut worker = stage.worker();
     let hold = worker.take(&stage.lock).await.unwrap().unwrap();
-    assert!(worker.take(&stage.lock).await.unwrap().is_none(), "it is taken");
+    assert!(worker.take(&stage.lock).await.unwrap().is_none(), "another worker holds the lock");
     Locker::connect(&stage.client).await.unwrap().steal(&stage.lock.key, TTL).await.unwrap();
 
     let mut program = GivesUpAfter { budget: 3, failures: 0 };
@@ -76,14 +76,14 @@ async fn who_lost_a_lock_is_refused_gives_up_and_is_noted() {
     assert_eq!((kept, program.failures), (Kept::GivenUp, 3));
     let truth = stage.record.truth();
     assert_eq!((truth.acquisitions, truth.renewals, truth.refused, truth.held), (1, 0, 3, 1));
-    // Nothing was noted of its end: it must have been the TTL.
+    // The record shows no other end, so the TTL must have expired.
     assert!(matches!(worker.release(&hold).await, Answer::Refused));
     let truth = stage.record.truth();
     assert_eq!((truth.refused, truth.releases, truth.expirations, truth.held), (4, 0, 1, 0));
 }
 
 #[tokio::test]
-async fn a_lock_is_kept_until_the_worker_is_told_to_end() {
+async fn a_worker_keeps_its_lock_until_it_is_stopped() {
     let stage = Stage::new();
     let mut worker = stage.worker();
     let hold = worker.take(&stage.lock).await.unwrap().unwrap();
@@ -104,20 +104,20 @@ async fn a_lock_is_kept_until_the_worker_is_told_to_end() {
 }
 
 #[tokio::test]
-async fn who_stands_still_has_done_what_redis_has_done() {
+async fn a_paused_worker_records_the_operation_that_redis_completed() {
     let stage = Stage::new();
     let gate = Gate::default();
     gate.close(true);
     let (mut worker, lock) = (stage.worker().behind(&gate), stage.lock.clone());
     let taking = tokio::spawn(async move { worker.take(&lock).await.unwrap().is_some() });
-    stage.until("it has the lock", |truth| truth.held == 1).await;
-    assert!(!taking.is_finished(), "its process stands still");
+    stage.until("the worker has the lock", |truth| truth.held == 1).await;
+    assert!(!taking.is_finished(), "the worker's process is paused");
     gate.close(false);
     assert!(taking.await.unwrap());
 }
 
 #[tokio::test]
-async fn without_an_answer_nobody_knows_and_the_next_question_is_asked_all_the_same() {
+async fn without_a_reply_the_result_is_unknown_and_the_next_command_is_still_sent() {
     let mut stage = Stage::new();
     let mut worker = stage.worker();
     let hold = worker.take(&stage.lock).await.unwrap().unwrap();
@@ -126,12 +126,15 @@ async fn without_an_answer_nobody_knows_and_the_next_question_is_asked_all_the_s
     assert!(matches!(worker.renew(&hold).await, Answer::Unanswered(Trouble::Late)));
     stage.server.resume();
     worker.wait_at_most(PATIENCE);
-    assert!(matches!(worker.renew(&hold).await, Answer::Done), "over the same connection");
+    assert!(matches!(worker.renew(&hold).await, Answer::Done), "the worker must renew over the same connection");
 
     stage.server.kill();
     assert!(matches!(worker.renew(&hold).await, Answer::Unanswered(Trouble::Failed(_))));
     stage.server.restart();
-    assert!(matches!(worker.renew(&hold).await, Answer::Refused), "over a new one, and the new Redis is empty");
+    assert!(
+        matches!(worker.renew(&hold).await, Answer::Refused),
+        "the worker must reconnect, and the new Redis must be empty"
+    );
     let truth = stage.record.truth();
     assert_eq!((truth.renewals, truth.refused), (1, 1));
 }

@@ -1,4 +1,4 @@
-//! A client for tests: sends bytes as they are and shows everything that came back.
+//! An HTTP client for tests. It sends bytes unchanged and returns the complete response.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Names in lower case.
+    /// Names are in lower case.
     headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
@@ -27,16 +27,16 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends one request as it is, says that no more will come, and reads to the end.
+/// Sends one request unchanged, closes the sending side, and reads to the end.
 pub(crate) fn ask(address: SocketAddr, request: &str) -> Answer {
     ask_with_body(address, request, &[])
 }
 
-/// The same with a body, whose length the head tells.
+/// Sends a request with a body. The head must contain the content length.
 pub(crate) fn ask_with_body(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
     let mut stream = connect(address);
     let head = head.replacen("\r\n", "\r\nConnection: close\r\n", 1);
-    // Somebody who refuses a body need not read it to its end.
+    // A server that refuses a body does not need to read all of it.
     let _ = stream.write_all(&[head.as_bytes(), body].concat());
     let bytes = drain(&mut stream);
     let head_end =
@@ -53,7 +53,7 @@ pub(crate) fn ask_with_body(address: SocketAddr, head: &str, body: &[u8]) -> Ans
     answer
 }
 
-/// Everything until the server closes, which it may do the hard way when it refuses a request.
+/// Reads until the server closes the connection. The server may reset it when it refuses a request.
 pub(crate) fn drain(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {

@@ -1,4 +1,5 @@
-//! A journal as a log source: real journal files, written by systemd-journal-remote and read by the real journalctl.
+//! Tests a journal as a log source with real journal files. systemd-journal-remote writes them and
+//! the real journalctl reads them.
 
 use std::fs;
 use std::io::Write;
@@ -24,17 +25,17 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// A file of this name in the directory `journal` of the site.
+    /// Creates a file of this name in the directory `journal` of the site.
     pub(crate) fn new(site: &Site, name: &str) -> Self {
         fs::create_dir_all(site.path("journal")).unwrap();
-        let output = format!("--output={}", site.place(&format!("journal/{name}.journal")));
+        let output = format!("--output={}", site.full_path(&format!("journal/{name}.journal")));
         let mut command = Command::new(WRITER);
         command.args([&output, "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let writer = command.spawn().unwrap_or_else(|error| panic!("{WRITER}: {error}: see scripts/install.sh"));
         Self { writer, boots: 1 }
     }
 
-    /// One entry, later than all before it.
+    /// Writes one entry with a later time than all entries before it.
     fn write(&mut self, fields: &[(&str, &[u8])]) {
         static LATER: AtomicU64 = AtomicU64::new(0);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
@@ -47,7 +48,7 @@ impl Journal {
         )
         .into_bytes();
         for (name, value) in fields {
-            // The form of the export format for any bytes.
+            // The export format for binary data.
             entry.extend_from_slice(format!("{name}\n").as_bytes());
             entry.extend_from_slice(&(value.len() as u64).to_le_bytes());
             entry.extend_from_slice(value);
@@ -57,7 +58,7 @@ impl Journal {
         self.writer.stdin.as_mut().unwrap().write_all(&entry).unwrap();
     }
 
-    /// What comes from now on is of another boot of the machine.
+    /// Makes later entries belong to another boot of the machine.
     fn reboot(&mut self) {
         self.boots += 1;
     }
@@ -72,7 +73,7 @@ impl Journal {
         }
     }
 
-    /// All of it is in the file.
+    /// Waits until all entries are in the file.
     fn close(mut self) {
         drop(self.writer.stdin.take());
         assert!(self.writer.wait().unwrap().success());
@@ -86,9 +87,9 @@ impl Drop for Journal {
     }
 }
 
-/// Every journalctl that reads the journal of the site.
+/// Returns every journalctl process that reads the journal of the site.
 fn readers(site: &Site) -> Vec<String> {
-    let directory = format!("--directory={}", site.place("journal"));
+    let directory = format!("--directory={}", site.full_path("journal"));
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let reads = |pid: &String| {
         let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -98,7 +99,7 @@ fn readers(site: &Site) -> Vec<String> {
 }
 
 fn wait_without_readers(site: &Site) {
-    eventually("no journalctl is left", || readers(site).is_empty().then_some(()));
+    eventually("all journalctl processes to exit", || readers(site).is_empty().then_some(()));
 }
 
 fn check_counted(daemon: &Daemon, losses: f64) {
@@ -107,19 +108,19 @@ fn check_counted(daemon: &Daemon, losses: f64) {
 }
 
 #[test]
-fn entries_are_counted_as_they_come_and_only_those_that_are_asked_for() {
+fn new_entries_that_match_the_filter_are_counted() {
     let site = Site::new();
     let mut journal = Journal::new(&site, "a");
     journal.lose(3);
     journal.say("other.service", lost_line());
     site.configure(CONFIG);
-    let directory = format!("--directory={}", site.place("journal"));
-    eventually("four entries", || {
+    let directory = format!("--directory={}", site.full_path("journal"));
+    eventually("four entries in the journal", || {
         let shown = Command::new("journalctl").args([&directory, "--quiet", "--output=cat"]).output().unwrap();
         (shown.stdout.split(|byte| *byte == b'\n').count() == 4 + 1).then_some(())
     });
     let daemon = site.start_configured(&[]);
-    assert_eq!(daemon.scrape()[EVENTS], 0.0, "what was there before the first start is not counted");
+    assert_eq!(daemon.scrape()[EVENTS], 0.0, "entries from before the first start must not count");
     daemon.wait_for(OPEN, 1.0);
     let environment = eventually("journalctl's environment", || {
         let environment = fs::read_to_string(format!("/proc/{}/environ", readers(&site).first()?)).ok()?;
@@ -127,12 +128,17 @@ fn entries_are_counted_as_they_come_and_only_those_that_are_asked_for() {
     });
     let mut names: Vec<&str> = environment.split_terminator('\0').map(|pair| pair.split('=').next().unwrap()).collect();
     names.sort_unstable();
-    assert_eq!(names, ["LC_ALL", "PATH"], "nothing of ours, for the password of Redis may be there");
+    assert_eq!(
+        names,
+        ["LC_ALL", "PATH"],
+        "journalctl must not inherit our environment, which may hold the Redis password"
+    );
     journal.lose(2);
     journal.say("other.service", lost_line());
     check_counted(&daemon, 2.0);
 
-    // Bytes that are not text, several lines in one entry, no message at all, and a text with a time before it.
+    // Entries with binary data, with several lines, without a message, and with a time before the
+    // text.
     journal.say("engine.service", [b"\xff\xfe ".as_slice(), lost_line().as_bytes()].concat());
     journal.say("engine.service", format!("before\n{}\n{}\nafter", lost_line(), lost_line()));
     journal.write(&[("_SYSTEMD_UNIT", b"engine.service"), ("PRIORITY", b"3")]);
@@ -145,7 +151,7 @@ fn entries_are_counted_as_they_come_and_only_those_that_are_asked_for() {
 }
 
 #[test]
-fn fields_of_an_entry_can_be_conditions_of_a_rule() {
+fn rules_can_match_fields_of_a_journal_entry() {
     let site = Site::new();
     let mut journal = Journal::new(&site, "a");
     journal.say("engine.service", "hello");
@@ -169,7 +175,7 @@ fn fields_of_an_entry_can_be_conditions_of_a_rule() {
 }
 
 #[test]
-fn pieces_of_interleaved_streams_are_put_together_each_by_itself() {
+fn split_lines_of_interleaved_streams_are_joined_per_stream() {
     let site = Site::new();
     let mut journal = Journal::new(&site, "a");
     site.configure("presets: [cordum]\nlogs: [{journal: {directory: SITE/journal}, start_at: beginning}]\n");
@@ -194,18 +200,18 @@ fn pieces_of_interleaved_streams_are_put_together_each_by_itself() {
 }
 
 #[test]
-fn nothing_is_lost_or_counted_twice_over_kills_and_restarts() {
+fn kills_and_restarts_neither_lose_nor_repeat_journal_entries() {
     let site = Site::new();
     let mut journal = Journal::new(&site, "a");
     site.configure(CONFIG);
-    // Nothing was ever read when it is killed, and still its place is known.
+    // The daemon is killed before it reads any entry, and its position is still known.
     let mut daemon = site.start_configured(&[]);
     let mut losses = 0;
     for round in 0..6 {
         journal.lose(50);
         losses += 50;
         if round % 2 == 0 {
-            daemon.wait("some were counted", |daemon| daemon.scrape()[EVENTS] > losses as f64 - 50.0);
+            daemon.wait("some entries are counted", |daemon| daemon.scrape()[EVENTS] > losses as f64 - 50.0);
         }
         match round {
             3 => assert!(daemon.stop().success()),
@@ -219,7 +225,7 @@ fn nothing_is_lost_or_counted_twice_over_kills_and_restarts() {
         daemon = site.start_configured(&[]);
     }
     check_counted(&daemon, losses as f64);
-    // A reload begins from the saved place as well.
+    // A reload also continues from the saved position.
     journal.lose(5);
     daemon.signal("HUP");
     daemon.wait_for_log("configuration loaded");
@@ -229,7 +235,7 @@ fn nothing_is_lost_or_counted_twice_over_kills_and_restarts() {
 }
 
 #[test]
-fn a_position_that_was_vacuumed_away_is_said_and_the_rest_is_counted_once() {
+fn a_vacuumed_journal_position_is_reported_and_remaining_entries_count_once() {
     let site = Site::new();
     let mut journal = Journal::new(&site, "old");
     site.configure(CONFIG);
@@ -247,7 +253,7 @@ fn a_position_that_was_vacuumed_away_is_said_and_the_rest_is_counted_once() {
     check_counted(&daemon, 6.0);
     assert_eq!(daemon.scrape()[READ_ERRORS], 1.0);
     daemon.kill();
-    // Said once: from now on there is a position again.
+    // The daemon reports this once. From then on it has a position again.
     let daemon = site.start_configured(&[]);
     journal.lose(1);
     check_counted(&daemon, 7.0);
@@ -255,14 +261,14 @@ fn a_position_that_was_vacuumed_away_is_said_and_the_rest_is_counted_once() {
 }
 
 #[test]
-fn a_journalctl_that_dies_is_started_again() {
+fn a_journalctl_that_exits_is_restarted() {
     let site = Site::new();
     let mut journal = Journal::new(&site, "a");
     site.configure(CONFIG);
     let daemon = site.start_configured(&[]);
     journal.lose(2);
     check_counted(&daemon, 2.0);
-    let child = eventually("one reader", || readers(&site).pop());
+    let child = eventually("one journalctl process", || readers(&site).pop());
     assert!(Command::new("kill").args(["-KILL", &child]).status().unwrap().success());
     journal.lose(3);
     check_counted(&daemon, 5.0);
@@ -272,31 +278,33 @@ fn a_journalctl_that_dies_is_started_again() {
 }
 
 #[test]
-fn without_journalctl_the_rest_goes_on_and_it_is_said() {
+fn a_missing_journalctl_is_reported_and_other_sources_continue() {
     let site = Site::new();
     site.configure("presets: [cordum]\nlogs:\n- path: SITE/logs/*.log\n- journal: {directory: SITE/journal}\n");
-    let (config, state) = (site.place("config.yaml"), site.place("state"));
+    let (config, state) = (site.full_path("config.yaml"), site.full_path("state"));
     let daemon = Daemon::start_with(&["--config.file", &config, "--state.dir", &state], |command| {
         command.env("PATH", site.path("no-programs"))
     });
     daemon.wait_ready();
     site.append("logs/a.log", lost_line() + "\n");
     daemon.wait_counted(1);
-    daemon.wait("said", |daemon| {
+    daemon.wait("the missing journalctl is reported", |daemon| {
         daemon.get("/-/ready").text().contains("degraded: log source journal: journalctl is not installed")
     });
     assert_eq!(daemon.scrape()[OPEN], 0.0);
     let overview = daemon.get("/api/v1/overview").text();
     assert!(overview.contains("journalctl is not installed"), "{overview}");
-    daemon.wait("counted", |daemon| daemon.scrape()[READ_ERRORS] >= 2.0);
+    daemon.wait("two read errors are counted", |daemon| daemon.scrape()[READ_ERRORS] >= 2.0);
 }
 
 #[test]
-fn a_directory_that_is_missing_is_said_and_read_once_it_is_there() {
+fn a_missing_journal_directory_is_reported_and_read_once_it_exists() {
     let site = Site::new();
     site.configure(CONFIG);
     let daemon = site.start_configured(&[]);
-    daemon.wait("said", |daemon| daemon.get("/-/ready").text().contains("No such file or directory"));
+    daemon.wait("the missing directory is reported", |daemon| {
+        daemon.get("/-/ready").text().contains("No such file or directory")
+    });
     let mut journal = Journal::new(&site, "a");
     daemon.wait_for(OPEN, 1.0);
     journal.lose(2);
@@ -304,19 +312,19 @@ fn a_directory_that_is_missing_is_said_and_read_once_it_is_there() {
     assert_eq!(daemon.get("/-/ready").text(), "ready\n");
 }
 
-/// Bytes that a process has written so far.
+/// Returns the number of bytes that a process has written so far.
 fn written(pid: &str) -> u64 {
     let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
     io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap().parse().unwrap()
 }
 
-/// Only the pipeline stands still, in the middle of a save: its temporary file is a pipe that nobody reads. All else goes on, and
-/// whoever read the output of journalctl without bound would read all of it.
+/// Blocks only the pipeline, in the middle of a save: its temporary file is a pipe that no process
+/// reads. Everything else continues. A reader without a limit would read all output of journalctl.
 #[test]
-fn a_pipeline_that_stands_still_stops_the_reading() {
+fn a_blocked_pipeline_stops_journal_reading() {
     const FILLING: usize = 60_000;
     const ENTRIES: usize = 1_000;
-    /// The queue of 64 batches of 256 KiB, one more in the making, and a pipe.
+    /// The queue of 64 batches of 256 KiB, one batch in progress, and a pipe.
     const AT_MOST: u64 = 70 * (256 * 1024 + 2 * FILLING as u64);
     let site = Site::new();
     let mut journal = Journal::new(&site, "a");
@@ -326,18 +334,18 @@ fn a_pipeline_that_stands_still_stops_the_reading() {
     let temporary = site.path("state/state.json.tmp");
     assert!(Command::new("mkfifo").arg(&temporary).status().unwrap().success());
     journal.lose(1);
-    eventually("the pipeline answers nobody", || (daemon.get("/api/v1/incidents").status == 503).then_some(()));
+    eventually("the pipeline to be blocked", || (daemon.get("/api/v1/incidents").status == 503).then_some(()));
     let filling = "x".repeat(FILLING);
     for _ in 0..ENTRIES {
         journal.say("engine.service", &filling);
     }
     journal.lose(1);
-    let child = eventually("one reader", || readers(&site).pop());
+    let child = eventually("one journalctl process", || readers(&site).pop());
     let total = (FILLING * ENTRIES) as u64;
     assert!(total > 2 * AT_MOST);
-    // Until nothing has come for two seconds.
+    // Waits until no bytes arrive for two seconds.
     let mut last = (0, Instant::now());
-    eventually("journalctl waits", || {
+    eventually("journalctl to stop writing", || {
         let now = written(&child);
         if now != last.0 {
             last = (now, Instant::now());
@@ -345,15 +353,15 @@ fn a_pipeline_that_stands_still_stops_the_reading() {
         (now > 0 && last.1.elapsed() > Duration::from_secs(2)).then_some(())
     });
     assert!(last.0 < AT_MOST, "{} bytes of {total} were read", last.0);
-    assert_eq!(daemon.get("/-/healthy").status, 200, "the rest goes on");
+    assert_eq!(daemon.get("/-/healthy").status, 200, "other parts of the daemon must keep working");
     assert_eq!(daemon.scrape()[EVENTS], 0.0);
 
-    // The save goes on and fails; the next one finds a file in its place.
+    // The save continues and fails. The next save finds a regular file at that path.
     let mut reader = fs::File::open(&temporary).unwrap();
     fs::remove_file(&temporary).unwrap();
     std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
     check_counted(&daemon, 2.0);
     assert_eq!(daemon.scrape()[LINES], ENTRIES as f64 + 2.0);
     assert!(written(&child) > total);
-    assert_eq!(readers(&site), [child], "the same one has gone on");
+    assert_eq!(readers(&site), [child], "the same journalctl must still be running");
 }

@@ -1,4 +1,4 @@
-//! Starting, reloading and stopping the daemon, and what it never shows.
+//! Tests starting, reloading and stopping the daemon, and the data that it must never show.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,14 +19,14 @@ const CONFIG: &str = "presets: [cordum]\nlogs: [{path: 'SITE/logs/*.log'}]\n";
 const BILLING: &str = "namespaces: [{name: billing, keys: ['billing:{id}']}]\nrules: [{message: invoice lock lost, event: not_owned, operation: release, namespace: billing, id: id}]\n";
 
 #[test]
-fn sigterm_saves_what_was_read_and_exits_with_0() {
+fn sigterm_saves_the_state_and_exits_with_0() {
     let site = Site::new();
-    let state = site.place("state");
+    let state = site.full_path("state");
     let arguments = ["--preset", "cordum", "--logs.path", "-", "--state.dir", &state];
     let mut daemon = Daemon::start_with(&arguments, |command| command.stdin(Stdio::piped()));
     daemon.wait_ready();
-    // Standard input cannot be read again, so only what the last save holds is there after the next start. The second line
-    // is a piece that waits for its rest.
+    // Standard input cannot be read again, so after the next start only the last saved state
+    // remains. The second line is a piece of a split line.
     let piece = format!("2026-06-25T13:37:04Z stdout P {}", lost(1));
     let mut input = daemon.take_stdin();
     input.write_all((lost(1) + &piece).as_bytes()).unwrap();
@@ -38,13 +38,15 @@ fn sigterm_saves_what_was_read_and_exits_with_0() {
 }
 
 #[test]
-fn ready_means_that_the_places_to_start_from_are_saved() {
+fn ready_means_that_the_start_positions_are_saved() {
     let site = Site::new();
-    // A directory in the place of the temporary file makes saving fail.
+    // A directory at the path of the temporary file makes saving fail.
     fs::create_dir_all(site.path("state/state.json.tmp")).unwrap();
-    let (logs, state) = (site.place("logs/*.log"), site.place("state"));
+    let (logs, state) = (site.full_path("logs/*.log"), site.full_path("state"));
     let daemon = Daemon::start(&["--preset", "cordum", "--logs.path", &logs, "--state.dir", &state]);
-    daemon.wait("saving", |daemon| daemon.scrape()["redis_lock_exporter_state_save_errors_total"] > 0.0);
+    daemon.wait("a failed save is counted", |daemon| {
+        daemon.scrape()["redis_lock_exporter_state_save_errors_total"] > 0.0
+    });
     let answer = daemon.get("/-/ready");
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert_eq!(daemon.get("/-/healthy").status, 200);
@@ -53,11 +55,11 @@ fn ready_means_that_the_places_to_start_from_are_saved() {
 }
 
 #[test]
-fn sighup_takes_a_new_configuration_without_losing_a_line() {
+fn sighup_loads_a_new_configuration_without_losing_a_line() {
     let site = Site::new();
     site.configure(CONFIG);
     let daemon = site.start_configured(&[]);
-    /// The writer must end even if the test fails.
+    /// Ends the writer even if the test fails.
     struct End<'a>(&'a AtomicBool);
     impl Drop for End<'_> {
         fn drop(&mut self) {
@@ -80,8 +82,9 @@ fn sighup_takes_a_new_configuration_without_losing_a_line() {
             site.configure(&if round % 2 == 1 { format!("{CONFIG}{BILLING}") } else { CONFIG.to_owned() });
             daemon.signal("HUP");
             let expected = (round % 2 == 1).then_some(0.0);
-            daemon
-                .wait("reloaded", |daemon| daemon.scrape().get(&not_owned("billing", "release")).copied() == expected);
+            daemon.wait("the new configuration is active", |daemon| {
+                daemon.scrape().get(&not_owned("billing", "release")).copied() == expected
+            });
         }
         drop(end);
         writer.join().unwrap()
@@ -92,7 +95,7 @@ fn sighup_takes_a_new_configuration_without_losing_a_line() {
 }
 
 #[test]
-fn a_bad_new_configuration_is_refused_and_the_old_one_goes_on() {
+fn a_bad_new_configuration_is_refused_and_the_old_one_stays_active() {
     let site = Site::new();
     site.configure(&format!("{CONFIG}{BILLING}"));
     let daemon = site.start_configured(&[]);
@@ -101,7 +104,7 @@ fn a_bad_new_configuration_is_refused_and_the_old_one_goes_on() {
     site.configure(&format!("{CONFIG}namespace: []\n"));
     daemon.signal("HUP");
     daemon.wait_for(RELOAD_OK, 0.0);
-    let place = format!("{}:3:1:", site.place("config.yaml"));
+    let place = format!("{}:3:1:", site.full_path("config.yaml"));
     assert!(daemon.log().contains(&place), "{place} is not in\n{}", daemon.log());
     site.append("logs/app.log", lost(1));
     daemon.wait_counted(2);
@@ -109,12 +112,14 @@ fn a_bad_new_configuration_is_refused_and_the_old_one_goes_on() {
     site.configure(CONFIG);
     daemon.signal("HUP");
     daemon.wait_for(RELOAD_OK, 1.0);
-    daemon.wait("reloaded", |daemon| !daemon.scrape().contains_key(&not_owned("billing", "release")));
+    daemon.wait("the new configuration is active", |daemon| {
+        !daemon.scrape().contains_key(&not_owned("billing", "release"))
+    });
     daemon.wait_counted(2);
 }
 
 #[test]
-fn reloading_over_http_is_off_unless_asked_for() {
+fn http_reload_is_off_by_default() {
     let site = Site::new();
     site.configure(CONFIG);
     let daemon = site.start_configured(&[]);
@@ -128,7 +133,7 @@ fn reloading_over_http_is_off_unless_asked_for() {
 }
 
 #[test]
-fn reloading_over_http_answers_with_its_outcome() {
+fn an_http_reload_returns_its_result() {
     let site = Site::new();
     site.configure(CONFIG);
     let daemon = site.start_configured(&["--web.enable-lifecycle"]);
@@ -147,7 +152,7 @@ fn reloading_over_http_answers_with_its_outcome() {
 fn the_state_directory_cannot_change_while_running() {
     let site = Site::new();
     site.configure(&format!("{CONFIG}state_dir: SITE/one\n"));
-    let daemon = Daemon::start(&["--config.file", &site.place("config.yaml"), "--web.enable-lifecycle"]);
+    let daemon = Daemon::start(&["--config.file", &site.full_path("config.yaml"), "--web.enable-lifecycle"]);
     daemon.wait_ready();
     site.configure(&format!("{CONFIG}state_dir: SITE/two\n"));
     let answer = daemon.post("/-/reload");
@@ -159,10 +164,10 @@ fn the_state_directory_cannot_change_while_running() {
 }
 
 #[test]
-fn standard_input_is_a_source_and_its_end_is_not_the_end() {
+fn the_daemon_keeps_running_after_standard_input_ends() {
     let site = Site::new();
     let mut daemon = Daemon::start_with(
-        &["--preset", "cordum", "--logs.path", "-", "--state.dir", &site.place("state")],
+        &["--preset", "cordum", "--logs.path", "-", "--state.dir", &site.full_path("state")],
         |command| command.stdin(Stdio::piped()),
     );
     daemon.wait_ready();
@@ -175,7 +180,7 @@ fn standard_input_is_a_source_and_its_end_is_not_the_end() {
     input.write_all(lost(1).as_bytes()).unwrap();
     daemon.wait_counted(3);
     daemon.wait_for(OPEN_STDIN, 1.0);
-    // The last line has no newline and gets none.
+    // The last line never gets a newline.
     input.write_all(lost(1).trim_end().as_bytes()).unwrap();
     drop(input);
     daemon.wait_counted(4);
@@ -188,7 +193,7 @@ fn standard_input_is_a_source_and_its_end_is_not_the_end() {
 }
 
 #[test]
-fn an_address_in_use_is_an_error_that_names_it() {
+fn an_address_in_use_is_named_in_the_error() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = command(&["--preset", "cordum", "--logs.path", "/nowhere/*.log", "--web.listen-address", &address]);
@@ -201,7 +206,7 @@ fn an_address_in_use_is_an_error_that_names_it() {
 fn bad_usage_and_bad_configurations_exit_with_64() {
     let site = Site::new();
     site.configure("logs: 7\n");
-    let config = site.place("config.yaml");
+    let config = site.full_path("config.yaml");
     for arguments in [&["--no.such.flag"][..], &["--web.listen-address", "nonsense"], &["--config.file", &config]] {
         let output = command(arguments);
         assert_eq!(output.status.code(), Some(64), "{arguments:?}: {output:?}");
@@ -210,13 +215,14 @@ fn bad_usage_and_bad_configurations_exit_with_64() {
 }
 
 #[test]
-fn every_counter_that_the_rules_can_count_is_0_from_the_start() {
+fn every_counter_that_has_a_rule_starts_at_0() {
     let site = Site::new();
     site.configure(&format!("{CONFIG}{BILLING}"));
     let daemon = site.start_configured(&[]);
     let samples = daemon.scrape();
-    // How many series each has: renewal, release and acquire failures, abandonments, unlocked work, conflicting writes.
-    // What no rule is about is not there; any line that names a key can be a release that failed.
+    // The number of series of each counter: renewal, release and acquire failures, abandonments,
+    // unlocked work, conflicting writes. A counter without a rule is absent. Any line that names a
+    // key can be a failed release.
     for (namespace, series) in [
         ("approval", [1, 5, 5, 0, 0, 0]),
         ("workflow", [5, 5, 5, 0, 1, 1]),
@@ -247,7 +253,7 @@ fn every_counter_that_the_rules_can_count_is_0_from_the_start() {
 }
 
 #[test]
-fn label_values_never_come_from_lines() {
+fn log_lines_never_become_label_values() {
     let site = Site::new();
     let daemon = site.start();
     site.append("logs/app.log", lost(1));
@@ -265,21 +271,21 @@ fn label_values_never_come_from_lines() {
     site.append("logs/app.log", strange.join("\n") + "\n");
     daemon.wait_for(&site.series("log_lines_total", "logs/*.log"), 1.0 + strange.len() as f64);
     let samples = daemon.scrape();
-    assert!(sum(&samples, "redis_lock_exporter_log_events_total") >= 5.0, "the lines say nothing");
+    assert!(sum(&samples, "redis_lock_exporter_log_events_total") >= 5.0, "the lines must match rules");
     assert_eq!(series(&samples), before);
 }
 
 #[test]
-fn owner_tokens_in_lines_are_shown_nowhere() {
+fn owner_tokens_in_log_lines_are_never_shown() {
     let site = Site::new();
     let token = "7f3b1c9e-5d2a-4e8f-9b6c-0a1d2e3f4b5c";
     let daemon = Daemon::start(&[
         "--preset",
         "cordum",
         "--logs.path",
-        &site.place("logs/*.log"),
+        &site.full_path("logs/*.log"),
         "--state.dir",
-        &site.place("state"),
+        &site.full_path("state"),
         "--log.level",
         "trace",
     ]);
@@ -298,7 +304,7 @@ fn owner_tokens_in_lines_are_shown_nowhere() {
     site.append("logs/app.log", lines.join("\n") + "\n");
     daemon.wait_for(&site.series("log_lines_total", "logs/*.log"), lines.len() as f64);
     let samples = daemon.scrape();
-    assert!(sum(&samples, "redis_lock_exporter_log_events_total") >= 2.0, "the lines say nothing");
+    assert!(sum(&samples, "redis_lock_exporter_log_events_total") >= 2.0, "the lines must match rules");
     for (place, text) in
         [("/metrics", daemon.get("/metrics").text()), ("/", daemon.get("/").text()), ("the log", daemon.log())]
     {

@@ -1,4 +1,4 @@
-//! Cordum's lines, as it writes them, and the ways in which they reach a log file.
+//! Cordum's log lines, and the formats in which they reach a log file.
 
 use serde::Deserialize;
 
@@ -41,7 +41,7 @@ impl Value {
 }
 
 impl Line {
-    /// A line of the tests' own: `[COMPONENT] LEVEL message` and its attributes.
+    /// Creates a line for a test: `[COMPONENT] LEVEL message` and its attributes.
     pub(crate) fn new(component: &str, message: &str, attributes: &[(&str, &str)]) -> Self {
         let attributes =
             attributes.iter().map(|(name, value)| ((*name).to_owned(), Value::Text((*value).to_owned()))).collect();
@@ -58,7 +58,7 @@ impl Line {
         format!("{{{}}}", members.join(","))
     }
 
-    /// Several lines where a value has newlines.
+    /// Formats the line as text. A value with newlines produces several lines.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("[{}] {} {}", self.component.to_uppercase(), self.level, self.message);
         for (name, value) in &self.attributes {
@@ -73,14 +73,15 @@ pub(crate) enum Wrapping {
     Bare,
     Docker,
     Cri,
-    /// As `Cri`, each line cut in two.
+    /// Like `Cri`, with each line split in two.
     CriPieces,
 }
 
 impl Wrapping {
     pub(crate) const ALL: [Self; 4] = [Self::Bare, Self::Docker, Self::Cri, Self::CriPieces];
 
-    /// One line of a program as lines of a file, each with its newline.
+    /// Wraps one line of a program in this format. The result can be several lines, each with its
+    /// newline.
     pub(crate) fn wrap(self, line: &str, time: &str) -> String {
         match self {
             Self::Bare => format!("{line}\n"),
@@ -98,7 +99,7 @@ impl Wrapping {
     }
 }
 
-/// 2026-06-25 13:00 and so many milliseconds.
+/// Returns the time 2026-06-25 13:00 plus so many milliseconds.
 pub(crate) fn time(milliseconds: u64) -> String {
     let (seconds, milliseconds) = (milliseconds / 1000, milliseconds % 1000);
     let (minutes, seconds) = (seconds / 60, seconds % 60);

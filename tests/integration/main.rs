@@ -1,4 +1,4 @@
-//! The one integration binary: every test goes through the CLI, HTTP, files or Redis.
+//! The only integration test binary. Every test uses the CLI, HTTP, files or Redis.
 
 #![allow(clippy::unwrap_used)] // clippy.toml's allowance does not reach the helpers of tests
 

@@ -1,10 +1,13 @@
-//! The promise "exactly once", tested against a model: random writes, rotations, copies, deletions and kills on real files
-//! with the real binary. At the end the counters equal what was written, and no scrape ever went down.
+//! Tests exactly-once counting against a model: random writes, rotations, copies, deletions and
+//! kills on real files with the real binary. At the end the counters equal the written lines, and
+//! no counter ever went down between scrapes.
 //!
-//! What no reader can see is excluded by construction, not by tolerance: nothing is written between the copy and the
-//! truncation of copytruncate, and a file is deleted only when everything in it was shown as counted.
+//! The test avoids situations that no reader can handle, instead of tolerating errors: it writes
+//! nothing between the copy and the truncation of copytruncate, and it deletes a file only after
+//! the daemon has counted all of its lines.
 //!
-//! `MODEL_KILLS=5000 cargo test --test integration model::` runs it for longer; `MODEL_SEED=n` repeats one run.
+//! `MODEL_KILLS=5000 cargo test --test integration model::` runs the test for longer.
+//! `MODEL_SEED=n` repeats one run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -19,28 +22,28 @@ use flate2::write::GzEncoder;
 
 use crate::daemon::{Daemon, Samples, not_owned, text};
 
-/// Four runs of this many kills each are part of every test run.
+/// Every test run includes four runs with this many kills each.
 const KILLS: usize = 60;
 const STREAMS: usize = 3;
 const MOST_ROTATED: usize = 6;
 
 #[test]
-fn counters_equal_the_truth_after_anything_1() {
+fn counters_equal_the_written_lines_after_random_actions_1() {
     run(1);
 }
 
 #[test]
-fn counters_equal_the_truth_after_anything_2() {
+fn counters_equal_the_written_lines_after_random_actions_2() {
     run(2);
 }
 
 #[test]
-fn counters_equal_the_truth_after_anything_3() {
+fn counters_equal_the_written_lines_after_random_actions_3() {
     run(3);
 }
 
 #[test]
-fn counters_equal_the_truth_after_anything_4() {
+fn counters_equal_the_written_lines_after_random_actions_4() {
     run(4);
 }
 
@@ -56,13 +59,13 @@ struct Model {
     streams: Vec<Stream>,
     daemon: Option<Daemon>,
     last: Samples,
-    /// Lines written, by namespace.
+    /// Number of written lines, by namespace.
     truth: BTreeMap<&'static str, u64>,
     next_job: u64,
-    /// The last actions, shown when something is wrong.
+    /// The last actions, printed when a check fails.
     history: Vec<String>,
     kills: usize,
-    /// Inodes of rotated files that were there when everything was shown as counted.
+    /// Inodes of rotated files that existed when all lines were counted.
     counted: BTreeSet<u64>,
 }
 
@@ -70,7 +73,7 @@ struct Model {
 struct Stream {
     path: PathBuf,
     file: File,
-    /// The rest of a line of which only the beginning was written.
+    /// The rest of a partially written line.
     rest: Option<Vec<u8>>,
 }
 
@@ -143,7 +146,8 @@ impl Model {
         self.note(format!("write half a line to {stream}"));
     }
 
-    /// A whole line but for its newline: it counts when the newline comes, or when the file is rotated away.
+    /// Writes a complete line without its newline. It counts when the newline arrives or when the
+    /// file is rotated.
     fn write_without_newline(&mut self, stream: usize) {
         self.complete(stream);
         let line = self.line(stream);
@@ -159,7 +163,8 @@ impl Model {
         }
     }
 
-    /// A program does not start a new file in the middle of a line; that the last newline is missing happens.
+    /// A program does not start a new file in the middle of a line. The last newline may be
+    /// missing.
     fn settle(&mut self, stream: usize) {
         match self.streams[stream].rest.as_deref() {
             Some(b"\n") => self.streams[stream].rest = None,
@@ -185,7 +190,7 @@ impl Model {
         self.note(format!("copytruncate {stream}"));
     }
 
-    /// Makes room under the name that ends in 1. What would be the last one is deleted, when it has been read.
+    /// Frees the name that ends in 1. Deletes the oldest file after it was read.
     fn shift(&mut self, stream: usize) {
         let path = self.streams[stream].path.clone();
         if let Some(last) = self.existing(&path, MOST_ROTATED) {
@@ -219,7 +224,7 @@ impl Model {
         self.note(format!("gzip {}", plain.display()));
     }
 
-    /// The file that is written to, and a new one in its place.
+    /// Renames the current file and creates a new one in its place.
     fn delete(&mut self, stream: usize) {
         self.complete(stream);
         self.wait_until_counted();
@@ -252,7 +257,8 @@ impl Model {
         self.last = samples;
     }
 
-    /// Lines about one lock are joined, which would hide that a line was read twice; this counts before that.
+    /// The daemon joins lines about one lock, which would hide a line that was read twice. This
+    /// counts before joining.
     fn events_series(&self) -> String {
         let source = self.directory.path().join("logs/*.log");
         format!("redis_lock_exporter_log_events_total{{source=\"{}\"}}", source.display())
@@ -288,7 +294,7 @@ impl Model {
 
     fn wait_until_counted(&mut self) {
         self.start();
-        // The last newline of a file that is still written to may be missing; its line cannot be waited for.
+        // The last newline of the current file may be missing. The test cannot wait for that line.
         for stream in 0..STREAMS {
             self.complete(stream);
         }
@@ -320,7 +326,7 @@ impl Model {
 
     fn finish(&mut self) {
         self.wait_until_counted();
-        // Nothing more may come, either: not before, and not after another start.
+        // No more counts may arrive, neither now nor after another start.
         self.stop();
         self.start();
         self.daemon.as_ref().unwrap().wait_ready();
@@ -328,7 +334,7 @@ impl Model {
         self.wait_until_counted();
     }
 
-    /// A release that was refused: one failure of one lock, in a namespace for each stream.
+    /// A refused release: one failure of one lock, in the stream's namespace.
     fn line(&mut self, stream: usize) -> Vec<u8> {
         self.next_job += 1;
         let job = self.next_job;
@@ -375,7 +381,7 @@ fn is_gzip(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gz")
 }
 
-/// SplitMix64: small, and the same everywhere.
+/// SplitMix64: small, with the same results on every platform.
 struct Random(u64);
 
 impl Random {

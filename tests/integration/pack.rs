@@ -1,4 +1,4 @@
-//! `pack`: the files of the repository out of the binary, with and without changes.
+//! Tests `pack`, which writes the repository's files from the binary, with and without changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +17,7 @@ use crate::skipped::{skip, target_directory};
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
 const SELECTOR: &str = r#"env="prod",team=~"a|b""#;
 
-/// Every file below a directory, by its path there.
+/// Returns every file below a directory, by its relative path.
 fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut directories = vec![root.to_owned()];
@@ -36,7 +36,7 @@ fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// What has to be in the pack.
+/// Returns the files that the pack must contain.
 fn shipped() -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for directory in ["alerts", "dashboards", "deploy/prometheus", "docs/runbooks"] {
@@ -45,7 +45,7 @@ fn shipped() -> BTreeMap<String, Vec<u8>> {
             files.extend(tree(&root).into_iter().map(|(name, bytes)| (format!("{directory}/{name}"), bytes)));
         }
     }
-    // How the alerts are tested is not for those who use them.
+    // Users do not need the tests of the alerts.
     files.retain(|name, _| !name.starts_with("alerts/") || name.matches('/').count() == 1);
     files
 }
@@ -64,7 +64,7 @@ fn packed(flags: &[&str]) -> (tempfile::TempDir, BTreeMap<String, String>) {
 }
 
 #[test]
-fn without_options_it_is_the_repository_byte_for_byte() {
+fn without_options_the_pack_equals_the_repository() {
     let directory = tempfile::tempdir().unwrap();
     let below = directory.path().join("not/there/yet");
     assert!(pack(&below, &[]).status.success());
@@ -76,7 +76,7 @@ fn without_options_it_is_the_repository_byte_for_byte() {
 }
 
 #[test]
-fn files_that_were_changed_are_kept_unless_forced() {
+fn changed_files_are_kept_without_force() {
     let (directory, files) = packed(&[]);
     let again = pack(directory.path(), &[]);
     assert_eq!(again.status.code(), Some(0));
@@ -86,11 +86,11 @@ fn files_that_were_changed_are_kept_unless_forced() {
     fs::write(directory.path().join(rules), "mine").unwrap();
     fs::remove_file(directory.path().join(alertmanager)).unwrap();
     let refused = pack(directory.path(), &[]);
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains(rules) && said.contains("--force") && !said.contains(alertmanager), "{said}");
+    let printed = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{printed}");
+    assert!(printed.contains(rules) && printed.contains("--force") && !printed.contains(alertmanager), "{printed}");
     assert_eq!(fs::read_to_string(directory.path().join(rules)).unwrap(), "mine");
-    assert!(!directory.path().join(alertmanager).exists(), "nothing at all is written");
+    assert!(!directory.path().join(alertmanager).exists(), "no file may be written");
 
     assert_eq!(pack(directory.path(), &["--force"]).status.code(), Some(0));
     assert_eq!(fs::read_to_string(directory.path().join(rules)).unwrap(), files[rules]);
@@ -98,7 +98,7 @@ fn files_that_were_changed_are_kept_unless_forced() {
 }
 
 #[test]
-fn runbooks_can_be_elsewhere() {
+fn runbook_links_can_use_another_base_url() {
     for (url, expected) in [
         ("https://wiki.example.com/locks/", "https://wiki.example.com/locks/ALERT"),
         ("https://git.example.com/{alert}.md?plain=1", "https://git.example.com/ALERT.md?plain=1"),
@@ -139,7 +139,7 @@ struct Group {
     rules: Vec<BTreeMap<String, serde_yaml::Value>>,
 }
 
-/// All rules of a file, or of the manifest of the operator.
+/// Returns all rules of a file or of the operator's manifest.
 fn rules(file: &str) -> Vec<BTreeMap<String, serde_yaml::Value>> {
     let groups = match serde_yaml::from_str::<Rules>(file) {
         Ok(rules) => rules.groups,
@@ -153,12 +153,13 @@ fn parse(expression: &str) -> promql_parser::parser::Expr {
     promql_parser::parser::parse(&readable).unwrap_or_else(|error| panic!("{error}\n{readable}"))
 }
 
-/// Series of rules have only the labels that the rules keep.
+/// Series recorded by rules have only the labels that the rules keep.
 fn is_recorded(selector: &VectorSelector) -> bool {
     selector.name.as_deref().is_some_and(|name| name.contains(':') || name.starts_with("ALERTS"))
 }
 
-/// The matchers are in every selector that is not recorded, and all else is as it was. How many there are.
+/// Checks that every selector of a metric that is not recorded has the matchers and that nothing
+/// else changed. Returns the number of selectors.
 fn compare(before: &str, after: &str) -> usize {
     let (before, after) = (parse(before), parse(after));
     let (mut old, mut new) = (Vec::new(), Vec::new());
@@ -184,7 +185,7 @@ fn compare(before: &str, after: &str) -> usize {
     n_changed
 }
 
-/// Every string of a query in a dashboard, by its place.
+/// Returns every query string of a dashboard, by its location.
 fn queries(json: &Value, place: &str, found: &mut BTreeMap<String, String>) {
     match json {
         Value::Object(fields) => fields.iter().for_each(|(name, value)| {
@@ -203,7 +204,7 @@ fn queries(json: &Value, place: &str, found: &mut BTreeMap<String, String>) {
     }
 }
 
-/// What is selected inside `label_values(...)`; the name of a data source is no query.
+/// Returns the selector inside `label_values(...)`. The name of a data source is not a query.
 fn selected(query: &str) -> Option<&str> {
     match query.strip_prefix("label_values(") {
         Some(rest) => Some(rest.rsplit_once(", ").unwrap().0),
@@ -212,7 +213,7 @@ fn selected(query: &str) -> Option<&str> {
 }
 
 #[test]
-fn matchers_are_added_to_every_metric_as_a_parser_sees_it() {
+fn matchers_are_added_to_every_selector() {
     let (directory, files) = packed(&["--selector", SELECTOR]);
     let mut n_changed = 0;
     for (name, original) in shipped() {
@@ -223,7 +224,7 @@ fn matchers_are_added_to_every_metric_as_a_parser_sees_it() {
             for (mut old, mut new) in old.into_iter().zip(new) {
                 let (before, after) = (old.remove("expr").unwrap(), new.remove("expr").unwrap());
                 n_changed += compare(before.as_str().unwrap(), after.as_str().unwrap());
-                assert_eq!(old, new, "only expressions change");
+                assert_eq!(old, new, "only expressions may change");
             }
         } else if name.ends_with(".json") {
             let (mut old, mut new) = (BTreeMap::new(), BTreeMap::new());
@@ -249,7 +250,7 @@ fn matchers_are_added_to_every_metric_as_a_parser_sees_it() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_options_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     for flags in [
         ["--selector", "env=prod"],
@@ -259,8 +260,8 @@ fn nonsense_is_refused() {
         ["--runbook-base-url", "wiki"],
     ] {
         let output = pack(directory.path(), &flags);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(64) && said.contains(flags[0]), "{flags:?}: {said}");
+        let printed = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(64) && printed.contains(flags[0]), "{flags:?}: {printed}");
     }
     assert!(tree(directory.path()).is_empty());
 }
@@ -269,14 +270,15 @@ fn nonsense_is_refused() {
 fn prometheus_accepts_the_scrape_examples() {
     let (directory, _) = packed(&[]);
     let prometheus = directory.path().join("deploy/prometheus");
-    // promtool wants to see the files that they name.
+    // promtool requires the files that the examples name.
     let secrets = prometheus.join("redis_lock_exporter");
     fs::create_dir(&secrets).unwrap();
     for name in ["ca.pem", "prometheus.pem", "prometheus.key", "password"] {
         fs::write(secrets.join(name), "").unwrap();
     }
     promtool(&["check", "config", text(&prometheus.join("scrape.yml"))]);
-    // Debian 12 builds Prometheus without Kubernetes: newer ones have it, where scripts/install_promtools.sh could get them.
+    // Debian 12 builds Prometheus without Kubernetes support. Newer versions have it, if
+    // scripts/install_promtools.sh could install them.
     let kubernetes = prometheus.join("kubernetes.yml");
     let promtools = target_directory().join("promtool");
     let newer = ["trixie", "sid"].map(|release| promtools.join(release).join("usr/bin/promtool"));

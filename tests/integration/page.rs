@@ -1,5 +1,5 @@
-//! The page and the runbooks over HTTP, and what the API says for them. How the page looks and works is tested in a browser
-//! (`tests/browser`).
+//! Tests the page and the runbooks over HTTP, and the API responses behind them. Browser tests in
+//! `tests/browser` check how the page looks and works.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::site::Site;
 
 const HTML: &str = "text/html; charset=utf-8";
 
-/// No script and no style inside of the document, and nothing from anywhere else.
+/// The document contains no inline script or style, and loads nothing from other sites.
 fn check_locked_down(answer: &Answer, scripts: &str) {
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("content-type"), Some(HTML));
@@ -40,7 +40,7 @@ fn references(page: &str) -> Vec<String> {
     reference.captures_iter(page).map(|captures| captures[1].to_owned()).collect()
 }
 
-/// As a browser resolves a relative link.
+/// Resolves a relative link as a browser does.
 fn resolve(base: &str, link: &str) -> String {
     let (directory, _) = base.rsplit_once('/').unwrap();
     let mut parts: Vec<&str> = directory.split('/').skip(1).collect();
@@ -55,7 +55,7 @@ fn resolve(base: &str, link: &str) -> String {
 }
 
 #[test]
-fn the_page_and_all_its_parts() {
+fn the_page_and_all_its_assets_are_served() {
     let server = answering();
     let answer = server.get("/");
     check_locked_down(&answer, "scripts");
@@ -78,7 +78,7 @@ fn the_page_and_all_its_parts() {
             scripts.extend(link.ends_with(".js").then_some(link));
         }
     }
-    // Scripts import each other: all of them are there, and all that are there are used.
+    // Scripts import each other. Every imported script exists, and every script is used.
     let import = Regex::new(r#"from "\./([a-z]+\.js)""#).unwrap();
     let mut open: Vec<String> = scripts.iter().cloned().collect();
     while let Some(script) = open.pop() {
@@ -105,7 +105,7 @@ fn the_page_and_all_its_parts() {
 }
 
 #[test]
-fn head_gzip_and_wrong_methods() {
+fn the_page_supports_head_and_gzip_and_rejects_other_methods() {
     let server = answering();
     for path in ["/", "/page/main.js", "/page/page.css", "/runbooks/", "/runbooks/common/causes", "/api/v1/namespaces"]
     {
@@ -126,7 +126,7 @@ fn head_gzip_and_wrong_methods() {
 }
 
 #[test]
-fn every_runbook_is_served_and_its_links_lead_somewhere() {
+fn every_runbook_is_served_and_its_links_work() {
     let server = answering();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/runbooks");
     let (mut open, mut seen) = (vec!["/runbooks/".to_owned()], BTreeSet::new());
@@ -162,11 +162,15 @@ fn every_runbook_is_served_and_its_links_lead_somewhere() {
         let files = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
         files.filter(|path| path.extension().is_some_and(|ending| ending == "md")).count()
     };
-    assert_eq!(seen.len(), n_files(&directory) + n_files(&directory.join("common")), "the list leads to all of them");
+    assert_eq!(
+        seen.len(),
+        n_files(&directory) + n_files(&directory.join("common")),
+        "the list must link to every runbook"
+    );
 }
 
 #[test]
-fn a_runbook_reads_as_it_is_written() {
+fn a_runbook_is_rendered_as_html() {
     let server = answering();
     let page = server.get("/runbooks/RedisLockNotOwnedRatioHigh").text();
     for expected in [
@@ -195,7 +199,7 @@ fn a_runbook_reads_as_it_is_written() {
 }
 
 #[test]
-fn every_runbook_that_is_named_is_there() {
+fn every_referenced_runbook_exists() {
     let named = Regex::new(r#""(RedisLock[A-Za-z]+|common/[a-z-]+)""#).unwrap();
     let server = answering();
     let mut n_named = 0;
@@ -206,19 +210,22 @@ fn every_runbook_that_is_named_is_there() {
             n_named += 1;
         }
     }
-    assert!(n_named > 30, "only {n_named} were found");
+    assert!(n_named > 30, "only {n_named} runbook names were found");
 }
 
 #[test]
 fn the_page_can_be_turned_off() {
     let (_pipeline, inquiries) = watch::channel(None);
     let off = Server::start_without_page(inquiries);
-    assert!(off.get("/").text().contains("href=\"/api/v1/overview\""), "the counters and links remain");
+    assert!(
+        off.get("/").text().contains("href=\"/api/v1/overview\""),
+        "the landing page must keep its counters and links"
+    );
     for path in ["/page/main.js", "/page/page.css", "/runbooks/", "/runbooks", "/runbooks/RedisLockAbandoned"] {
         assert_eq!(off.get(path).status, 404, "{path}");
     }
-    assert_eq!(off.get("/api/v1/overview").status, 200, "the API stays");
-    // Without the API there is nothing for the page to show; the runbooks do not need it.
+    assert_eq!(off.get("/api/v1/overview").status, 200, "the API must stay on");
+    // Without the API the page has nothing to show. The runbooks do not need the API.
     let without_api = Server::start(Limits::default());
     let front = without_api.get("/").text();
     assert!(front.contains("Failures read from the logs") && !front.contains("<script"), "{front}");
@@ -226,7 +233,7 @@ fn the_page_can_be_turned_off() {
 }
 
 #[test]
-fn the_flags_turn_off_what_they_say() {
+fn flags_turn_off_the_api_and_the_page() {
     let site = Site::new();
     site.configure("logs: [{path: 'SITE/logs/*.log'}]\npresets: [cordum]\n");
     let daemon = site.start_configured(&["--web.disable-page"]);
@@ -239,7 +246,7 @@ fn the_flags_turn_off_what_they_say() {
 }
 
 #[test]
-fn the_overview_judges_and_explains() {
+fn the_overview_shows_levels_and_explanations() {
     let server = answering();
     let answer = server.get("/api/v1/overview");
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
@@ -270,11 +277,11 @@ fn the_overview_judges_and_explains() {
     assert_eq!(overview["logs"][0]["lag_bytes"], 9000);
     assert_eq!(overview["exporter"]["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(server.get("/api/v1/overview?a=1").status, 400);
-    assert_eq!(server.get("/api/v1/config").status, 503, "there is no configuration in effect");
+    assert_eq!(server.get("/api/v1/config").status, 503, "no configuration is active");
 }
 
 #[test]
-fn a_failure_is_on_the_line_of_the_last_hour() {
+fn a_failure_appears_in_the_chart_of_the_last_hour() {
     let site = Site::new();
     site.configure("logs: [{path: 'SITE/logs/*.log'}]\npresets: [cordum]\n");
     site.append("logs/engine.log", "");
@@ -291,19 +298,26 @@ fn a_failure_is_on_the_line_of_the_last_hour() {
         workflow(&body(&daemon.get("/api/v1/overview")))["lately"]["1h"]["not_owned"] == 1
     });
     let one = workflow(&body(&daemon.get("/api/v1/overview")));
-    assert_eq!((&one["lately"]["5m"]["not_owned"], &one["level"]), (&0.into(), &"well".into()), "that was long ago");
+    assert_eq!(
+        (&one["lately"]["5m"]["not_owned"], &one["level"]),
+        (&0.into(), &"well".into()),
+        "the failure is older than 5 minutes"
+    );
     let line: Vec<u64> =
         one["line"]["not_owned"].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).collect();
     let place = line.iter().position(|count| *count == 1).unwrap();
     assert_eq!((line.len(), line.iter().sum::<u64>()), (120, 1));
     assert!((78..=79).contains(&place), "20 minutes are 40 steps before the last: {place}");
     let incident = &body(&daemon.get("/api/v1/incidents"))["incidents"][0];
-    assert_eq!(incident["lock"], "cordum:wf:run:lock:<b>run</b>", "as it was written, for JSON needs no escaping");
+    assert_eq!(
+        incident["lock"], "cordum:wf:run:lock:<b>run</b>",
+        "JSON must contain the original text without HTML escaping"
+    );
     assert_eq!((&incident["cause"], &incident["verdict"]), (&"unknown".into(), &Value::Null));
 }
 
 #[test]
-fn the_configuration_is_shown_without_its_secrets() {
+fn the_displayed_configuration_hides_secrets() {
     const SECRETS: [&str; 3] = ["in-the-url-7261", "in-the-file-9914", "in-the-environment-5503"];
     let server = RedisServer::start(&[]);
     let site = Site::new();
@@ -338,8 +352,8 @@ fn the_configuration_is_shown_without_its_secrets() {
         assert_eq!((&shown["addresses"][0], &shown["database"]), (&format!("127.0.0.1:{port}").into(), &3.into()));
         assert_eq!(config["namespaces"][0]["lock_namespace"], "jobs");
         assert!(config["logs"][0]["path"].as_str().unwrap().ends_with("/logs/*.log"));
-        // Wrong passwords make Redis complain, and that is shown, too.
-        daemon.wait("complaining", |daemon| {
+        // Wrong passwords make Redis return errors, and the page shows those too.
+        daemon.wait("Redis errors are reported", |daemon| {
             body(&daemon.get("/api/v1/overview"))["redis"]["complaints"].as_array().is_some_and(|all| !all.is_empty())
         });
         for path in ["/", "/metrics", "/-/ready", "/api/v1/overview", "/api/v1/config", "/api/v1/namespaces"] {
@@ -349,9 +363,9 @@ fn the_configuration_is_shown_without_its_secrets() {
     }
 }
 
-/// `docs/api.md` has every field, so that nobody has to read the code.
+/// `docs/api.md` lists every field, so that users do not have to read the code.
 #[test]
-fn every_field_is_documented() {
+fn every_api_field_is_documented() {
     let documentation = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/api.md")).unwrap();
     let server = answering();
     let site = Site::new();
@@ -377,7 +391,7 @@ fn every_field_is_documented() {
     assert!(n_fields > 120, "only {n_fields} fields were found");
 }
 
-/// The names of all fields, but for those that are names of things: windows.
+/// Returns the names of all fields, without keys that are data, such as windows.
 fn fields(value: &Value) -> BTreeSet<String> {
     match value {
         Value::Object(map) => {

@@ -1,4 +1,5 @@
-//! Cordum's lines (tests/fixtures/cordum-lines.yaml) against the preset, in every form in which they can arrive.
+//! Tests Cordum's lines (tests/fixtures/cordum-lines.yaml) against the preset, in every format in
+//! which they can arrive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::lines::{Line, Wrapping};
 const LINES: &str = include_str!("../fixtures/cordum-lines.yaml");
 const TIME: &str = "2026-06-25T13:37:04.123456789Z";
 
-/// As encoders write that escape whatever they may.
+/// Formats text like encoders that escape as many characters as possible.
 fn escaped(json: &str) -> String {
     let escape = |character: char| match character {
         '<' | '>' | '&' | '\'' | '+' | '`' => format!("\\u{:04x}", u32::from(character)),
@@ -27,7 +28,7 @@ fn escaped(json: &str) -> String {
     json.chars().map(escape).collect()
 }
 
-/// The preset, and the search for lines that its rules may take.
+/// The preset, and the search for lines that may match its rules.
 fn cordum() -> (Config, Arc<RuleSet>, Searcher) {
     let config = Config::from_yaml("test", "presets: [cordum]\nlogs: [{path: '-'}]", &Overrides::default()).unwrap();
     let rules = RuleSet::compile(&config);
@@ -86,7 +87,8 @@ fn every_line_in_every_form() {
     let lines: Vec<Line> = serde_yaml::from_str(LINES).unwrap();
     for line in &lines {
         let text = line.text();
-        // A value with newlines makes several lines of text, and only the first says something.
+        // A value with newlines produces several lines of text, and only the first one matches a
+        // rule.
         let mut text_lines = text.lines();
         let forms = [line.json(TIME), escaped(&line.json(TIME)), text_lines.next().unwrap().to_owned()];
         let forms = forms.iter().map(|form| (form.as_str(), &line.expect));
@@ -102,9 +104,9 @@ fn every_line_in_every_form() {
     }
 }
 
-/// Whoever adds a rule to the preset adds the line it is for.
+/// A new rule of the preset needs a line in this file.
 #[test]
-fn every_rule_has_a_line() {
+fn every_rule_of_the_preset_has_a_test_line() {
     let (config, rule_set, _) = cordum();
     let lines: Vec<Line> = serde_yaml::from_str(LINES).unwrap();
     let mut used = BTreeSet::new();
@@ -120,7 +122,7 @@ fn every_rule_has_a_line() {
 }
 
 #[test]
-fn lines_of_others_are_silent() {
+fn lines_of_other_programs_match_no_rule() {
     let cordum = cordum();
     for line in [
         "redis: 2026/06/25 13:37:04 pool.go:367: redis: connection pool: failed to dial after 5 attempts",

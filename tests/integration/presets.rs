@@ -1,4 +1,4 @@
-//! Presets as a user meets them: listed, explained, asked for keys, changed, and documented.
+//! Tests how users work with presets: list, explain, supply keys, change, and document them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,18 +24,18 @@ fn output(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A file that is not in the list would be no part of the program.
+/// A preset file that is missing from the list would not be part of the program.
 #[test]
-fn every_file_is_a_preset() {
+fn every_preset_file_is_listed() {
     let entries = fs::read_dir(repository("presets")).unwrap().map(|entry| entry.unwrap().path());
     let files: BTreeSet<String> = entries.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
     let known = presets::names().into_iter().map(str::to_owned).chain(["generic".to_owned()]).collect();
     assert_eq!(files, known);
-    assert_eq!(presets::all().len(), presets::names().len(), "every preset tells about itself");
+    assert_eq!(presets::all().len(), presets::names().len(), "every preset must have a description");
 }
 
 #[test]
-fn the_list_and_the_explanation() {
+fn presets_are_listed_and_explained() {
     let list = output(&["presets"]);
     assert!(list.lines().any(|line| line.starts_with("redis-py ") && line.contains("Python")), "{list}");
     let shown = output(&["presets", "show", "redis-py"]);
@@ -54,9 +54,9 @@ fn the_list_and_the_explanation() {
     assert_eq!(refused.status.code(), Some(64));
 }
 
-/// With `UPDATE_FIXTURES=1` (`make docs`) the page is written instead.
+/// `UPDATE_FIXTURES=1` (`make docs`) writes the page instead.
 #[test]
-fn the_page_of_the_documentation_is_made_of_the_presets() {
+fn presets_md_is_up_to_date() {
     let path = repository("docs/presets.md");
     if std::env::var_os("UPDATE_FIXTURES").is_some() {
         fs::write(&path, markdown()).unwrap();
@@ -65,22 +65,22 @@ fn the_page_of_the_documentation_is_made_of_the_presets() {
 }
 
 #[test]
-fn a_library_without_prefix_asks_for_keys() {
+fn a_preset_without_a_key_prefix_requires_keys() {
     let redis = "redis: {url: 'redis://127.0.0.1:1'}\n";
     let complaint = load(&format!("{redis}presets: [redis-py]\n")).unwrap_err();
     let expected = "c.yaml:2:11: the preset `redis-py` does not know which keys are locks: redis-py has no prefix of its own\n  \
          help: add `namespaces: [{name: redis-py, keys: [\"myapp:lock:{lock_name}\"]}]` with the keys of your program, or `keys: []` if its \
          logs are enough";
     assert_eq!(complaint, expected);
-    // The snippet of the help, as it is.
+    // Uses the snippet from the help text unchanged.
     let snippet = complaint.split('`').find(|part| part.starts_with("namespaces: ")).unwrap();
     load(&format!("{redis}presets: [redis-py]\n{snippet}\n")).unwrap();
-    // Answers of another kind: from the logs alone, or under another name.
+    // Other answers: from the logs alone, or under another name.
     load(&format!("{redis}presets: [redis-py]\nnamespaces: [{{name: redis-py, keys: []}}]\n")).unwrap();
     let config = load(&format!(
         "{redis}presets: [redis-py]\nnamespaces: [{{name: orders, like: redis-py, keys: ['orders:{{id}}']}}]\n"
     ));
-    assert!(config.unwrap().namespaces[0].no_ttl_is_normal, "as its model");
+    assert!(config.unwrap().namespaces[0].no_ttl_is_normal, "the namespace must inherit from its base");
     load("presets: [redis-py]\nlogs: [{path: '-'}]\n").unwrap();
     let by_flag = Overrides {
         presets: vec!["redis-py".to_owned()],
@@ -92,7 +92,7 @@ fn a_library_without_prefix_asks_for_keys() {
 }
 
 #[test]
-fn a_user_changes_namespaces_and_rules() {
+fn users_can_change_namespaces_and_rules_of_a_preset() {
     let directory = tempfile::tempdir().unwrap();
     let (config, log) = (directory.path().join("c.yaml"), directory.path().join("app.log"));
     let lines = "redis.exceptions.LockNotOwnedError: Cannot release a lock that's no longer owned\n\
@@ -109,14 +109,14 @@ fn a_user_changes_namespaces_and_rules() {
 }
 
 #[test]
-fn check_warns_of_what_a_preset_cannot_see() {
+fn check_warns_about_events_that_a_preset_cannot_see() {
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("c.yaml");
     fs::write(&config, "logs: [{path: '-'}]\npresets: [redis-py]\n").unwrap();
-    let said = output(&["check", "--config.file", text(&config)]);
+    let printed = output(&["check", "--config.file", text(&config)]);
     assert!(
-        said.contains("1 warning\n  redis-py: without `redis` it cannot see: `acquire()` that returns False"),
-        "{said}"
+        printed.contains("1 warning\n  redis-py: without `redis` it cannot see: `acquire()` that returns False"),
+        "{printed}"
     );
     let warnings = |config: &Path| -> Vec<Value> {
         serde_json::from_str(&output(&["check", "--config.file", text(config), "--output", "json"])).unwrap()
@@ -128,18 +128,18 @@ fn check_warns_of_what_a_preset_cannot_see() {
     assert!(message.starts_with("without `redis` it cannot see: `acquire()` that returns False"), "{message}");
     let redis = "redis: {url: 'redis://127.0.0.1:1'}\npresets: [redis-py]\nnamespaces: [{name: redis-py, keys: []}]\n";
     fs::write(&config, format!("{redis}  \n")).unwrap();
-    let said = output(&["check", "--config.file", text(&config)]);
-    assert!(said.contains("the namespace redis-py has no keys"), "{said}");
-    assert!(said.contains("redis-py: without `logs` it cannot see: attempts that failed"), "{said}");
+    let printed = output(&["check", "--config.file", text(&config)]);
+    assert!(printed.contains("the namespace redis-py has no keys"), "{printed}");
+    assert!(printed.contains("redis-py: without `logs` it cannot see: attempts that failed"), "{printed}");
     let messages: Vec<String> = warnings(&config).iter().map(|found| found["message"].to_string()).collect();
     assert_eq!(messages.len(), 2, "{messages:?}");
     assert!(messages.iter().any(|message| message.contains("the namespace redis-py has no keys")), "{messages:?}");
 }
 
-/// Every file that docs/own-rules.md shows is written, and every command that it shows says what the page says.
-/// With `UPDATE_FIXTURES=1` what the commands say is written to the page instead.
+/// Writes every file that docs/own-rules.md shows, runs every command, and compares the output with
+/// the page. `UPDATE_FIXTURES=1` writes the output to the page instead.
 #[test]
-fn the_page_about_own_rules_is_true() {
+fn the_commands_in_own_rules_md_print_the_documented_output() {
     let page = repository("docs/own-rules.md");
     let original = fs::read_to_string(&page).unwrap();
     let directory = tempfile::tempdir().unwrap();
@@ -160,8 +160,8 @@ fn the_page_about_own_rules_is_true() {
                     .current_dir(directory.path())
                     .output()
                     .unwrap();
-                let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
-                made += &format!("console\n{line}\n{said}");
+                let printed = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+                made += &format!("console\n{line}\n{printed}");
                 n_commands += 1;
                 continue;
             }

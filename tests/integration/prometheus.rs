@@ -1,4 +1,4 @@
-//! Debian's Prometheus as a child process, in a directory of its own on a free port.
+//! Runs Debian's Prometheus as a child process, in its own directory and on a free port.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -16,12 +16,13 @@ pub(crate) struct Prometheus {
 }
 
 impl Prometheus {
-    /// Waits until it is ready. `files` are names and texts of what the configuration mentions.
+    /// Starts Prometheus and waits until it is ready. `files` holds the names and contents of the
+    /// files that the configuration refers to.
     pub(crate) fn start(config: &str, files: &[(&str, &str)], flags: &[String]) -> Self {
         on_free_port("prometheus", |port| Self::try_start(port, config, files, flags))
     }
 
-    /// Prints its log and returns `None` if it ends.
+    /// Prints the log and returns `None` if Prometheus exits.
     fn try_start(port: u16, config: &str, files: &[(&str, &str)], flags: &[String]) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in [("prometheus.yml", config)].iter().chain(files) {
@@ -39,7 +40,7 @@ impl Prometheus {
             eprintln!("prometheus ended:\n{}", prometheus.log());
             return None;
         }
-        eventually("prometheus", || prometheus.get("-/ready", &["--fail"]));
+        eventually("Prometheus to be ready", || prometheus.get("-/ready", &["--fail"]));
         Some(prometheus)
     }
 
@@ -47,7 +48,8 @@ impl Prometheus {
         format!("http://{}/", self.address)
     }
 
-    /// The labels and values of an instant query. Nothing while Prometheus is too busy to answer.
+    /// Returns the labels and values of an instant query. Returns nothing while Prometheus is too
+    /// busy to answer.
     pub(crate) fn query(&self, query: &str) -> Vec<(Value, f64)> {
         let Some(data) = self.data("query", &["--data-urlencode", &format!("query={query}")]) else {
             return Vec::new();
@@ -58,12 +60,12 @@ impl Prometheus {
             .collect()
     }
 
-    /// The largest value of a query, if it has any.
+    /// Returns the largest value of a query, or `None` if the query has no result.
     pub(crate) fn number(&self, query: &str) -> Option<f64> {
         self.query(query).into_iter().map(|(_, value)| value).reduce(f64::max)
     }
 
-    /// What the API answers; `flags` are curl's.
+    /// Returns the data in an API response. `flags` are passed to curl.
     pub(crate) fn data(&self, what: &str, flags: &[&str]) -> Option<Value> {
         let answer: Value = serde_json::from_slice(&self.get(&format!("api/v1/{what}"), flags)?).ok()?;
         assert_eq!(answer["status"], "success", "{what} {flags:?}: {answer}");

@@ -1,4 +1,5 @@
-//! One failure is one count, over however many lines a program prints it, whatever is put around the lines.
+//! Tests that one failure counts once, no matter how many lines a program prints for it and what
+//! surrounds those lines.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use crate::daemon::{Daemon, command, sum, text};
 use crate::lines::{Wrapping, time};
 use crate::site::Site;
 
-/// Rules that stand for those of a library: a message that names its key, and one that means two things.
+/// Rules that resemble those of a library: a message that names its key, and one with two meanings.
 const CONFIG: &str = r#"
 logs: [{path: '*.log'}]
 namespaces:
@@ -103,7 +104,7 @@ Caused by: java.lang.IllegalMonitorStateException: attempt to unlock lock, not l
 \t\tat app.Billing.close(Billing.java:9)
 ";
 
-/// Two of them, printed without a message: the second begins where the first ends.
+/// Two records without a message: the second begins where the first ends.
 const JAVA_BARE_TWICE: &str = "java.lang.IllegalMonitorStateException: attempt to unlock lock, not locked by current thread by node id: 6f0c thread-id: 41
 \tat app.Billing.finish(Billing.java:7)
 java.lang.IllegalMonitorStateException: attempt to unlock lock, not locked by current thread by node id: 6f0c thread-id: 42
@@ -127,7 +128,7 @@ const LARAVEL: &str = r#"[2026-06-25 13:37:04] production.ERROR:  {"exception":"
 "} 
 "#;
 
-/// The first record of a retry carries the error of the attempt before.
+/// The first record of a retry contains the error of the previous attempt.
 const SIDEKIQ: &str = r#"2026-06-25T13:37:04.120Z pid=1 tid=abc class=HardJob jid=b4a5 WARN: {"context":"Job raised exception","job":{"retry":true,"class":"HardJob","error_message":"failed to acquire lock on 'invoices'","error_class":"Redlock::LockError"}}
 2026-06-25T13:37:04.121Z pid=1 tid=abc class=HardJob jid=b4a5 WARN: Redlock::LockError: failed to acquire lock on 'invoices'
 2026-06-25T13:37:04.122Z pid=1 tid=abc class=HardJob jid=b4a5 WARN: /gems/redlock/lib/redlock/client.rb:9:in `lock!'
@@ -162,7 +163,7 @@ const PINO: &str = r#"{"level":50,"time":1782394624000,"msg":"finish","err":{"ty
 const BARE_QUORUM: &str =
     "2026-06-25 13:37:04 WARN job failed: The operation was unable to achieve a quorum during its retry window.\n";
 
-/// What is printed, and what is counted: operation or reason, and the lock where it is named.
+/// Printed text, and the counted events: operation or reason, and the lock if the text names it.
 const CASES: [(&str, &str, &[&str]); 20] = [
     ("python", PYTHON, &["release"]),
     ("python chain", PYTHON_CHAIN, &["release"]),
@@ -186,7 +187,7 @@ const CASES: [(&str, &str, &[&str]); 20] = [
     ("quiet", "commit 0b6c\nAuthor: somebody\n\n    Fix: Cannot release a lock that's no longer owned\n", &[]),
 ];
 
-/// What `replay` counts in a log, one text for each event.
+/// Returns the events that `replay` counts in a log, one text per event.
 fn counted(log: &[u8]) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let (path, config) = (directory.path().join("app.log"), directory.path().join("config.yaml"));
@@ -203,21 +204,21 @@ fn counted(log: &[u8]) -> Vec<String> {
     events.lines().map(show).collect()
 }
 
-/// The log with each line changed.
+/// Applies a change to each line of the log.
 fn each_line(log: &str, change: impl Fn(&str) -> String) -> String {
     log.lines().map(|line| change(line) + "\n").collect()
 }
 
 #[test]
-fn one_failure_is_one_count_however_it_is_printed() {
+fn one_failure_counts_once_in_every_output_format() {
     for (name, log, expected) in CASES {
         assert_eq!(counted(log.as_bytes()), expected, "{name}");
-        assert_eq!(counted(format!("started\n{log}done\n").as_bytes()), expected, "{name}, among others");
+        assert_eq!(counted(format!("started\n{log}done\n").as_bytes()), expected, "{name}, among other lines");
     }
 }
 
 #[test]
-fn tools_may_put_something_before_each_line() {
+fn records_are_found_behind_line_prefixes() {
     let prefixes = [
         "celery_1  | ",
         "Jun 25 13:37:04 host app[7]: ",
@@ -240,7 +241,7 @@ fn tools_may_put_something_before_each_line() {
 }
 
 #[test]
-fn lines_of_several_programs_may_be_interleaved() {
+fn records_are_found_in_interleaved_lines_of_several_programs() {
     let programs = [("a", PYTHON), ("b", NODE), ("c", JAVA)];
     let mut lines: Vec<std::str::Lines<'_>> = programs.iter().map(|(_, log)| log.lines()).collect();
     let mut log = String::new();
@@ -258,7 +259,8 @@ fn lines_of_several_programs_may_be_interleaved() {
     assert_eq!(found, ["release", "release", "renew"]);
 }
 
-/// Each line as a container runtime writes one that it cuts after every `size` characters, and beside it the other stream's.
+/// Formats each line like a container runtime that splits it after every `size` characters,
+/// interleaved with the other stream.
 fn in_pieces(log: &str, size: usize) -> String {
     let mut wrapped = String::new();
     for line in log.lines() {
@@ -274,7 +276,7 @@ fn in_pieces(log: &str, size: usize) -> String {
 }
 
 #[test]
-fn lines_may_be_cut_into_short_pieces() {
+fn records_are_found_in_lines_split_into_short_pieces() {
     for (name, log, expected) in CASES {
         for size in [5, 16, 61] {
             assert_eq!(counted(in_pieces(log, size).as_bytes()), expected, "{name} in pieces of {size}");
@@ -283,15 +285,16 @@ fn lines_may_be_cut_into_short_pieces() {
 }
 
 #[test]
-fn pieces_may_lie_across_the_borders_of_blocks() {
+fn split_lines_are_joined_across_block_boundaries() {
     let filler = format!("{} stderr F nothing of interest happened to invoice 12345\n", time(0)).repeat(3_300);
-    // What tells the operation stands before the line that is hit, and that one is long enough to be cut by a border.
+    // The operation is named before the matching line, and the matching line is long enough to be
+    // split at a boundary.
     let traceback = "2026-06-25 13:37:04,120 ERROR billing: lost\nTraceback (most recent call last):\n  File \"a.py\", line 1, in Redlock.extend\n";
     let record =
         in_pieces(&format!("{traceback}ExecutionError: unable to achieve a quorum{}\n", " and so on".repeat(150)), 16);
     let mut log = String::new();
     for _ in 0..24 {
-        // So that borders of 256 KiB come to lie at other places of each record.
+        // Makes boundaries of 256 KiB fall on different parts of each record.
         let rest = (256 << 10) - log.len() % (256 << 10);
         let end = (rest.saturating_sub(record.len() * (log.len() >> 18) / 24)).min(filler.len());
         log += &filler[..filler[..end].rfind('\n').map_or(0, |at| at + 1)];
@@ -300,16 +303,17 @@ fn pieces_may_lie_across_the_borders_of_blocks() {
     assert_eq!(counted(log.as_bytes()), ["renew"; 24]);
 }
 
-/// Blocks are searched one after the other, and long files in two places at once: records lie across their borders.
+/// The program searches blocks one after the other, and long files in two places at once. Records
+/// cross these boundaries.
 #[test]
-fn records_may_lie_across_the_borders_of_blocks() {
+fn records_are_found_across_block_boundaries() {
     let filler = "2026-06-25 13:37:04,120 INFO billing: nothing of interest happened to invoice 12345\n".repeat(2_900);
     let mut log = String::new();
     for number in 0..60 {
         log += &filler[..filler.len() - (number * 7) % 80 * 83];
         log += [PYTHON, JAVA, NODE, CELERY][number % 4];
     }
-    assert!(log.len() > 12 << 20, "long enough to be searched in two places at once");
+    assert!(log.len() > 12 << 20, "the log must be long enough for a search in two places at once");
     assert_eq!(counted(log.as_bytes()).len(), 60);
 }
 
@@ -317,49 +321,50 @@ fn lines_read(daemon: &Daemon) -> f64 {
     sum(&daemon.scrape(), "redis_lock_exporter_log_lines_total")
 }
 
-/// Waits until so many lost locks are counted, and makes sure that it is not one more.
+/// Waits until this number of lost locks are counted, and checks that the number does not grow.
 fn wait_lost(daemon: &Daemon, expected: f64) {
     let lost = |daemon: &Daemon| sum(&daemon.scrape(), "redis_lock_not_owned_total");
-    daemon.wait("the lost locks", |daemon| lost(daemon) >= expected);
+    daemon.wait("the lost locks are counted", |daemon| lost(daemon) >= expected);
     assert_eq!(lost(daemon), expected);
 }
 
-/// The end of a record comes late, and the daemon is killed while it waits.
+/// The end of a record arrives late, and the daemon is killed while it waits.
 #[test]
-fn a_record_that_is_not_finished_is_not_counted_twice() {
+fn an_unfinished_record_is_not_counted_twice() {
     let site = Site::new();
     site.configure(&CONFIG.replace("'*.log'", &format!("'{}'", site.path("*.log").display())));
     let daemon = site.start_configured(&[]);
     daemon.wait_ready();
     let (head, rest) = PYTHON.split_at(PYTHON.find("redis.exceptions").unwrap());
     site.append("app.log", head);
-    daemon.wait("the lines to be read", |daemon| lines_read(daemon) >= 7.0);
+    daemon.wait("the lines are read", |daemon| lines_read(daemon) >= 7.0);
     daemon.kill();
     let daemon = site.start_configured(&[]);
     site.append("app.log", rest);
     site.append("app.log", CELERY);
     wait_lost(&daemon, 2.0);
-    // The end of this one comes when the record was given up.
+    // The end of this record arrives after the daemon has stopped waiting for it.
     site.append("app.log", head);
-    daemon.wait("the lines to be read", |daemon| lines_read(daemon) >= 20.0);
+    daemon.wait("the lines are read", |daemon| lines_read(daemon) >= 20.0);
     site.append("app.log", rest);
     wait_lost(&daemon, 3.0);
     site.append("app.log", CELERY);
     wait_lost(&daemon, 4.0);
 }
 
-/// A line without a time happened when it was read, not when its record had waited for its end: two losses of one lock that are
-/// further apart than lines of one loss stay two.
+/// The time of a line without a timestamp is when it was read, not when its record ended. Two
+/// losses of one lock that are further apart than lines of one loss stay separate.
 #[test]
-fn waiting_for_the_end_does_not_bring_losses_closer() {
+fn waiting_for_a_record_to_end_does_not_change_the_time_of_a_loss() {
     let site = Site::new();
     let daemon = site.start();
     daemon.wait_ready();
     let line = "[GATEWAY] ERROR release workflow admission lock failed org_id=acme error=lock not owned\n";
     site.append("logs/app.log", line);
     wait_lost(&daemon, 1.0);
-    // The line was read a second ago at least, for its record has waited for its end: with this it is more than the 2 s in which
-    // lines about one lock are one loss. On a machine with time it is less than those and that second.
+    // The line was read at least a second ago, because its record waited for its end. With this
+    // delay, more than 2 s have passed, the limit within which lines about one lock form one loss.
+    // On an idle machine less than 2 s plus that second have passed.
     std::thread::sleep(Duration::from_millis(1200));
     site.append("logs/app.log", format!("{line}[GATEWAY] INFO next\n"));
     wait_lost(&daemon, 2.0);

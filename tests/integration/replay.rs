@@ -1,4 +1,5 @@
-//! `replay` as a person or a script uses it: files of every kind, its three outputs, its exit codes.
+//! Tests `replay` as people and scripts use it: all kinds of files, its three output formats, its
+//! exit codes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +35,7 @@ impl Logs {
     fn write_gzip(&self, name: &str, contents: &[&str]) -> PathBuf {
         let path = self.directory.path().join(name);
         let mut bytes = Vec::new();
-        // Several members, as `cat a.gz b.gz` makes them.
+        // Several gzip members, as `cat a.gz b.gz` produces.
         for content in contents {
             let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
             encoder.write_all(content.as_bytes()).unwrap();
@@ -56,7 +57,7 @@ fn lines(output: &[u8]) -> Vec<Value> {
 fn events(arguments: &[&str]) -> Vec<Value> {
     let output = replay(&[&["--output", "events"], arguments].concat());
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "nothing to say without a terminal");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "standard error must be empty without a terminal");
     lines(&output.stdout)
 }
 
@@ -65,7 +66,7 @@ fn names(event: &Value) -> BTreeSet<&str> {
 }
 
 #[test]
-fn an_event_has_these_fields_and_points_at_its_line() {
+fn an_event_has_the_documented_fields_and_the_offset_of_its_line() {
     let logs = Logs::new();
     let noise = "[SCHEDULER] INFO ready\r\n\u{feff}\n";
     let path = logs.write("a.log", &format!("{noise}{}{}", lost("j-1", 0), "[X] WARN lock invoice:7: token mismatch"));
@@ -118,7 +119,7 @@ fn redacted_output_has_no_ids() {
 fn files_may_be_plain_compressed_or_standard_input() {
     let logs = Logs::new();
     let plain = logs.write("a.log", &lost("j-1", 0));
-    // The name does not matter, the content does.
+    // The format is detected by content, not by name.
     let compressed = logs.write_gzip("b.log", &[&lost("j-2", 0), &lost("j-3", 0)]);
     let mut child = Command::new(BINARY)
         .args(["replay", "--preset", "cordum", "--output", "events", text(&compressed), "-", text(&plain)])
@@ -141,7 +142,7 @@ fn files_may_be_plain_compressed_or_standard_input() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_the_rest_is_done() {
+fn unreadable_files_are_reported_and_other_files_are_processed() {
     let logs = Logs::new();
     let good = logs.write("good.log", &lost("j-1", 0));
     let directory = text(logs.directory.path());
@@ -165,7 +166,7 @@ fn what_cannot_be_read_is_told_and_the_rest_is_done() {
 }
 
 #[test]
-fn failures_of_several_files_are_joined_by_time_and_without_times_by_place() {
+fn failures_in_several_files_are_joined_by_time_or_else_by_position() {
     let logs = Logs::new();
     let first = logs.write("1.log", &lost("j-1", 0));
     let second = logs.write("2.log", &lost("j-1", 500));
@@ -174,20 +175,24 @@ fn failures_of_several_files_are_joined_by_time_and_without_times_by_place() {
     let filler = "[SCHEDULER] INFO nothing happens here\n".repeat(10_000);
     let rotated = logs.write("app.log.1", &format!("{line}{filler}"));
     let current = logs.write("app.log", line);
-    assert_eq!(events(&[text(&rotated), text(&current)]).len(), 2, "far apart, although both begin their file");
+    assert_eq!(
+        events(&[text(&rotated), text(&current)]).len(),
+        2,
+        "the failures are far apart, although both are at the start of a file"
+    );
     let split = [logs.write("b.log.1", line), logs.write("b.log", line)];
-    assert_eq!(events(&[text(&split[0]), text(&split[1])]).len(), 1, "cut by a rotation");
+    assert_eq!(events(&[text(&split[0]), text(&split[1])]).len(), 1, "a rotation splits the failure");
 }
 
 #[test]
-fn metrics_are_clean_and_complete() {
+fn replay_metrics_are_complete_and_pass_promtool() {
     let logs = Logs::new();
     let path = logs.write("a.log", &(lost("j-1", 0) + &lost("j-2", 0)));
     let output = replay(&["--output", "metrics", text(&path)]);
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
     let samples = parse(&String::from_utf8(output.stdout.clone()).unwrap());
     assert_eq!(samples[&not_owned("scheduler", "renew")], 2.0);
-    assert_eq!(samples[&not_owned("workflow", "release")], 0.0, "zeros are there");
+    assert_eq!(samples[&not_owned("workflow", "release")], 0.0, "counters of 0 must be present");
 
     let mut promtool = Command::new("promtool");
     promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -199,7 +204,7 @@ fn metrics_are_clean_and_complete() {
 }
 
 #[test]
-fn the_table_shows_what_happened_and_nothing_else() {
+fn the_table_shows_counts_per_namespace_and_a_summary() {
     let logs = Logs::new();
     let path = logs.write("a.log", &(lost("j-1", 0) + "[SCHEDULER] INFO ready\n"));
     let output = replay(&[text(&path)]);
@@ -223,7 +228,7 @@ fn the_table_shows_what_happened_and_nothing_else() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_failure() {
+fn a_closed_output_pipe_is_not_an_error() {
     let logs = Logs::new();
     let log: String = (0..3000).map(|number| lost(&format!("j-{number}"), 0)).collect();
     let path = logs.write("a.log", &log);
@@ -269,7 +274,7 @@ fn bad_usage_and_bad_configurations_are_refused() {
 }
 
 #[test]
-fn a_configuration_of_ones_own_needs_no_log_sources() {
+fn a_configuration_for_replay_needs_no_log_sources() {
     let logs = Logs::new();
     let config =
         "rules: [{name: mine, message: 'lease gone', event: not_owned, operation: renew, namespace: jobs, id: job}]
@@ -283,5 +288,5 @@ join_window: 0s
     assert_eq!(found.len(), 2, "0s joins nothing: {found:?}");
     assert_eq!((&found[0]["lock_key"], &found[0]["rule"]), (&json!("jobs:7"), &json!("mine")));
     let generic = command(&["replay", "--output", "events", text(Path::new(&path))]);
-    assert_eq!(lines(&generic.stdout).len(), 0, "only the generic rules");
+    assert_eq!(lines(&generic.stdout).len(), 0, "only the generic rules apply");
 }

@@ -1,4 +1,4 @@
-//! A hand-made snapshot in which every metric has a sample, with values that differ from each other.
+//! A fixed snapshot in which every metric has a sample and all values differ.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use redis_lock_exporter::snapshot::{
     SourceView,
 };
 
-/// A label value that needs every escape there is.
+/// A label value that needs every kind of escape.
 pub(crate) const AWKWARD_SOURCE: &str = "/var/log/a \"b\"\\c\n# EOF # {d=\"1\"} <script>*.log";
 
 pub(crate) fn namespace(name: &str) -> Namespace {
@@ -67,7 +67,7 @@ pub(crate) fn full_snapshot() -> Snapshot {
         keyspace: Some(full_keyspace(&workflow)),
         ..view(workflow, full_counters())
     };
-    // Nothing was seen yet.
+    // This namespace was not observed yet.
     let now = KeyspaceNow { last_held: fixed_keys(&reconciler), ..KeyspaceNow::default() };
     let reconciler = NamespaceView {
         keyspace: Some(KeyspaceView { now, ..KeyspaceView::default() }),
@@ -121,7 +121,7 @@ pub(crate) fn full_snapshot() -> Snapshot {
     }
 }
 
-/// All that the locks of a namespace can show.
+/// Returns a view with all keyspace values of a namespace.
 pub(crate) fn full_keyspace(namespace: &Namespace) -> KeyspaceView {
     let counters = KeyspaceCounters {
         acquisitions: 70_001,
@@ -198,7 +198,7 @@ pub(crate) fn full_redis() -> RedisNow {
     }
 }
 
-/// Often enough for advice.
+/// Enough observations for advice.
 fn histogram<B: Bounds>(values: &[f64]) -> Histogram<B> {
     let mut histogram = Histogram::default();
     values.iter().cycle().take(100 * values.len()).for_each(|value| histogram.observe(*value));
@@ -217,7 +217,7 @@ pub(crate) fn full_counters() -> LogCounters {
     }
 }
 
-/// Counts that go up by one from label value to label value.
+/// Returns counts that increase by one per label value.
 pub(crate) fn tally<L: Label>(first: u64) -> Tally<L> {
     let mut tally = Tally::default();
     for (label, count) in L::ALL.iter().zip(first..) {

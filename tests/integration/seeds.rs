@@ -1,7 +1,8 @@
-//! The fuzz targets over their seeds and a few thousand changed copies of them, on stable and in every run of the tests.
+//! Runs the fuzz targets on their seeds and on a few thousand mutated copies, with stable Rust and
+//! in every test run.
 //!
-//! `fuzz/fuzz_targets` says what must hold; the same is asserted here. Changes are made by a generator with fixed seeds, so
-//! a failure can be repeated.
+//! `fuzz/fuzz_targets` defines the properties, and these tests assert the same ones. A generator
+//! with fixed seeds makes the mutations, so failures are reproducible.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +15,7 @@ use redis_lock_exporter::logs::rules::{RuleSet, Verdict};
 
 const CHANGES_OF_EACH_SEED: u64 = 120;
 
-/// Name and content, by name.
+/// Returns the name and content of each seed, sorted by name.
 fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
@@ -41,7 +42,8 @@ impl Random {
     }
 }
 
-/// One to four changes: bits and bytes, cuts, repeats, and pieces of another seed.
+/// Applies one to four mutations: changed bits and bytes, cuts, repeats, and pieces of another
+/// seed.
 fn change(bytes: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     const TELLING: &[u8] = b"{}[]\"\\\n\r\t =:,|\0\x1b\xff\xc3 uPF0";
     let mut changed = bytes.to_vec();
@@ -67,7 +69,7 @@ fn change(bytes: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     changed
 }
 
-/// Calls `check` with every seed and its changes.
+/// Calls `check` for every seed and its mutations.
 fn for_each_input(target: &str, check: impl Fn(&str, &[u8])) {
     let seeds = seeds(target);
     for (index, (name, bytes)) in seeds.iter().enumerate() {
@@ -81,7 +83,7 @@ fn for_each_input(target: &str, check: impl Fn(&str, &[u8])) {
 }
 
 #[test]
-fn lines_never_panic_and_are_found_if_a_rule_takes_them() {
+fn arbitrary_lines_never_panic_and_the_search_finds_every_line_that_a_rule_matches() {
     let overrides =
         Overrides { logs: vec!["-".to_owned()], presets: vec!["cordum".to_owned()], ..Overrides::default() };
     let config = Config::from_yaml("seeds", "", &overrides).unwrap();
@@ -94,11 +96,11 @@ fn lines_never_panic_and_are_found_if_a_rule_takes_them() {
         let verdict = rules.evaluate(&record);
         assert_eq!(verdict, rules.evaluate(&record), "{name}");
         let is_near = rules.explain(&record).is_some();
-        assert!(!is_near || verdict == Verdict::NoMatch, "{name} is taken and nearly taken");
+        assert!(!is_near || verdict == Verdict::NoMatch, "{name} is both a match and a near match");
         let Verdict::Event(event) = verdict else { return };
         taken.set(taken.get() + 1);
         assert!(usize::from(event.namespace.0) < config.namespaces.len(), "{name}");
-        // `\u` can spell any letter, and no encoder spells plain letters so.
+        // `\u` can encode any letter, but no encoder uses it for plain letters.
         let contains = |text: &[u8]| memchr::memmem::find(line, text).is_some();
         let is_found = contains(b"\\u") || searcher.find_at(line, 0).is_some();
         assert!(
@@ -107,11 +109,11 @@ fn lines_never_panic_and_are_found_if_a_rule_takes_them() {
             String::from_utf8_lossy(line)
         );
     });
-    assert!(taken.get() > 500, "only {} lines were taken: the changes leave too little", taken.get());
+    assert!(taken.get() > 500, "only {} lines matched a rule: the mutations are too strong", taken.get());
 }
 
 #[test]
-fn state_files_are_understood_or_refused() {
+fn state_files_are_decoded_or_refused() {
     for_each_input("state_file", |name, bytes| {
         if let Ok(state) = decode(bytes) {
             assert_eq!(decode(&encode(&state)).as_ref(), Ok(&state), "{name}");
@@ -124,13 +126,13 @@ fn state_files_are_understood_or_refused() {
     for number in 0..2000 {
         let changed = change(&encoded, &encoded, &mut random);
         if let Ok(decoded) = decode(&changed) {
-            // The header may be written in other ways; what it speaks of may not change.
-            assert_eq!(decoded, state, "change {number} was not noticed");
+            // The header can be written in different ways, but the decoded content must not change.
+            assert_eq!(decoded, state, "mutation {number} was not detected");
         }
     }
 }
 
-/// What a daemon that has seen something saves.
+/// Returns the saved state of a daemon that has counted something.
 fn full_state() -> State {
     let body = serde_json::json!({
         "ledger": {

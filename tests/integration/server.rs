@@ -1,4 +1,5 @@
-//! The HTTP side through plain TCP: routes, methods, formats, and what clients with bad manners can do to others.
+//! Tests the HTTP server over plain TCP: routes, methods, formats, and the effect of misbehaving
+//! clients on others.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -25,7 +26,7 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[test]
-fn metrics_come_in_the_format_that_was_asked_for() {
+fn metrics_are_served_in_the_requested_format() {
     let server = Server::start(Limits::default());
     let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
     for (accept, content_type) in [
@@ -57,7 +58,7 @@ fn metrics_show_the_latest_snapshot() {
 }
 
 #[test]
-fn gzip_round_trip() {
+fn gzip_responses_decompress_to_the_plain_response() {
     let server = Server::start(Limits::default());
     let packed = server.ask("GET /metrics HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
@@ -89,7 +90,7 @@ fn head_has_the_length_of_get_and_no_body() {
 }
 
 #[test]
-fn wrong_methods_are_told_the_right_ones() {
+fn wrong_methods_get_405_with_the_allowed_methods() {
     let server = Server::start(Limits::default());
     for (method, path, allow) in [
         ("POST", "/metrics", "GET, HEAD"),
@@ -115,7 +116,7 @@ fn unknown_paths_are_not_found() {
 }
 
 #[test]
-fn ready_gives_its_reasons() {
+fn not_ready_responses_list_the_reasons() {
     let server = Server::start(Limits::default());
     assert_eq!((server.get("/-/ready").status, server.get("/-/healthy").status), (200, 200));
     server.ready.store(false, Ordering::Relaxed);
@@ -125,7 +126,7 @@ fn ready_gives_its_reasons() {
 }
 
 #[test]
-fn ready_says_what_is_degraded_and_stays_ready() {
+fn a_degraded_exporter_stays_ready_and_lists_the_problems() {
     let server = Server::start(Limits::default());
     let answer = server.get("/-/ready");
     let expected = "ready\ndegraded: user exporter may not HSCAN keys under lock:*\n";
@@ -142,11 +143,11 @@ fn ready_says_what_is_degraded_and_stays_ready() {
 }
 
 #[test]
-fn the_landing_page_shows_locks_only_where_redis_is_configured() {
+fn the_landing_page_shows_locks_only_if_redis_is_configured() {
     let server = Server::start(Limits::default());
     let page = server.get("/").text();
     assert!(page.contains("Locks seen in Redis main (connected)") && page.contains("<td>70001</td>"), "{page}");
-    assert!(!page.contains("/api/v1/"), "the API is off here: {page}");
+    assert!(!page.contains("/api/v1/"), "the API is off in this test: {page}");
     server.publish.send(Arc::new(Snapshot { redis: None, ..full_snapshot() })).unwrap();
     assert!(!server.get("/").text().contains("Locks seen"));
 }
@@ -160,7 +161,7 @@ fn reload_is_off_unless_enabled() {
 }
 
 #[test]
-fn reload_answers_with_its_outcome() {
+fn reload_returns_its_result() {
     let (sender, mut requests) = mpsc::channel::<ReloadRequest>(1);
     let server = Server::start_with(Limits { reload: Duration::from_secs(3), ..Limits::default() }, Some(sender));
     let (give_up, given_up) = std::sync::mpsc::channel();
@@ -186,7 +187,7 @@ fn reload_answers_with_its_outcome() {
 }
 
 #[test]
-fn the_landing_page_is_escaped_and_locked_down() {
+fn the_landing_page_escapes_text_and_sets_a_strict_content_security_policy() {
     let server = Server::start(Limits::default());
     let evil = view(namespace("<script>alert('1')</script>&\""), Default::default());
     server.publish.send(Arc::new(Snapshot { namespaces: vec![evil], ..full_snapshot() })).unwrap();
@@ -207,7 +208,7 @@ fn the_landing_page_is_escaped_and_locked_down() {
 }
 
 #[test]
-fn a_stalled_request_holds_up_nobody_and_ends() {
+fn a_stalled_request_blocks_no_other_client_and_times_out() {
     let server = Server::start(Limits { header_read: Duration::from_millis(400), ..Limits::default() });
     let mut silent = server.connect();
     let mut half = server.connect();
@@ -226,30 +227,31 @@ fn a_stalled_request_holds_up_nobody_and_ends() {
 fn a_client_that_never_reads_is_dropped() {
     let limits = Limits { write_stall: Duration::from_millis(300), ..Limits::default() };
     let server = Server::start(limits);
-    // More answers than the kernel's buffers take: the server must get stuck writing, then give up.
+    // More responses than the kernel's buffers hold. The server must block while writing, then give
+    // up.
     let mut client = server.connect();
     client.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     let requests = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1_000);
     let started = Instant::now();
     let error = loop {
         match client.write_all(&requests) {
-            Ok(()) => assert!(started.elapsed() < Duration::from_secs(20), "the server never gets stuck"),
+            Ok(()) => assert!(started.elapsed() < Duration::from_secs(20), "the server never blocked while writing"),
             Err(error) => break error,
         }
     };
     use io::ErrorKind::{BrokenPipe, ConnectionReset};
-    assert!(matches!(error.kind(), BrokenPipe | ConnectionReset), "not dropped by the server: {error}");
+    assert!(matches!(error.kind(), BrokenPipe | ConnectionReset), "the server did not drop the connection: {error}");
     assert_eq!(server.get("/-/healthy").status, 200);
 }
 
 #[test]
-fn more_connections_than_slots_wait_for_their_turn() {
+fn connections_beyond_the_limit_wait_for_a_free_slot() {
     let limits = Limits { connections: 4, header_read: Duration::from_secs(1), ..Limits::default() };
     let server = Server::start(limits);
     let started = Instant::now();
     let _hogs: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();
     assert_eq!(server.get("/-/healthy").status, 200);
-    assert!(started.elapsed() >= Duration::from_millis(900), "served beside four others");
+    assert!(started.elapsed() >= Duration::from_millis(900), "the connection was served in addition to four others");
 }
 
 #[test]
@@ -280,7 +282,7 @@ fn a_connection_serves_several_requests() {
 }
 
 #[test]
-fn heads_that_are_too_large_or_no_http_are_refused() {
+fn oversized_or_malformed_request_heads_are_refused() {
     let server = Server::start(Limits::default());
     let long = "x".repeat(20_000);
     let many = "A: b\r\n".repeat(100);
@@ -295,7 +297,7 @@ fn heads_that_are_too_large_or_no_http_are_refused() {
 }
 
 #[test]
-fn stopping_finishes_what_runs_and_refuses_the_rest() {
+fn shutdown_finishes_running_requests_and_refuses_new_ones() {
     let (sender, mut requests) = mpsc::channel::<ReloadRequest>(1);
     let limits = Limits { drain: Duration::from_secs(5), ..Limits::default() };
     let server = Server::start_with(limits, Some(sender));
@@ -308,7 +310,7 @@ fn stopping_finishes_what_runs_and_refuses_the_rest() {
 
     let started = Instant::now();
     server.stop.cancel();
-    eventually("nobody is let in", || TcpStream::connect(server.address).err());
+    eventually("the server to refuse connections", || TcpStream::connect(server.address).err());
     request.answer.send(Ok(())).unwrap();
     assert!(String::from_utf8(drain(&mut running)).unwrap().starts_with("HTTP/1.1 200 "));
     let serving = server.serving.lock().unwrap().take().unwrap();
@@ -318,7 +320,7 @@ fn stopping_finishes_what_runs_and_refuses_the_rest() {
 
 type Inquiries = watch::Receiver<Option<mpsc::Sender<Inquiry>>>;
 
-/// A server on a free port, stopped when it is dropped.
+/// A server on a free port. It stops when it is dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) publish: watch::Sender<Arc<Snapshot>>,
@@ -337,12 +339,12 @@ impl Server {
         Self::start_whole(limits, reload, None, true, None)
     }
 
-    /// Behind a web configuration.
+    /// Starts a server with a web configuration.
     pub(crate) fn start_behind(limits: Limits, web: Arc<Web>) -> Self {
         Self::start_whole(limits, None, None, true, Some(web))
     }
 
-    /// With the API, which asks the pipeline that the channel tells of.
+    /// Starts a server with the API, which sends requests to the pipeline in the channel.
     pub(crate) fn start_api(limits: Limits, inquiries: Inquiries) -> Self {
         Self::start_whole(limits, None, Some(inquiries), true, None)
     }

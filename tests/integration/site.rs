@@ -1,4 +1,4 @@
-//! The world of one daemon: a directory with logs, a configuration and saved state.
+//! The environment of one daemon: a directory with logs, a configuration and saved state.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -25,30 +25,31 @@ impl Site {
         self.directory.path().join(name)
     }
 
-    /// Follows every `logs/*.log`.
+    /// Starts a daemon that follows every `logs/*.log`.
     pub(crate) fn start(&self) -> Daemon {
         self.start_on(&["logs/*.log"])
     }
 
-    /// Follows these patterns, and waits until every file has its place to start from.
+    /// Starts a daemon that follows these patterns, and waits until every file has a start
+    /// position.
     pub(crate) fn start_on(&self, patterns: &[&str]) -> Daemon {
         let mut arguments =
-            vec!["--preset".to_owned(), "cordum".to_owned(), "--state.dir".to_owned(), self.place("state")];
+            vec!["--preset".to_owned(), "cordum".to_owned(), "--state.dir".to_owned(), self.full_path("state")];
         for pattern in patterns {
-            arguments.extend(["--logs.path".to_owned(), self.place(pattern)]);
+            arguments.extend(["--logs.path".to_owned(), self.full_path(pattern)]);
         }
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         ready(Daemon::start(&arguments))
     }
 
-    /// Writes the configuration file. `SITE` stands for the directory of the site.
+    /// Writes the configuration file. `SITE` is replaced by the directory of the site.
     pub(crate) fn configure(&self, yaml: &str) {
         let yaml = yaml.replace("SITE", text(self.directory.path()));
         fs::write(self.path("config.yaml"), yaml).unwrap();
     }
 
     pub(crate) fn start_configured(&self, flags: &[&str]) -> Daemon {
-        let (config, state) = (self.place("config.yaml"), self.place("state"));
+        let (config, state) = (self.full_path("config.yaml"), self.full_path("state"));
         let mut arguments = vec!["--config.file", &config, "--state.dir", &state];
         arguments.extend(flags);
         ready(Daemon::start(&arguments))
@@ -67,7 +68,7 @@ impl Site {
         fs::remove_file(self.path(name)).unwrap();
     }
 
-    /// As gzip(1) does it: `name.gz` is written, then `name` goes.
+    /// Compresses a file as gzip(1) does: writes `name.gz`, then removes `name`.
     pub(crate) fn gzip(&self, name: &str) {
         let packed = fs::File::create(self.path(&format!("{name}.gz"))).unwrap();
         let mut encoder = GzEncoder::new(packed, Compression::fast());
@@ -76,20 +77,20 @@ impl Site {
         self.remove(name);
     }
 
-    /// As logrotate does it with `copytruncate`.
+    /// Rotates a file as logrotate does with `copytruncate`.
     pub(crate) fn copy_and_truncate(&self, name: &str, copy: &str) {
         fs::copy(self.path(name), self.path(copy)).unwrap();
         OpenOptions::new().write(true).truncate(true).open(self.path(name)).unwrap();
     }
 
-    /// The value of the label `source`, and of the flag.
-    pub(crate) fn place(&self, name: &str) -> String {
+    /// Returns the pattern as it appears in the label `source` and in the flag.
+    pub(crate) fn full_path(&self, name: &str) -> String {
         text(&self.path(name)).to_owned()
     }
 
-    /// A metric of one log source.
+    /// Returns the series of a metric for one log source.
     pub(crate) fn series(&self, metric: &str, pattern: &str) -> String {
-        format!("redis_lock_exporter_{metric}{{source=\"{}\"}}", self.place(pattern))
+        format!("redis_lock_exporter_{metric}{{source=\"{}\"}}", self.full_path(pattern))
     }
 }
 
@@ -98,12 +99,13 @@ fn ready(daemon: Daemon) -> Daemon {
     daemon
 }
 
-/// Refused releases in the namespace `workflow`, one line for each, every one of another lock.
+/// Returns `lines` log lines about refused releases in the namespace `workflow`, each of a
+/// different lock.
 pub(crate) fn lost(lines: usize) -> String {
     (0..lines).map(|_| lost_line() + "\n").collect()
 }
 
-/// One such line without its newline.
+/// Returns one such line without its newline.
 pub(crate) fn lost_line() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let run = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What survives: restarts, kills, damaged state files, a disk that cannot be written to.
+//! Tests what survives restarts, kills, damaged state files, and a disk that cannot be written to.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ const SAVE_ERRORS: &str = "redis_lock_exporter_state_save_errors_total";
 const SET_ASIDE: &str = "redis_lock_exporter_state_set_aside_total";
 
 #[test]
-fn counters_go_on_after_a_restart() {
+fn counters_continue_after_a_restart() {
     let site = Site::new();
     let daemon = site.start();
     site.append("logs/app.log", lost(2));
@@ -30,7 +30,7 @@ fn counters_go_on_after_a_restart() {
 }
 
 #[test]
-fn what_was_shown_survives_a_kill_at_once() {
+fn exposed_counts_survive_an_immediate_kill() {
     let site = Site::new();
     let mut daemon = site.start();
     for round in 1..=3 {
@@ -44,7 +44,7 @@ fn what_was_shown_survives_a_kill_at_once() {
 }
 
 #[test]
-fn an_unusable_state_file_is_set_aside_and_kept() {
+fn an_unusable_state_file_is_renamed_and_kept() {
     let good = {
         let site = Site::new();
         let daemon = site.start();
@@ -71,7 +71,8 @@ fn an_unusable_state_file_is_set_aside_and_kept() {
         assert!(log.contains("was set aside") && log.contains(reason), "{reason}:\n{log}");
         let [aside] = set_aside(&site).try_into().unwrap();
         assert_eq!(fs::read_to_string(aside).unwrap(), content);
-        // It works, and the next start has nothing to complain about; that it happened is not forgotten.
+        // The daemon works, and the next start reports no problem. The counter of this event is
+        // kept.
         site.append("logs/app.log", lost(1));
         daemon.wait_counted(1);
         daemon.kill();
@@ -86,7 +87,7 @@ fn an_unusable_state_file_is_set_aside_and_kept() {
 fn a_second_process_on_the_same_state_directory_refuses_to_start() {
     let site = Site::new();
     let daemon = site.start();
-    let (logs, state) = (site.place("logs/*.log"), site.place("state"));
+    let (logs, state) = (site.full_path("logs/*.log"), site.full_path("state"));
     let arguments = ["--preset", "cordum", "--logs.path", &logs, "--state.dir", &state];
     let Err(log) = Daemon::try_start(&arguments, |command| command) else { panic!("both run") };
     assert!(log.contains("is in use by another process") && log.contains(&state), "{log}");
@@ -94,14 +95,14 @@ fn a_second_process_on_the_same_state_directory_refuses_to_start() {
     site.append("logs/app.log", lost(1));
     daemon.wait_counted(1);
     daemon.kill();
-    // A killed process leaves nothing that is in the way.
+    // A killed process leaves no lock behind.
     site.start().wait_counted(1);
 }
 
 #[test]
-fn without_a_state_directory_it_says_so() {
+fn a_missing_state_directory_setting_is_reported() {
     let site = Site::new();
-    let logs = site.place("logs/*.log");
+    let logs = site.full_path("logs/*.log");
     let daemon = Daemon::start(&["--preset", "cordum", "--logs.path", &logs]);
     daemon.wait_ready();
     assert!(daemon.log().contains("no state directory") && daemon.log().contains("--state.dir"), "{}", daemon.log());
@@ -112,7 +113,7 @@ fn without_a_state_directory_it_says_so() {
 }
 
 #[test]
-fn while_the_state_cannot_be_saved_counting_goes_on() {
+fn counting_continues_while_the_state_cannot_be_saved() {
     let site = Site::new();
     let daemon = site.start();
     site.append("logs/app.log", lost(1));
@@ -124,7 +125,8 @@ fn while_the_state_cannot_be_saved_counting_goes_on() {
     site.append("logs/app.log", lost(1));
     daemon.wait_for(DURABLE, 0.0);
     let errors = daemon.scrape()[SAVE_ERRORS];
-    // Only what is saved is shown at first; after a while being blind would be worse.
+    // At first the daemon exposes only saved counts. After a while it exposes unsaved counts,
+    // because showing nothing would be worse.
     daemon.wait_counted(2);
     site.append("logs/app.log", lost(1));
     daemon.wait_counted(3);
@@ -171,7 +173,7 @@ fn a_namespace_that_is_removed_and_added_again_keeps_its_counters() {
     assert_eq!(sum(&daemon.scrape(), "redis_lock_not_owned_total"), 4.0);
 }
 
-/// The files that were set aside.
+/// Returns the state files that the daemon renamed.
 fn set_aside(site: &Site) -> Vec<PathBuf> {
     let files = fs::read_dir(site.path("state")).unwrap().map(|entry| entry.unwrap().path());
     files.filter(|path| path.display().to_string().contains("state.json.unusable-")).collect()

@@ -1,7 +1,7 @@
-//! Tests about exact times, on a machine that may have no time for them.
+//! Runs tests about exact times on machines that may be busy.
 //!
-//! A daemon that does not get to run around a deadline says honestly that it does not know how a lock ended. A test that
-//! wants to know must have seen a machine that lets programs run.
+//! A daemon that cannot run around a deadline reports correctly that it does not know how a lock
+//! ended. A test that needs the answer must run while the machine lets programs run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 
 const N_PLAYS: usize = 5;
 const NAP: Duration = Duration::from_millis(10);
-/// What is judged to 50 ms is in doubt when somebody who sleeps wakes so much too late.
+/// Tests measure times to 50 ms. A result is unreliable if a sleeping thread wakes up this much too
+/// late.
 const DISTURBANCE: Duration = Duration::from_millis(30);
 
-/// Plays until it succeeds. A failure counts unless the machine was seen to have disturbed it; five in a row do in any case.
+/// Repeats the test until it succeeds. A failure counts unless the machine delayed threads during
+/// the run. The fifth failure in a row always counts.
 pub(crate) fn undisturbed(play: impl Fn()) {
     for number in 1..=N_PLAYS {
         let (outcome, delay) = watched(&play);
@@ -25,12 +27,13 @@ pub(crate) fn undisturbed(play: impl Fn()) {
     }
 }
 
-/// Sets the stage until it is as wanted, at most five times: what takes a busy machine too long says nothing about the daemon.
+/// Repeats the preparation until it succeeds, at most five times. A preparation that takes too long
+/// on a busy machine says nothing about the daemon.
 pub(crate) fn staged<T>(what: &str, set: impl Fn() -> Option<T>) -> T {
-    (0..N_PLAYS).find_map(|_| set()).unwrap_or_else(|| panic!("{N_PLAYS} times not in time: {what}"))
+    (0..N_PLAYS).find_map(|_| set()).unwrap_or_else(|| panic!("{N_PLAYS} attempts were too slow: {what}"))
 }
 
-/// How it ended, and the longest that a sleeper overslept meanwhile.
+/// Returns the result of the test and the longest delay of a sleeping thread during it.
 fn watched(play: impl Fn()) -> (thread::Result<()>, Duration) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -50,14 +53,14 @@ fn watched(play: impl Fn()) -> (thread::Result<()>, Duration) {
 }
 
 #[test]
-fn a_failure_on_a_quiet_machine_counts() {
+fn a_failure_on_an_idle_machine_fails_the_test() {
     let plays = std::cell::Cell::new(0);
     let failing = || {
         plays.set(plays.get() + 1);
         panic!("as it should");
     };
     assert!(catch_unwind(AssertUnwindSafe(|| undisturbed(failing))).is_err());
-    // On a busy one up to five.
+    // On a busy machine, up to five runs.
     assert!((1..=N_PLAYS).contains(&plays.get()));
     plays.set(0);
     undisturbed(|| plays.set(plays.get() + 1));

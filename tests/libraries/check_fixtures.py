@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Replays the recorded logs of lock libraries through the exporter, in every wrapping, and compares what it counts with what
+"""Replays the recorded logs of lock libraries through the exporter, in every wrapping, and compares its counts with what
 the programs knew: tests/fixtures/libraries, written by conduct.py.
 
     check_fixtures.py BINARY [--wrapping NAME] [--fixture PART] [--config FILE]
@@ -19,7 +19,7 @@ from wrappings import SKIPPED, WRAPPINGS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FIXTURES = ROOT / "tests/fixtures/libraries"
-# Two presets that claim the same keys: one of them must not, if both are in effect.
+# Pairs of presets that claim the same keys and must not be active together.
 NAMESPACES = [{"name": "pottery", "keys": []}]
 
 
@@ -27,14 +27,15 @@ def expected(about):
     found = []
     for event in about["events"]:
         told = event.get("told", event)
-        # A release or renewal that was refused because the lock was lost is one event with one name: not_owned.
+        # A release or renewal that was refused because the lock was lost is one event with one
+        # name: not_owned.
         name = "not_owned" if told["reason"] == "not_owned" else told["event"]
         found.append((name, told["operation"], told["reason"], event["lock_key"]))
     return found
 
 
 def replay(binary, config, files):
-    """Events by file name: (event, operation, reason, key or else id), the rule that took the record, and where it is."""
+    """Returns events by file name: (event, operation, reason, key or else id), the matching rule, and the position."""
     command = [binary, "replay", "--config.file", str(config), "--output", "events", *map(str, files)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
     if done.returncode != 0:
@@ -48,7 +49,7 @@ def replay(binary, config, files):
 
 
 def compare(name, about, events):
-    """A sentence for each difference."""
+    """Returns a sentence for each difference."""
     wanted, found = expected(about), [shown for shown, _, _ in events]
     problems = []
     if found != wanted:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Runs lock libraries against a Redis of its own and tells what they print and what their keys look like.
+"""Runs lock libraries against its own Redis, and records their output and their keys.
 
-    conduct.py record [PATTERN]     writes tests/fixtures/libraries again, for the fixtures whose name has PATTERN in it
-    conduct.py live BINARY          runs the libraries beside the exporter and compares what it counts with what they know; it
-                                    names what is not installed
-    conduct.py list                 the fixtures there are
+    conduct.py record [PATTERN]     rewrites the fixtures in tests/fixtures/libraries whose names contain PATTERN
+    conduct.py live BINARY          runs the libraries next to the exporter and compares its counts with their records;
+                                    lists what is not installed
+    conduct.py list                 lists the fixtures
 
-What a program knows of its own failures comes through a pipe (python/witness.py), never from the log. Paths and host
-names are made neutral when a fixture is written; nothing else is touched.
+A program reports its own failures through a pipe (python/witness.py), never through the log. A written fixture has
+neutral paths and host names; nothing else is changed.
 """
 
 import concurrent.futures
@@ -31,12 +31,12 @@ from ports import start_on_free_port  # noqa: E402
 FIXTURES = ROOT / "tests/fixtures/libraries"
 PACKAGES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "libraries"
 DEADLINE = 300
-# They mostly wait: for the exporter, which saves once a second, and for locks.
+# The programs mostly wait: for the exporter, which saves once a second, and for locks.
 AT_ONCE = 5
 
 
 class Redis:
-    """A redis-server for these programs alone, and enough of its protocol to look at keys, which may be binary."""
+    """A redis-server for these programs alone, and enough of its protocol to read keys, which may be binary."""
 
     def __init__(self):
         self.directory = tempfile.TemporaryDirectory()
@@ -77,12 +77,12 @@ class Redis:
         return rest
 
     def clear(self):
-        """Key by key: after FLUSHALL an exporter looks at everything anew, and what it finds then was not seen to be taken."""
+        """Deletes keys one by one. After FLUSHALL an exporter rescans everything, and does not count the locks it finds as acquired."""
         for key in self.call("KEYS", "*"):
             self.call("DEL", key)
 
     def keys(self):
-        """Every key of database 0: type, TTL in seconds (rounded up, None for none), shape of what it holds."""
+        """Returns every key of database 0: type, TTL in seconds (rounded up, None without TTL), and shape of its value."""
         shown = []
         for key in sorted(self.call("KEYS", "*")):
             kind = self.call("TYPE", key).decode()
@@ -117,7 +117,7 @@ SHAPES = [
 
 
 def shape(value):
-    """What kind of text a value is: tokens themselves are not for a fixture."""
+    """Returns the kind of text of a value, because fixtures must not contain tokens."""
     if value in (b"__write__", b"mode", b"read", b"write", b"1") or len(value) < 8:
         return value.decode(errors="replace")
     for name, pattern in SHAPES:
@@ -127,7 +127,7 @@ def shape(value):
 
 
 class Fixture:
-    """One library in one version with one logging set-up; its scenarios run one after the other into one log."""
+    """One library in one version with one logging setup. Its scenarios run one after the other and share one log."""
 
     def __init__(self, preset, library, version, setup, command, scenarios, environment=None, told=None, checked="run"):
         self.preset, self.library, self.version, self.setup = preset, library, version, setup
@@ -139,17 +139,17 @@ class Fixture:
         return f"{self.preset}/{self.library}-{self.version}-{self.setup}"
 
     def lock_name(self, scenario):
-        """One name for each lock of all fixtures, so that replaying them together joins nothing."""
+        """Returns a unique name for each lock of all fixtures, so that replaying them together joins nothing."""
         return re.sub(r"[^a-z0-9-]", "-", f"{self.library}-{self.version}-{self.setup}-{scenario}".lower()).replace("--", "-").strip("-")
 
     @property
     def can_run(self):
-        """Whether what it needs is installed (scripts/install_libraries.sh)."""
+        """Returns whether its dependencies are installed (scripts/install_libraries.sh)."""
         packages = self.environment.get("PACKAGES")
         return shutil.which(self.command[0]) is not None and (packages is None or Path(packages, "node_modules").is_dir())
 
     def run(self, redis, log, on_held=None):
-        """Runs all scenarios with their output appended to the file `log`; tells failures and what the keys showed."""
+        """Runs all scenarios and appends their output to the file `log`. Returns the failures and the observed keys."""
         failures, keys = [], []
         for scenario in self.scenarios:
             redis.clear()
@@ -198,7 +198,7 @@ def run_program(fixture, scenario, redis, log, on_held):
                     told = json.loads(line)
                     if "failed" in told:
                         failure = {"scenario": scenario, **told["failed"]}
-                        # Where the log cannot tell what the program knows.
+                        # The log contains less than the program knows.
                         if scenario in fixture.told:
                             failure["told"] = fixture.told[scenario]
                         failures.append(failure)
@@ -222,7 +222,7 @@ def run_program(fixture, scenario, redis, log, on_held):
 
 
 def neutral(text):
-    """Takes out where it was recorded: paths of this checkout, and this host's name."""
+    """Removes traces of the recording machine: paths of this checkout and the host name."""
     for path, name in ((PACKAGES, "/srv/packages"), (HERE, "/srv/app"), (ROOT, "/srv")):
         text = text.replace(str(path).encode(), name.encode())
     text = re.sub(rb"/root/\.pyenv/versions/[0-9.]+/lib/", b"/usr/lib/", text)
@@ -261,11 +261,11 @@ def live(binary):
 
 
 def live_one(binary, fixture):
-    """How it went, and a line about it."""
+    """Returns the result and a line that describes it."""
     import live as beside
 
     if not fixture.can_run:
-        # The summary of scripts/test.sh.
+        # For the summary of scripts/test.sh.
         with open(os.environ.get("SKIPPED_TESTS", os.devnull), "a") as summary:
             summary.write(f"{fixture.name}: {fixture.library} {fixture.version} is not installed\n")
         return "skipped", f"{fixture.name}: skipped, it is not installed"

@@ -1,5 +1,5 @@
-"""Runs the libraries beside a running exporter: what it counts from their log is what the programs know, and what it sees in
-Redis are their locks. Used by conduct.py."""
+"""Runs the libraries next to an exporter. Its counts from their log must equal the programs' records, and it must see their
+locks in Redis. Used by conduct.py."""
 
 import json
 import re
@@ -15,7 +15,8 @@ SAMPLE = re.compile(r"^(redis_lock_\w+?)(?:\{(.*)\})? (\S+)$")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 WAIT = 90
 
-# Where a library has no prefix the user names the keys; these are the names that the programs choose.
+# Keys of libraries without a prefix, for which the user must name the keys. The programs use these
+# names.
 USER_KEYS = {
     "redis-py": ["{prefix}-{{lock_name}}", ":1:{prefix}-{{lock_name}}"],
     "node-redlock": ["{prefix}-{{lock_name}}"],
@@ -76,7 +77,7 @@ class Exporter:
 
 
 def wanted(failures):
-    """Counters, by name and label, that these failures must leave behind."""
+    """Returns the counters, by name and label, that these failures must produce."""
     counts = {}
     for failure in failures:
         told = failure.get("told", failure)
@@ -90,7 +91,7 @@ def wanted(failures):
 
 
 def counted(exporter):
-    """The same counters as the exporter shows them. What is not owned is counted as a failed operation, too: not again here."""
+    """Returns the same counters from the exporter. A lost lock also counts as a failed operation, which is not counted again here."""
     counts = {}
     for name, labels, value in exporter.samples():
         label = "operation" if name == "redis_lock_not_owned_total" else "reason"
@@ -102,7 +103,7 @@ def counted(exporter):
 
 
 def run(binary, fixture, redis):
-    """Raises SystemExit with a sentence if the exporter does not see what the programs know."""
+    """Raises SystemExit with a message if the exporter's counts differ from the programs' records."""
     with tempfile.TemporaryDirectory() as directory:
         exporter = Exporter(binary, fixture, redis, directory)
         try:

@@ -1,8 +1,8 @@
-"""Which libraries are run, in which versions and logging set-ups."""
+"""The libraries that run, with their versions and logging setups."""
 
 PYTHON_SETUPS = ["exception", "json", "structlog-json", "structlog-dict", "structlog-console", "uncaught", "thread"]
 OLD_SETUPS = ["exception", "uncaught"]
-# What a reader of the log can tell, where that is less than the program knows.
+# What a log contains, if that is less than the program knows.
 UNKNOWN = {"event": "not_owned", "operation": "unknown", "reason": "not_owned"}
 BUSY = {"event": "acquire_failed", "operation": "acquire", "reason": "busy"}
 RUST_SETUPS = ["message", "tracing", "tracing-debug", "tracing-json", "env-logger", "report", "report-deep", "panic", "expect"]
@@ -20,10 +20,11 @@ def matrix(Fixture, here, packages):
     # redis-py
     basic = ["release", "extend", "reacquire", "wait", "release_twice", "context_manager", "chained", "while_handling"]
     new = python("new", "redis_py.py")
-    # What an error was caused by is not in its message, so a program that logs messages alone tells nothing of it.
+    # The message does not contain the cause of an error, so a program that logs only messages does
+    # not show it.
     unchained = [scenario for scenario in basic if scenario != "chained"]
     add("redis-py", "redis-py", "8.1.0", ["message"], new, [*unchained, "quiet_context_manager"])
-    # Since version 8 `repr` of an error is its class alone.
+    # Since version 8, `repr` of an error is only its class.
     add("redis-py", "redis-py", "8.1.0", ["repr"], new, [*unchained, "quiet_context_manager"], told=dict.fromkeys(unchained, UNKNOWN))
     add("redis-py", "redis-py", "5.0.8", ["repr"], python("redis-5.0", "redis_py.py"), unchained)
     add("redis-py", "redis-py", "8.1.0", PYTHON_SETUPS, new, [*basic, "quiet_context_manager"])
@@ -41,12 +42,13 @@ def matrix(Fixture, here, packages):
     add("python-redis-lock", "python-redis-lock", "4.0.1", ["exception", "uncaught"], python("new", "python_redis_lock.py"),
         ["release", "extend", "renewal_thread", "wait"])
     add("python-redis-lock", "python-redis-lock", "4.0.1", ["json"], python("new", "python_redis_lock.py"), ["release", "extend", "renewal_thread", "wait", "wait_with"])
-    # Without its stack a refused release is what a busy `with` says, too; that one has a warning before it.
+    # Without its stack, a refused release has the same text as a busy `with`, but the latter has a
+    # warning before it.
     add("python-redis-lock", "python-redis-lock", "4.0.1", ["message"], python("new", "python_redis_lock.py"),
         ["release", "extend", "renewal_thread", "wait", "wait_with"], told={"release": UNKNOWN})
     add("python-redis-lock", "python-redis-lock", "4.0.1", ["exception-with", "uncaught-with"], python("new", "python_redis_lock.py"), ["wait_with"])
     add("pottery", "pottery", "3.0.1", ["repr", "exception", "json", "uncaught"], python("new", "pottery_redlock.py"), ["release", "extend", "wait"])
-    # `str` of an error is its arguments alone.
+    # `str` of an error is only its arguments.
     add("pottery", "pottery", "3.0.1", ["message"], python("new", "pottery_redlock.py"), ["release", "extend", "wait"],
         told=dict.fromkeys(["release", "extend", "wait"], UNKNOWN))
     add("celery-singleton", "celery-singleton", "0.3.1", ["message", "repr", "exception", "json", "uncaught"], python("celery", "singleton.py"), ["wait"])
@@ -60,15 +62,16 @@ def matrix(Fixture, here, packages):
     redlock = ["release", "extend", "expired", "wait"]
     stacks = [setup for setup in NODE_SETUPS if setup != "message"]
     node("node-redlock", "redlock", "5.0.0-beta.2", "new", stacks, "redlock.mjs", redlock)
-    # The quorum's text without its stack.
+    # The text of the quorum without its stack.
     node("node-redlock", "redlock", "5.0.0-beta.2", "new", ["message"], "redlock.mjs", redlock, told=dict.fromkeys(["release", "extend", "wait"], UNKNOWN))
     node("node-redlock", "redlock", "5.0.0-beta.1", "beta1", ["console", "unhandled"], "redlock.mjs", redlock)
-    # Version 4 says of a refused extension what it says of a lock that is busy, and no stack leads back to the call.
+    # Version 4 uses the same text for a refused extension and for a busy lock, and no stack shows
+    # the call.
     node("node-redlock", "redlock", "4.2.0", "old", NODE_SETUPS, "redlock.mjs", redlock, told={"extend": BUSY})
     node("node-redlock", "sesamecare-redlock", "1.4.0", "new", ["console", "json", "unhandled"], "redlock.mjs", redlock, "@sesamecare-oss/redlock")
     jobs = ["complete", "taken", "fail", "renew"]
     node("bullmq", "bullmq", "6.7.0", "new", ["console", "message", "json", "pino", "winston"], "bullmq.mjs", jobs)
-    # One refused end of a job is told twice (taskforcesh/bullmq#3498).
+    # BullMQ reports one refused end of a job twice (taskforcesh/bullmq#3498).
     node("bullmq", "bullmq", "5.61.0", "bullmq5", ["console", "message", "json"], "bullmq.mjs", jobs)
     node("bullmq", "bullmq", "3.16.2", "beta1", ["console", "json"], "bullmq.mjs", jobs)
     node("bullmq", "bullmq", "1.91.1", "old", ["console", "json"], "bullmq.mjs", jobs)
@@ -88,9 +91,9 @@ def matrix(Fixture, here, packages):
     add("symfony-lock", "symfony-lock", "5.4.53", ["line", "stacktrace", "json", "uncaught"], php("symfony.php"), ["wait", "refresh", "release"])
     add("laravel", "illuminate-cache", "8.83.26", ["line", "stacktrace", "json", "uncaught"], php("laravel.php"), ["release", "forever", "wait", "previous"])
 
-    # Ruby, from Debian's packages. The library's own text is from its source.
+    # Ruby, from Debian's packages. The text is from the library's source.
     add("sidekiq-unique-jobs", "sidekiq", "6.4.1", ["line", "json"], ["ruby", str(here / "ruby/sidekiq_conflict.rb")], ["retry"], checked="source")
 
-    # Not Redis at all: what sounds like it.
+    # Messages that resemble lock failures but have nothing to do with Redis.
     add("near-misses", "jdk", "17", ["logging"], ["java", str(here / "java/NearMisses.java")], ["all"])
     return found

@@ -1,17 +1,17 @@
-"""The ways in which a program's lines reach a log file: what runtimes, forwarders and terminals put around them.
+"""The formats in which a program's lines reach a log file, as runtimes, forwarders and terminals write them.
 
-Each takes the text of a log and gives the text that would be in the file. None adds or takes away a failure.
+Each function converts the text of a log to the text in the file. None adds or removes a failure.
 """
 
 import json
 import re
 
 TIME = "2026-06-25T13:{:02d}:{:02d}.{:06d}Z"
-# What another program prints in between; nothing in it is about locks.
+# Output of another program in between. It contains nothing about locks.
 NOISE = ["GET /health 200 0.4 ms", "worker 3 is idle", '{"level":"info","msg":"cache refreshed","entries":17}']
-# Where a record begins, in the set-ups that begin each one with the time.
+# Where a record begins, in setups that start each record with the time.
 DATED = re.compile(r"^(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\d\d:\d\d:\d\d\.\d{3} )")
-# What can only stand inside of a record: stacks and what belongs to them, in all of these languages.
+# Text that occurs only inside a record: stacks and related lines, in all of these languages.
 INSIDE = re.compile(
     r"^(?:\s|$|[\])}\"]+[,;]?$|The above exception|During handling|Caused by|Stack trace:|Stack backtrace:|note: |future: |--- End|#\d|\[stacktrace\]|\[previous exception\]|\"\}|Node\.js v"
     r"|/\S+:\d+:in )"
@@ -22,12 +22,12 @@ EXCEPTION = re.compile(r"^(?:[\w.\\:]*(?:Error|Exception|NotAcquired|Lock|Achiev
 FRAME = re.compile(r"^\s+(?:at |File |from |\d+: )|^#\d")
 
 
-# Fixtures that a wrapping is not for, by wrapping and fixture, and why.
+# Fixtures that do not support a wrapping, by wrapping and fixture, and the reason.
 SKIPPED = {}
 
 
 def stamp(index):
-    """A time for each line, 20 ms after the one before."""
+    """Returns a time for each line, 20 ms after the previous one."""
     return TIME.format(37 + index // 3000, index // 50 % 60, index % 50 * 20000)
 
 
@@ -47,13 +47,13 @@ def docker(text):
 
 
 def docker_escaped(text):
-    """As encoders write that escape whatever they may."""
+    """Formats JSON like encoders that escape as many characters as possible."""
     escaped = docker(text)
     return re.sub(r"['<>&+]", lambda found: f"\\u{ord(found[0]):04x}", escaped)
 
 
 def cri_two_streams(text):
-    """One container's two streams: on standard error the log, on standard output the rest of what it prints."""
+    """Two streams of one container: the log on standard error, other output on standard output."""
     def wrap(index, line):
         return f"{stamp(index)} stderr F {line}\n{stamp(index)} stdout F {NOISE[index % 3]}"
 
@@ -61,7 +61,7 @@ def cri_two_streams(text):
 
 
 def cri_pieces(text):
-    """Long lines, which the runtime cut in two. It does so at 16 KiB; here everything longer than a usual line is long."""
+    """Splits long lines in two like the runtime. The runtime does so at 16 KiB; here every line longer than usual is split."""
     def wrap(index, line):
         if len(line) < 200:
             return f"{stamp(index)} stderr F {line}"
@@ -72,7 +72,7 @@ def cri_pieces(text):
 
 
 def cri_short_pieces(text):
-    """Every line in pieces of a few characters, so that each text is cut somewhere, and between them pieces of the other stream."""
+    """Splits every line into pieces of a few characters, so that each text is split somewhere, and interleaves the other stream."""
     def wrap(index, line):
         size = 7 + index % 13
         pieces = [line[at:at + size] for at in range(0, len(line), size)] or [""]
@@ -80,7 +80,7 @@ def cri_short_pieces(text):
         lines = []
         for at, piece in enumerate(pieces):
             lines.append(f"{stamp(index)} stderr {'F' if at == len(pieces) - 1 else 'P'} {piece}")
-            # The other stream's line is still open when this one ends, now and then.
+            # Sometimes the line of the other stream is still incomplete when this one ends.
             lines.append(f"{stamp(index)} stdout {'F' if at % 3 == 2 else 'P'} {noise[at % 3 * 9:at % 3 * 9 + 9]}")
         return "\n".join(lines)
 
@@ -88,7 +88,7 @@ def cri_short_pieces(text):
 
 
 def docker_short_pieces(text):
-    """The same as Docker writes it: a piece is a record without a newline."""
+    """The same in Docker's format: a piece is a record without a newline."""
     def wrap(index, line):
         size = 7 + index % 13
         pieces = [line[at:at + size] for at in range(0, len(line), size)] or [""]
@@ -103,7 +103,7 @@ def docker_short_pieces(text):
 
 
 def rfc_5424(data, mark=""):
-    """Two programs' lines in turn, as rsyslog and syslog-ng forward them."""
+    """Alternates lines of two programs, as rsyslog and syslog-ng forward them."""
     def wrap(index, line):
         other = f"<14>1 {stamp(index)} worker-1 web 18 - {data} {mark}{NOISE[index % 3]}"
         return f"<165>1 {stamp(index)} worker-1 billing 17 ID47 {data} {mark}{line}\n{other}"
@@ -112,7 +112,7 @@ def rfc_5424(data, mark=""):
 
 
 def compose(text):
-    """Docker Compose shows two containers in turn."""
+    """Alternates the output of two containers, as Docker Compose shows it."""
     return each_line(lambda index, line: f"celery_1  | {line}\nweb_1     | {NOISE[index % 3]}")(text)
 
 
@@ -126,7 +126,7 @@ def color(line):
 
 
 def goes_on(record, line):
-    """Whether a line belongs to the record before it: an exception to its message or traceback, and not to another one's."""
+    """Returns whether a line belongs to the previous record: an exception to its message or traceback, and not to another one's."""
     if record.startswith("{") or DATED.match(line) or line.startswith("{"):
         return False
     if INSIDE.match(line):
@@ -142,7 +142,7 @@ def goes_on(record, line):
 
 
 def records(text):
-    """The records of a log. A line that does not go on with one begins one."""
+    """Returns the records of a log. A line that does not continue a record begins one."""
     found = []
     for line in text.split("\n")[:-1]:
         if found and goes_on(found[-1], line):
@@ -154,32 +154,33 @@ def records(text):
 
 def each_record(wrap):
     def wrapped(text):
-        # A second apart: what is said about one failure in two records is joined, and two failures of one lock are not.
+        # One second apart: two records about one failure are joined, and two failures of one lock
+        # are not.
         return "".join(wrap(index * 50, record) + "\n" for index, record in enumerate(records(text)))
 
     return wrapped
 
 
 def nested_json(index, record):
-    """A forwarder that keeps the record twice: as the message, and as it was."""
+    """A forwarder that stores the record twice: as the message, and in its original form."""
     return compact({"@timestamp": stamp(index), "message": record, "event": {"original": record}, "host": {"name": "worker-1"}})
 
 
 def in_string(index, record):
-    """Fluent Bit: the record in a string, beside what is known about its pod."""
+    """Fluent Bit: the record in a string, with metadata of its pod."""
     pod = {"pod_name": "billing-5", "labels": {"app": "billing"}}
     return compact({"time": stamp(index), "stream": "stderr", "log": record, "kubernetes": pod})
 
 
 def escaped_colors(text):
-    """Colors as JSON writes them, after more than a block's beginning without any."""
+    """Colors in JSON notation, after more than a block without any."""
     quiet = compact({"time": stamp(0), "level": "info", "msg": "cache refreshed"}) + "\n"
     colored = each_record(lambda index, record: in_string(index, "\n".join(map(color, record.split("\n")))))(text)
     return quiet * 200 + re.sub("\x1b", lambda _: "\\u001b", colored)
 
 
 def both_colors(text):
-    """A file that two programs write: one's colors as they are, the other's as JSON writes them."""
+    """A file that two programs write: one with raw colors, the other with colors in JSON notation."""
     plain = "\x1b[32mGET /health\x1b[0m 200 0.4 ms\n"
     return plain + escaped_colors(text)
 
@@ -208,6 +209,6 @@ WRAPPINGS = {
     "both-colors": both_colors,
     "nested-json": each_record(nested_json),
     "in-string": each_record(in_string),
-    # The whole stack on one line, newlines as two characters.
+    # The complete stack on one line, with newlines as two characters.
     "one-line": each_record(lambda _, record: record.replace("\n", "\\n")),
 }

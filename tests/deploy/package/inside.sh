@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The life of the Debian package, run by scripts/test_deb.sh in a container of its own: installed, configured, upgraded, removed,
-# installed again, purged. /packages has this file, old.deb and new.deb, and what the package is built from.
+# Tests the life cycle of the Debian package: install, configure, upgrade, remove, install again,
+# purge. scripts/test_deb.sh runs it in a container. /packages contains this file, old.deb, new.deb,
+# and the sources of the package.
 #
 # usage: inside.sh without-systemd     (where no systemd runs: a chroot, an image that is being built)
 #        inside.sh with-systemd        (systemd is the first process)
 #
-# Ends at the first thing that is not as it should be. What only differs in time is waited for, 30 s at most.
+# Ends at the first failed check. Checks that depend on time wait for at most 30 s.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 
@@ -54,7 +55,7 @@ same() {
   printf 'ok: %s: %s\n' "$1" "$3"
 }
 
-# becomes WHAT EXPECTED COMMAND...: what the command prints is this in the end.
+# becomes WHAT EXPECTED COMMAND...: the command eventually prints the expected text.
 becomes() {
   local what=$1 expected=$2 found deadline=$((SECONDS + 30))
   shift 2
@@ -68,7 +69,7 @@ becomes() {
   printf 'ok: %s: %s\n' "$what" "$found"
 }
 
-# apt ARGUMENT...: as people do it, without a question.
+# apt ARGUMENT...: runs apt as a user does, without questions.
 apt() {
   apt-get --yes --quiet=2 --allow-downgrades "$@" </dev/null >/tmp/apt 2>&1 || failed "apt-get $*: $(cat /tmp/apt)"
 }
@@ -77,7 +78,7 @@ property() {
   systemctl show --property="$1" --value "${2:-$unit}"
 }
 
-# metric SERIES: its value.
+# metric SERIES: prints the value of a series.
 metric() {
   curl --silent --fail --max-time 5 http://127.0.0.1:9877/metrics | sed -n "s/^$1 //p"
 }
@@ -86,7 +87,7 @@ lost() {
   metric 'redis_lock_not_owned_total{lock_namespace="workflow",operation="release"}'
 }
 
-# lose RUN: a program writes that a lock was lost.
+# lose RUN: writes a log line about a lost lock.
 lose() {
   lost_line "$1" >>"$log"
 }
@@ -96,7 +97,8 @@ lost_line() {
     "$(date --utc +%FT%T.%3NZ)" "$1"
 }
 
-# says UNIT RUN...: the unit runs and prints to its standard output, which journald keeps, that these locks were lost.
+# says UNIT RUN...: the unit prints to its standard output, which goes to journald, that these locks
+# were lost.
 says() {
   local unit=$1 run
   shift
@@ -104,7 +106,7 @@ says() {
   systemd-run --quiet --wait --collect --unit "$unit" cat /tmp/said
 }
 
-# What the package left anywhere, but for the package manager's own lists.
+# Lists the files that the package left behind, without the package manager's own lists.
 leftovers() {
   find / -xdev \( -path /proc -o -path /sys -o -path /packages -o -path /tmp -o -path /var/log/journal \) -prune \
     -o \( -name '*redis_lock*' -o -name '*redis-lock*' \) -print
@@ -115,7 +117,7 @@ new_version() {
 }
 
 without_systemd() {
-  title "installed where no systemd runs"
+  title "installed without a running systemd"
   is_not "systemd is not here" test -d /run/systemd/system
   apt install /packages/new.deb
   is "the program runs" redis_lock_exporter --version
@@ -133,7 +135,7 @@ without_systemd() {
 }
 
 first_boot() {
-  title "started by the boot after that"
+  title "started by the next boot"
   becomes "the service" active systemctl is-active "$unit"
   same "enabled" enabled "$(systemctl is-enabled "$unit")"
   becomes "Redis is watched" 1 metric redis_lock_exporter_redis_up
@@ -150,7 +152,7 @@ installed() {
   chown root:adm "$log"
   chmod 640 "$log"
   apt install /packages/old.deb
-  # Type=notify: it is active once it says that it is ready.
+  # Type=notify: the unit becomes active when the exporter reports that it is ready.
   same "the service" active "$(systemctl is-active "$unit")"
   same "at the next boot" enabled "$(systemctl is-enabled "$unit")"
   becomes "Redis is watched" 1 metric redis_lock_exporter_redis_up
@@ -166,11 +168,11 @@ installed() {
   is_not "nor in /usr" nsenter --target "$pid" --mount touch /usr/written
   same "the state" "700 redis_lock_exporter" "$(stat --format='%a %U' "$state")"
   same "the settings, where a password may be" "640 root root" "$(stat --format='%a %U %G' "$settings")"
-  # With ProcSubset=pid the kernel does not tell when it booted.
+  # With ProcSubset=pid the kernel does not show the boot time.
   local started told
   started=$(date --date "$(property ExecMainStartTimestamp)" +%s)
   told=$(metric process_start_time_seconds)
-  is "tells when it was started" test "$((${told%.*} - started))" -ge -2 -a "$((${told%.*} - started))" -le 10
+  is "the start time is correct" test "$((${told%.*} - started))" -ge -2 -a "$((${told%.*} - started))" -le 10
   same "is also at" "$state" "$(readlink -f /var/lib/redis_lock_exporter)"
 }
 
@@ -195,7 +197,7 @@ EOF
   same "and the process goes on" "$pid" "$(property MainPID)"
   printf '%s\n' "$good" >"$config"
   systemctl reload "$unit"
-  becomes "until it is mended" 1 metric redis_lock_exporter_config_last_reload_successful
+  becomes "the corrected configuration is loaded" 1 metric redis_lock_exporter_config_last_reload_successful
 }
 
 upgraded() {
@@ -212,25 +214,25 @@ upgraded() {
   lose 2
   becomes "and after it" 2 lost
 
-  title "upgraded, with a configuration that the new version does not take"
+  title "upgraded with a configuration that the new version rejects"
   before=$(property MainPID)
   cp "$config" /tmp/config.yaml
   echo "nonsense: true" >>"$config"
   apt install --reinstall /packages/new.deb
-  is "it says so" grep -q "does not take $config" /tmp/apt
+  is "the upgrade reports the rejected configuration" grep -q "does not take $config" /tmp/apt
   same "the old process goes on" "$before" "$(property MainPID)"
   cp /tmp/config.yaml "$config"
 
-  title "upgraded, with both sides having changed the same file"
+  title "upgraded after the user and the package changed the same file"
   apt install /packages/old.deb
   echo '# Mine, too.' >>"$settings"
-  # Without a question: its default, as unattended upgrades do it.
+  # Without questions: uses the default answer, like unattended upgrades.
   apt install -o Dpkg::Options::=--force-confdef /packages/new.deb
-  is "mine is kept" grep -q "^# Mine, too" "$settings"
-  is "the package's is beside it" cmp "$settings.dpkg-dist" /packages/default
+  is "the user's file is kept" grep -q "^# Mine, too" "$settings"
+  is "the package's file is next to it" cmp "$settings.dpkg-dist" /packages/default
   becomes "counted so far" 2 lost
 
-  title "upgraded after somebody disabled and stopped it"
+  title "upgraded after the user disabled and stopped the service"
   systemctl disable --quiet --now "$unit"
   apt install --reinstall /packages/new.deb
   same "at the next boot" disabled "$(systemctl is-enabled "$unit" || true)"
@@ -238,12 +240,12 @@ upgraded() {
   systemctl enable --quiet --now "$unit"
 }
 
-# The name of every journalctl that runs; the image has no pgrep.
+# Prints the name of every running journalctl. The image has no pgrep.
 journal_readers() {
   grep --no-filename --line-regexp journalctl /proc/[0-9]*/comm 2>/dev/null || true
 }
 
-# Not written for the test: journald itself keeps what a unit prints.
+# The test does not write this: journald stores the output of a unit.
 from_journal() {
   title "reading the journal"
   cp "$config" /tmp/config.yaml
@@ -257,9 +259,9 @@ EOF
   is "reloaded" systemctl reload "$unit"
   becomes "journalctl runs" 1 metric 'redis_lock_exporter_log_open_files{source="journal"}'
   becomes "as one process" journalctl journal_readers
-  same "what was said before is not counted" 2 "$(lost)"
+  same "earlier journal entries are not counted" 2 "$(lost)"
   says engine 91 92
-  becomes "what a unit says is counted" 4 lost
+  becomes "new journal entries of a unit are counted" 4 lost
   says other 93
   says engine 94
   becomes "but not what another one says" 5 lost
@@ -285,9 +287,9 @@ EOF
 }
 
 in_trouble() {
-  title "in trouble"
+  title "failures"
   mkdir -p "/run/systemd/system/$unit.d"
-  # As the unit has it, only sooner.
+  # Like the setting in the unit, but shorter.
   printf '[Service]\nWatchdogSec=2s\nRestartSec=100ms\n' >"/run/systemd/system/$unit.d/sooner.conf"
   systemctl daemon-reload
   systemctl restart "$unit"
@@ -297,29 +299,29 @@ in_trouble() {
   becomes "the service" active systemctl is-active "$unit"
   becomes "counted so far" 9 lost
   kill -STOP "$(property MainPID)"
-  becomes "started again when it hangs" 2 property NRestarts
+  becomes "systemd restarts a hanging exporter" 2 property NRestarts
   becomes "the service" active systemctl is-active "$unit"
   becomes "counted so far" 9 lost
-  is "the journal says that it was the watchdog" grep -q "Watchdog timeout" <(journalctl --unit "$unit" --no-pager)
+  is "the journal names the watchdog" grep -q "Watchdog timeout" <(journalctl --unit "$unit" --no-pager)
   rm -r "/run/systemd/system/$unit.d"
   systemctl daemon-reload
   systemctl restart "$unit"
 }
 
 with_a_mistake() {
-  title "started with a configuration that it does not take"
+  title "started with a configuration that it rejects"
   cp "$config" /tmp/config.yaml
   echo "nonsense: true" >>"$config"
-  is_not "it does not start" systemctl restart "$unit"
-  same "with the exit code" 64 "$(property ExecMainStatus)"
-  # It would be auto-restart if it were tried again.
+  is_not "the service does not start" systemctl restart "$unit"
+  same "the exit code is correct" 64 "$(property ExecMainStatus)"
+  # The state would be auto-restart if systemd tried again.
   same "and is not started again and again" failed "$(property SubState)"
   cp /tmp/config.yaml "$config"
-  is "until it is mended" systemctl start "$unit"
+  is "the corrected configuration starts" systemctl start "$unit"
 }
 
 by_socket() {
-  title "started by its socket"
+  title "started by socket activation"
   same "the socket" disabled "$(systemctl is-enabled redis_lock_exporter.socket || true)"
   cp "$settings" /tmp/settings
   echo 'ARGS="--web.systemd-socket"' >>"$settings"
@@ -328,7 +330,7 @@ by_socket() {
   same "the service" inactive "$(systemctl is-active "$unit" || true)"
   # The first request waits for the service that it starts.
   becomes "counted so far" 9 lost
-  # It answers before it is ready.
+  # The exporter answers before it is ready.
   becomes "the service" active systemctl is-active "$unit"
   local pid refused=0 asked=0
   pid=$(property MainPID)
@@ -337,7 +339,7 @@ by_socket() {
     asked=$((asked + 1))
     curl --silent --fail --max-time 20 --output /dev/null http://127.0.0.1:9877/metrics || refused=$((refused + 1))
   done
-  is "it was asked during a restart" test "$asked" -gt 0
+  is "requests were sent during a restart" test "$asked" -gt 0
   same "and refused" 0 "$refused"
   cp /tmp/settings "$settings"
   systemctl disable --quiet --now redis_lock_exporter.socket "$unit"
@@ -367,7 +369,7 @@ removed() {
 }
 
 by_hand() {
-  title "unit and program copied by hand, without a user"
+  title "unit and program copied manually, without a user"
   userdel redis_lock_exporter
   dpkg-deb --extract /packages/new.deb /tmp/unpacked
   install /tmp/unpacked/usr/bin/redis_lock_exporter /usr/bin/
@@ -377,7 +379,7 @@ by_hand() {
   is "started" systemctl start "$unit"
   becomes "Redis is watched" 1 metric redis_lock_exporter_redis_up
   is_not "no such user in /etc/passwd" grep -q redis_lock_exporter /etc/passwd
-  is_not "it is not root" grep -qE '^Uid:\s+0\s' "/proc/$(property MainPID)/status"
+  is_not "the process does not run as root" grep -qE '^Uid:\s+0\s' "/proc/$(property MainPID)/status"
   is "the state is saved" test -s "$state/state.json"
   is "stopped" systemctl stop "$unit"
 }
@@ -397,7 +399,7 @@ case $1 in
     by_socket
     removed
     by_hand
-    title "all the time"
+    title "during the whole test"
     same "errors in the log but those that were asked for" "" \
       "$(journalctl --unit "$unit" --no-pager --output=cat | grep ' ERROR ' | grep -vE 'configuration refused|cannot start with this configuration' || true)"
     ;;

@@ -1,10 +1,12 @@
-//! From a lost lock to the pager, with real parts only: a page arrives once, says where and why, and ends after recovery; a
-//! restart of Redis and a failover page nobody; a Redis that stays away does.
+//! Tests the complete path from a lost lock to the pager with real programs. A page arrives once,
+//! names the namespace and the cause, and resolves after recovery. A Redis restart and a failover
+//! do not page. A lasting Redis outage does.
 //!
-//! Time is compressed: rules, TTLs, Prometheus, Alertmanager and the fleet are all faster by one factor, so what counts stays
-//! the same: slices for each window, windows for each burst, renewals for each TTL. What is left as it is: the exporter's own
-//! second between two saves, its retries, and numbers of seconds inside expressions (the limits of ScanStale). Seconds here are
-//! those of the uncompressed world. `ALERT_TIME_FACTOR=1` runs the tests uncompressed, which takes up to half an hour.
+//! Time is compressed. Rules, TTLs, Prometheus, Alertmanager and the fleet all run faster by one
+//! factor, so the ratios stay the same: slices per window, windows per burst, renewals per TTL.
+//! Some times are not compressed: the exporter's second between two saves, its retries, and numbers
+//! of seconds inside expressions (the limits of ScanStale). Seconds in these tests are uncompressed
+//! seconds. `ALERT_TIME_FACTOR=1` runs the tests uncompressed, which takes up to half an hour.
 
 mod receiver;
 mod stage;
@@ -19,30 +21,30 @@ use crate::redis::RedisServer;
 use crate::redis::client::Client;
 use crate::redis::sentinel::{PRIMARY_NAME, Sentinels};
 
-/// What the rules promise: a burst that is shorter cannot page.
+/// The rules guarantee that a shorter burst cannot page.
 const SHORTEST_PAGE: f64 = 150.0;
 
-/// So many times faster than in real life.
+/// Returns the factor by which the test runs faster than real time.
 fn pace(speed: u32) -> Pace {
     let wanted = std::env::var("ALERT_TIME_FACTOR").ok();
-    Pace::new(wanted.map_or(speed, |text| text.parse().expect("ALERT_TIME_FACTOR is no number"))).unwrap()
+    Pace::new(wanted.map_or(speed, |text| text.parse().expect("ALERT_TIME_FACTOR is not a number"))).unwrap()
 }
 
 #[test]
-fn a_lasting_loss_pages_once_says_where_and_why_and_resolves() {
+fn a_sustained_loss_pages_once_with_namespace_and_cause_and_resolves() {
     let pace = pace(20);
     let server = RedisServer::start(&[]);
     let address = address(&server);
     let mut stage = Stage::start(pace.clone(), &address, &one_server(&pace, &address));
 
-    // A deployment makes a handler take longer than its lock's TTL.
+    // A deployment makes a handler run longer than its lock's TTL.
     stage.workload.slow_down();
     stage.wait(900.0, "a page", |stage| !stage.receiver.pages().is_empty());
     stage.workload.calm();
-    stage.wait(2400.0, "the end of the page", |stage| stage.receiver.pages().iter().any(|page| !page.is_firing()));
+    stage.wait(2400.0, "the page to resolve", |stage| stage.receiver.pages().iter().any(|page| !page.is_firing()));
 
     let pages = stage.receiver.pages();
-    assert_eq!(pages.len(), 2, "one that fires and its end\n{}", stage.story());
+    assert_eq!(pages.len(), 2, "expected one firing page and its resolution\n{}", stage.story());
     assert!(pages[0].is_firing() && !pages[1].is_firing(), "{pages:#?}");
     for page in &pages {
         let [alert] = page.alerts() else { panic!("not one alert: {page:#?}") };
@@ -55,14 +57,15 @@ fn a_lasting_loss_pages_once_says_where_and_why_and_resolves() {
     assert!(description.contains("In namespace admission, "), "{description}");
     assert!(description.contains("Likely cause: expired_never_renewed."), "{description}");
     assert!(annotation("runbook_url").ends_with("/RedisLockNotOwnedRatioHigh.md"));
-    // The page links to this exporter, which shows the losses themselves.
+    // The page links to this exporter, which shows the losses.
     assert!(annotation("exporter_url").starts_with(&format!("http://{}/", stage.daemon.address)));
     let incidents = stage.daemon.get("/api/v1/incidents?lock_namespace=admission").text();
     let incidents: serde_json::Value = serde_json::from_str(&incidents).unwrap();
-    // Not of each: a lock of half a second may have come and gone before a busy machine looks at it.
+    // Not every loss has a cause: on a busy machine, a lock with a TTL of half a second may come
+    // and go before the exporter reads it.
     let is_named = |incident: &serde_json::Value| incident["cause"] == "expired_never_renewed";
     assert!(incidents["incidents"].as_array().unwrap().iter().any(is_named), "{incidents:#}");
-    // Nobody was told anything else about what was well.
+    // Healthy namespaces caused no messages.
     assert_eq!(stage.pages().len(), 1, "{}", stage.story());
 
     let counted = "max(redis_lock_not_owned_total{lock_namespace='admission',operation='release'})";
@@ -71,7 +74,7 @@ fn a_lasting_loss_pages_once_says_where_and_why_and_resolves() {
 }
 
 #[test]
-fn a_redis_restart_of_45_seconds_pages_nobody() {
+fn a_redis_restart_of_45_seconds_does_not_page() {
     let pace = pace(10);
     unpaged(|| {
         let mut server = RedisServer::start(&[]);
@@ -88,7 +91,7 @@ fn a_redis_restart_of_45_seconds_pages_nobody() {
 }
 
 #[test]
-fn a_sentinel_failover_pages_nobody() {
+fn a_sentinel_failover_does_not_page() {
     let pace = pace(10);
     unpaged(|| {
         let mut sentinels = Sentinels::start(&[]);
@@ -104,15 +107,18 @@ fn a_sentinel_failover_pages_nobody() {
         let redis = format!("{{mode: sentinel, addresses: ['{quoted}'], sentinel: {{primary: {PRIMARY_NAME}}}}}");
         let mut stage = Stage::start(pace.clone(), &address(&sentinels.servers[0]), &redis);
         sentinels.servers[0].kill();
-        stage.wait(180.0, "another primary", |_| sentinels.primary().is_some_and(|primary| primary != 0));
+        stage.wait(180.0, "the Sentinels to choose another primary", |_| {
+            sentinels.primary().is_some_and(|primary| primary != 0)
+        });
         stage.workload.fail_over(&address(&sentinels.servers[sentinels.primary().unwrap()]));
         survived(&stage).map(|_| ())
     });
 }
 
-/// The same chain with the trouble that must page: what is quiet above is not deaf.
+/// Runs the same chain with a failure that must page. This proves that the silent tests above can
+/// detect a page.
 #[test]
-fn a_redis_that_stays_away_pages() {
+fn a_lasting_redis_outage_pages() {
     let pace = pace(20);
     let mut server = RedisServer::start(&[]);
     let address = address(&server);
@@ -124,13 +130,15 @@ fn a_redis_that_stays_away_pages() {
     assert_eq!(alert["labels"]["alertname"], "RedisLockRedisDown", "{}", stage.story());
 }
 
-/// Plays it until the machine was quick enough for it to be the burst that is meant. A new stage each time, for several
-/// bursts within half an hour are another story.
+/// Repeats the scenario until the machine is fast enough to produce the intended burst. Each
+/// attempt uses a new stage, because several bursts within half an hour would be a different
+/// scenario.
 fn unpaged(play: impl Fn() -> Option<()>) {
     assert!((0..3).any(|_| play().is_some()), "the machine is too slow: {SHORTEST_PAGE} s could not be kept");
 }
 
-/// After the trouble: it was seen, it is over, and nobody was paged. Nothing if it took longer than it may.
+/// Checks after a Redis failure that the rules saw it, that it is over, and that no page fired.
+/// Returns `None` if the failure lasted too long.
 fn survived(stage: &Stage) -> Option<Totals> {
     stage.wait_trouble_over();
     let totals = stage.workload.totals();

@@ -1,4 +1,5 @@
-//! Where Alertmanager's webhooks go: a small HTTP server on the loopback interface that keeps what it is sent.
+//! Receives Alertmanager's webhooks: a small HTTP server on the loopback interface that stores all
+//! requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,7 +8,7 @@ use std::thread;
 
 use serde_json::Value;
 
-/// One message: the path tells page from ticket.
+/// One webhook message. The path distinguishes pages from tickets.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) path: String,
@@ -35,7 +36,7 @@ impl Receiver {
         let address = listener.local_addr().unwrap();
         let messages = Arc::new(Mutex::new(Vec::new()));
         let received = Arc::clone(&messages);
-        // Lives as long as the test's process, which is that of one test.
+        // The thread runs until the process of this test exits.
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let received = Arc::clone(&received);
@@ -63,7 +64,7 @@ impl Receiver {
     }
 }
 
-/// One request, answered. Nothing when the connection has ended.
+/// Reads and answers one request. Returns `None` when the connection has ended.
 fn receive(mut stream: &TcpStream) -> Option<Message> {
     let mut reader = BufReader::with_capacity(1, stream);
     let mut first = String::new();

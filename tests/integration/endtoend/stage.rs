@@ -1,5 +1,5 @@
-//! Everything between a lock and a pager, each part the real one: Redis, programs that lock and log, the exporter, Prometheus,
-//! Alertmanager, and where its messages go.
+//! The complete path from a lock to a pager, with real programs: Redis, programs that lock and log,
+//! the exporter, Prometheus, Alertmanager, and a receiver for its messages.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,10 +16,10 @@ use crate::prometheus::Prometheus;
 use crate::site::Site;
 
 const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/alerts/redis_lock.rules.yml");
-/// All slices of the kinds that pages count. Functions over time drop the name, so it is kept as a label.
+/// All bad slices that pages count. Functions over time drop the metric name, so a label keeps it.
 const SLICES: &str =
     "label_replace({__name__=~'lock_namespace:.+:slice_(bad|any|mass)'}, 'slice', '$1', '__name__', '(.+)')";
-/// For a machine that has other things to do.
+/// Extra time for a busy machine.
 const SPARE: Duration = Duration::from_secs(60);
 
 pub(super) struct Stage {
@@ -33,8 +33,9 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// `place` is where the services find Redis, HOST:PORT, and `redis` the exporter's section about it. Ends when all has been
-    /// well for two minutes.
+    /// Starts everything and returns after two minutes without a failure. `place` is the HOST:PORT
+    /// at which the services reach Redis. `redis` is the Redis section of the exporter's
+    /// configuration.
     pub(super) fn start(pace: Pace, place: &str, redis: &str) -> Self {
         let site = Site::new();
         let logs = "logs: [{path: 'SITE/logs/*.log', start_at: beginning}]";
@@ -47,7 +48,7 @@ impl Stage {
         let alertmanager = Alertmanager::start(&example, receiver.address);
         let prometheus = start_prometheus(&pace, daemon.address, alertmanager.address);
         let stage = Self { pace, workload, daemon, receiver, prometheus, _alertmanager: alertmanager, _site: site };
-        stage.wait(300.0, "two quiet minutes of both kinds of locks", |stage| {
+        stage.wait(300.0, "two minutes without failures for both kinds of locks", |stage| {
             let ratios = "lock_namespace:redis_lock_not_owned_per_operation:ratio2m";
             let both = format!("count({ratios}{{lock_namespace=~'workflow|admission'}})");
             stage.number("count_over_time(up[3m])") >= Some(8.0) && stage.number(&both) == Some(2.0)
@@ -56,12 +57,12 @@ impl Stage {
         stage
     }
 
-    /// The largest value of a query, if it has any.
+    /// Returns the largest value of a query, or `None` if the query has no result.
     pub(super) fn number(&self, query: &str) -> Option<f64> {
         self.prometheus.number(&scale(query, self.pace.speed()))
     }
 
-    /// Names and namespaces of the pages that Prometheus has seen fire at any time so far.
+    /// Returns names and namespaces of all pages that have fired in Prometheus so far.
     pub(super) fn pages(&self) -> Vec<String> {
         let query =
             "max by (alertname, lock_namespace) (max_over_time(ALERTS{severity='critical',alertstate='firing'}[1h]))";
@@ -69,24 +70,24 @@ impl Stage {
         pages.into_iter().map(|(labels, _)| labels.to_string()).collect()
     }
 
-    /// Waits for a condition that should hold after so many seconds of the uncompressed world.
+    /// Waits for a condition that should hold after so many uncompressed seconds.
     pub(super) fn wait(&self, seconds: f64, what: &str, condition: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + self.pace.seconds(seconds) + SPARE;
         while !condition(self) {
-            assert!(Instant::now() < deadline, "waited in vain for {what}\n{}", self.story());
+            assert!(Instant::now() < deadline, "timed out waiting for {what}\n{}", self.story());
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 
-    /// Until trouble with Redis was seen by the rules, has left every slice, and the exporter is back: counts of bad slices can only
-    /// fall from now on.
+    /// Waits until the rules have seen the Redis failure, no slice contains it, and the exporter is
+    /// connected again. From then on, counts of bad slices can only fall.
     pub(super) fn wait_trouble_over(&self) {
-        self.wait(600.0, "a trace of the trouble", |stage| {
+        self.wait(600.0, "the rules to see the failure", |stage| {
             let failover = "max(max_over_time(ALERTS{alertname='RedisLockFailoverObserved'}[1h]))";
             let bad = format!("max(max_over_time({SLICES}[30m:30s]))");
             stage.number(failover) == Some(1.0) && stage.number(&bad) == Some(1.0)
         });
-        self.wait(600.0, "all to be well again", |stage| {
+        self.wait(600.0, "the failure to be over", |stage| {
             let is_up = sum(&stage.daemon.scrape(), "redis_lock_exporter_tracking_up") == 1.0;
             let bad = format!("max(max_over_time({SLICES}[90s:30s]))");
             let ratios = "min(count_over_time(lock_namespace:redis_lock_not_owned_per_operation:ratio2m{lock_namespace=~'workflow|admission'}[90s]))";
@@ -94,7 +95,7 @@ impl Stage {
         });
     }
 
-    /// What to look at when something is wrong.
+    /// Returns details for the message of a failed assertion.
     pub(super) fn story(&self) -> String {
         let show = |query: &str| {
             let rows = self.prometheus.query(&scale(query, self.pace.speed())).into_iter();
@@ -112,14 +113,15 @@ impl Stage {
     }
 }
 
-/// The exporter's section about one server. It gives up on a silent one after 5 s; in this world that may be no less than 2 s, for
-/// a machine that is busy with other things is not silent.
+/// Returns the Redis section for one server. The exporter disconnects from a silent server after 5
+/// s. The compressed timeout is at least 2 s, because a busy machine can delay a reply.
 pub(super) fn one_server(pace: &Pace, address: &str) -> String {
     let patience = to_text(pace.seconds(5.0).max(Duration::from_secs(2)));
     format!("{{connect_timeout: {patience}, response_timeout: {patience}, url: 'redis://{address}/0'}}")
 }
 
-/// Scrapes every 15 s, evaluates every 30 s, and has Prometheus's defaults otherwise: all of it as much faster as the fleet is.
+/// Prometheus scrapes every 15 s, evaluates every 30 s, and otherwise uses its defaults. All
+/// intervals are compressed like the fleet.
 fn start_prometheus(pace: &Pace, exporter: SocketAddr, alertmanager: SocketAddr) -> Prometheus {
     let rules = scale(&fs::read_to_string(RULES).unwrap(), pace.speed());
     let time = |seconds| to_text(pace.seconds(seconds));

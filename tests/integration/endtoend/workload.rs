@@ -1,4 +1,4 @@
-//! The fleet of the demonstration on a runtime of its own, with work enough for a pager.
+//! Runs the demo's fleet on its own runtime, with enough work to trigger a page.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use redis_lock_exporter::rehearsal::fleet::cordum::{Fault, Fleet, Load, Pace, Totals};
 use tokio::runtime::Runtime;
 
-/// Runs take longer than an outage of 45 s, and there are admissions all the time.
+/// Runs last longer than an outage of 45 s, and admissions happen all the time.
 fn load() -> Load {
     Load {
         run: (80.0, 90.0),
         admitters: 2,
         between_admissions: (1.0, 2.0),
-        // Hardly ever the same one twice.
+        // Large enough that the same lock is rarely used twice.
         organizations: 1_000_000,
-        // Whether Redis is there is what counts here, not how busy the machine is.
+        // The result must depend on whether Redis is up, not on how busy the machine is.
         shortest_patience: Duration::from_secs(5),
         ..Load::default()
     }
@@ -22,7 +22,7 @@ fn load() -> Load {
 
 pub(super) struct Workload {
     fleet: Fleet,
-    /// Ends with the fleet that runs on it.
+    /// The runtime ends with the fleet that runs on it.
     runtime: Option<Runtime>,
 }
 
@@ -33,17 +33,17 @@ impl Workload {
         Self { fleet, runtime: Some(runtime) }
     }
 
-    /// What a deployment with a slow handler does.
+    /// Makes handlers slow, as a bad deployment does.
     pub(super) fn slow_down(&mut self) {
         self.fleet.begin(Fault::SlowAdmissions);
     }
 
-    /// What its rollback does.
+    /// Makes handlers fast again, as a rollback does.
     pub(super) fn calm(&mut self) {
         self.fleet.calm();
     }
 
-    /// The services find another primary, HOST:PORT.
+    /// Points the services to another primary at HOST:PORT.
     pub(super) fn fail_over(&mut self, redis: &str) {
         self.fleet.fail_over(redis);
     }

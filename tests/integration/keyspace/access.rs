@@ -1,4 +1,5 @@
-//! How the exporter gets at Redis, and that it can do no harm there: users with few rights, passwords, TLS, sockets.
+//! Tests how the exporter connects to Redis, and that it cannot change data there: users with few
+//! rights, passwords, TLS, sockets.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,7 +27,8 @@ namespaces:
   - {name: mail, keys: ['mail:lock:{id}'], ttl: 10m}
 ";
 
-/// The commands in the code blocks of a section of the document, for the keys of these tests.
+/// Returns the commands in the code blocks of a section of the document, adapted to the keys of
+/// these tests.
 fn documented(section: &str) -> Vec<Vec<String>> {
     let (_, rest) = DOCUMENT.split_once(&format!("### {section}\n")).unwrap();
     let section = rest.split("\n### ").next().unwrap();
@@ -41,7 +43,7 @@ fn documented(section: &str) -> Vec<Vec<String>> {
     blocks.iter().map(|block| block.split_whitespace().flat_map(word).collect()).collect()
 }
 
-/// As the document says how to get it.
+/// Computes the value in the way that the document describes.
 fn digest(password: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("password");
@@ -54,7 +56,7 @@ fn set_user(server: &RedisServer, words: &[String]) {
     server.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
-/// A server with the documented user, without some of its words and with others.
+/// Starts a server with the documented user. Removes some of the user's ACL rules and adds others.
 fn server_with_user(without: &[&str], with: &[&str]) -> RedisServer {
     let server = RedisServer::start(&[]);
     let mut words = documented("Single server").remove(0);
@@ -77,10 +79,10 @@ fn start_as_user(server: &RedisServer) -> (Site, Daemon) {
 }
 
 fn wait_watching(daemon: &Daemon) {
-    daemon.wait("watching", |daemon| is_watching(&daemon.scrape()));
+    daemon.wait("the exporter is watching", |daemon| is_watching(&daemon.scrape()));
 }
 
-/// The commands that are shown as denied.
+/// Returns the commands that the API lists as denied.
 fn denied(samples: &Samples) -> Vec<String> {
     let series = samples
         .iter()
@@ -89,41 +91,41 @@ fn denied(samples: &Samples) -> Vec<String> {
     series.map(|(series, _)| command(series)).collect()
 }
 
-/// Takes, renews and releases a lock, and checks that all of it was seen.
+/// Acquires, renews and releases a lock, and checks that the exporter counts all operations.
 fn check_counting(server: &RedisServer, daemon: &Daemon) {
     let before = Counted::of(&daemon.scrape());
     let key = format!("jobs:lock:counting-{}", before.acquisitions);
     let mut program = Program::connect(server);
     let found = |daemon: &Daemon| json(daemon, "/api/v1/locks?search=counting")["locks"].clone();
     let token = program.acquire(&key, LONG);
-    daemon.wait("acquired", |daemon| found(daemon)[0]["owner"].is_string());
+    daemon.wait("the acquisition is seen", |daemon| found(daemon)[0]["owner"].is_string());
     assert!(program.renew(&key, &token, LONG * 2));
-    daemon.wait("renewed", |daemon| found(daemon)[0]["renewals"] == 1);
+    daemon.wait("the renewal is seen", |daemon| found(daemon)[0]["renewals"] == 1);
     assert!(program.release(&key, &token));
-    daemon.wait("released", |daemon| found(daemon)[0].is_null());
+    daemon.wait("the release is seen", |daemon| found(daemon)[0].is_null());
     let expected = Counted {
         acquisitions: before.acquisitions + 1,
         renewals: before.renewals + 1,
         releases: before.releases + 1,
         ..before
     };
-    daemon.wait("all counted", |daemon| Counted::of(&daemon.scrape()) == expected);
+    daemon.wait("all operations are counted", |daemon| Counted::of(&daemon.scrape()) == expected);
 }
 
-/// Everything that the process has said to anybody.
+/// Checks that no output of the process contains a secret.
 fn check_silence(daemon: &Daemon, secrets: &[&str]) {
-    let mut said = daemon.log();
-    assert!(said.contains("TRACE") || said.contains("DEBUG") || said.contains("connected to redis"), "{said}");
+    let mut output = daemon.log();
+    assert!(output.contains("TRACE") || output.contains("DEBUG") || output.contains("connected to redis"), "{output}");
     for path in ["/", "/metrics", "/-/ready", "/api/v1/namespaces", "/api/v1/locks", "/api/v1/incidents"] {
-        said += &daemon.get(path).text();
+        output += &daemon.get(path).text();
     }
     for secret in secrets {
-        assert!(!said.contains(secret), "{secret} in {said}");
+        assert!(!output.contains(secret), "{secret} in {output}");
     }
 }
 
 #[test]
-fn the_documented_user_is_enough_and_cannot_write() {
+fn the_documented_user_has_enough_rights_and_cannot_write() {
     let server = server_with_user(&[], &[]);
     server.command(&["HSET", "jobs:lock:hash", "owner", "1"]);
     server.command(&["ZADD", "mail:lock:sorted", "1", "owner"]);
@@ -161,7 +163,7 @@ fn the_documented_user_is_enough_and_cannot_write() {
     check_silence(&daemon, &[SECRET]);
 }
 
-/// Collects what a server is sent, as `MONITOR` tells it, for as long as it runs.
+/// Collects the commands that a server receives, as `MONITOR` prints them, while it runs.
 fn monitor(server: &RedisServer) -> Arc<Mutex<Vec<String>>> {
     let mut client = server.client();
     client.command(&["MONITOR"]);
@@ -175,7 +177,7 @@ fn monitor(server: &RedisServer) -> Arc<Mutex<Vec<String>>> {
     lines
 }
 
-/// Address and words of a line of `MONITOR`.
+/// Returns the client address and the words of a line of `MONITOR`.
 fn monitored(line: &str) -> Option<(String, Vec<String>)> {
     let (_, rest) = line.split_once(" [")?;
     let (address, words) = rest.split_once("] ")?;
@@ -192,20 +194,20 @@ fn only_documented_commands_are_sent_and_none_of_them_writes() {
     check_counting(&server, &daemon);
     let before = daemon.scrape();
     server.command(&["CLIENT", "KILL", "USER", "exporter"]);
-    daemon.wait("connected again", |daemon| {
+    daemon.wait("the exporter is connected again", |daemon| {
         let samples = daemon.scrape();
         is_watching(&samples) && observed_since(&samples) > observed_since(&before)
     });
     check_counting(&server, &daemon);
     let passes = |daemon: &Daemon| own(&daemon.scrape(), "scan_passes_total");
     let enough = passes(&daemon) + 2.0;
-    daemon.wait("two more passes", |daemon| passes(daemon) >= enough);
+    daemon.wait("two more passes are complete", |daemon| passes(daemon) >= enough);
 
     let lines: Vec<(String, Vec<String>)> = lines.lock().unwrap().iter().filter_map(|line| monitored(line)).collect();
     let is_hello = |words: &[String]| words.iter().any(|word| word == "redis_lock_exporter");
     let of_exporter: BTreeSet<&str> =
         lines.iter().filter(|(_, words)| is_hello(words)).map(|(address, _)| address.as_str()).collect();
-    assert_eq!(of_exporter.len(), 2, "two connections, one after the other: {lines:?}");
+    assert_eq!(of_exporter.len(), 2, "expected two consecutive connections: {lines:?}");
     let sent: Vec<&Vec<String>> =
         lines.iter().filter(|(address, _)| of_exporter.contains(address.as_str())).map(|(_, words)| words).collect();
     let table: Vec<&str> = DOCUMENT.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
@@ -216,20 +218,20 @@ fn only_documented_commands_are_sent_and_none_of_them_writes() {
     for words in sent {
         let command = words[0].to_ascii_uppercase();
         let name = if command == "CLIENT" { format!("CLIENT {}", words[1].to_ascii_uppercase()) } else { command };
-        assert!(table.contains(&name.as_str()), "{words:?} is not documented");
+        assert!(table.contains(&name.as_str()), "{words:?} is not a documented command");
         assert!(!writing.contains(words[0].to_ascii_lowercase().as_str()), "{words:?} writes");
         kinds.insert(name);
     }
     for command in ["HELLO", "INFO", "SCAN", "PTTL", "GETRANGE", "TYPE", "HSCAN", "CLIENT TRACKING"] {
-        assert!(kinds.contains(command), "{command} was not seen among {kinds:?}");
+        assert!(kinds.contains(command), "{command} is missing from {kinds:?}");
     }
 }
 
 #[test]
-fn without_tracking_it_scans_and_says_so() {
+fn without_tracking_permission_the_exporter_scans_and_reports_it() {
     let server = server_with_user(&["+client|tracking"], &[]);
     let (_site, daemon) = start_as_user(&server);
-    daemon.wait("scanning", |daemon| own(&daemon.scrape(), "scan_passes_total") >= 1.0);
+    daemon.wait("the first pass is complete", |daemon| own(&daemon.scrape(), "scan_passes_total") >= 1.0);
     let samples = daemon.scrape();
     assert_eq!((own(&samples, "redis_up"), own(&samples, "tracking_up"), source(&samples)), (1.0, 0.0, "scan"));
     assert_eq!(denied(&samples), ["client_tracking"]);
@@ -240,7 +242,7 @@ fn without_tracking_it_scans_and_says_so() {
 }
 
 #[test]
-fn without_values_of_a_prefix_its_locks_are_seen_without_owners() {
+fn without_read_permission_on_a_prefix_its_locks_have_no_owners() {
     let without = ["%R~mail:lock:*"];
     let server = server_with_user(&without, &["(+pttl +type %R~mail:lock:*)"]);
     let (_site, daemon) = start_as_user(&server);
@@ -254,7 +256,7 @@ fn without_values_of_a_prefix_its_locks_are_seen_without_owners() {
     let mut program = Program::connect(&server);
     let token = program.acquire("mail:lock:1", LONG);
     let lock = |daemon: &Daemon| json(daemon, "/api/v1/locks?lock_namespace=mail")["locks"][0].clone();
-    daemon.wait("seen", |daemon| lock(daemon).is_object());
+    daemon.wait("the lock is seen", |daemon| lock(daemon).is_object());
     let seen = lock(&daemon);
     assert!(seen["owner"].is_null() && seen["ttl_remaining_seconds"].as_f64().unwrap() > 500.0, "{seen}");
     assert!(program.release("mail:lock:1", &token));
@@ -263,13 +265,13 @@ fn without_values_of_a_prefix_its_locks_are_seen_without_owners() {
 }
 
 #[test]
-fn without_scan_a_lock_is_first_seen_when_it_changes() {
+fn without_scan_permission_a_lock_is_seen_when_it_changes() {
     let server = server_with_user(&["+scan"], &[]);
     let mut program = Program::connect(&server);
     program.acquire("jobs:lock:silent", LONG);
     let token = program.acquire("jobs:lock:renewed", LONG);
     let (_site, daemon) = start_as_user(&server);
-    daemon.wait("tracking", |daemon| own(&daemon.scrape(), "tracking_up") == 1.0);
+    daemon.wait("tracking is on", |daemon| own(&daemon.scrape(), "tracking_up") == 1.0);
     assert!(program.renew("jobs:lock:renewed", &token, LONG * 2));
     daemon.wait_for("redis_lock_held{redis=\"redis\",lock_namespace=\"jobs\"}", 1.0);
     assert!(program.release("jobs:lock:renewed", &token));
@@ -277,12 +279,12 @@ fn without_scan_a_lock_is_first_seen_when_it_changes() {
     let samples = daemon.scrape();
     assert_eq!(Counted::of(&samples), Counted { releases: 1, ..Default::default() });
     assert_eq!((denied(&samples), own(&samples, "scan_passes_total")), (vec!["scan".to_owned()], 0.0));
-    assert_eq!(observed_since(&samples), None, "locks may be unknown");
+    assert_eq!(observed_since(&samples), None, "the exporter may not know all locks");
     assert!(complaints(&daemon).contains("may not SCAN"), "{}", complaints(&daemon));
 }
 
 #[test]
-fn without_info_it_goes_on() {
+fn without_info_permission_the_exporter_keeps_watching() {
     let server = server_with_user(&["+info"], &[]);
     let (_site, daemon) = start_as_user(&server);
     wait_watching(&daemon);
@@ -294,15 +296,15 @@ fn without_info_it_goes_on() {
 }
 
 #[test]
-fn a_wrong_password_is_told_and_the_right_one_taken_from_the_file() {
+fn a_wrong_password_is_reported_and_a_corrected_password_file_is_used() {
     let server = server_with_user(&[], &[]);
     let site = Site::new();
     fs::write(site.path("password"), "not-the-secret").unwrap();
     let redis = format!("url: '{}', username: exporter, password_file: SITE/password", server.url());
     site.configure(&format!("redis: {{{redis}}}{TWO_NAMESPACES}"));
     let daemon = site.start_configured(&[]);
-    daemon.wait("refused", |daemon| own(&daemon.scrape(), "redis_connect_errors_total") >= 1.0);
-    daemon.wait("told", |daemon| complaints(daemon).contains("WRONGPASS"));
+    daemon.wait("a connection error is counted", |daemon| own(&daemon.scrape(), "redis_connect_errors_total") >= 1.0);
+    daemon.wait("the wrong password is reported", |daemon| complaints(daemon).contains("WRONGPASS"));
     let samples = daemon.scrape();
     assert_eq!((own(&samples, "redis_up"), source(&samples)), (0.0, "none"));
     fs::write(site.path("password"), SECRET).unwrap();
@@ -313,7 +315,7 @@ fn a_wrong_password_is_told_and_the_right_one_taken_from_the_file() {
 }
 
 #[test]
-fn a_password_from_the_environment_or_the_url_stays_secret() {
+fn a_password_from_the_environment_or_the_url_is_never_printed() {
     let server = server_with_user(&[], &[]);
     let urls = [
         format!("url: '{}', username: exporter, password_env: LOCK_PASSWORD", server.url()),
@@ -322,7 +324,7 @@ fn a_password_from_the_environment_or_the_url_stays_secret() {
     for redis in urls {
         let site = Site::new();
         site.configure(&format!("redis: {{{redis}}}{TWO_NAMESPACES}"));
-        let (config, state) = (site.place("config.yaml"), site.place("state"));
+        let (config, state) = (site.full_path("config.yaml"), site.full_path("state"));
         let arguments = ["--config.file", &config, "--state.dir", &state, "--log.level", "trace"];
         let daemon = Daemon::start_with(&arguments, |command| command.env("LOCK_PASSWORD", SECRET));
         wait_watching(&daemon);
@@ -331,17 +333,17 @@ fn a_password_from_the_environment_or_the_url_stays_secret() {
     }
 }
 
-/// What the exporter complains about until it stops trying.
+/// Returns the problems that the exporter reports, then stops it.
 fn refusal(redis: &str) -> String {
     let (_site, daemon) = start(redis);
-    daemon.wait("refused", |daemon| own(&daemon.scrape(), "redis_connect_errors_total") >= 1.0);
-    daemon.wait("told", |daemon| complaints(daemon).contains("127.0.0.1"));
+    daemon.wait("a connection error is counted", |daemon| own(&daemon.scrape(), "redis_connect_errors_total") >= 1.0);
+    daemon.wait("the connection problem is reported", |daemon| complaints(daemon).contains("127.0.0.1"));
     assert_eq!(own(&daemon.scrape(), "redis_up"), 0.0);
     complaints(&daemon)
 }
 
 #[test]
-fn tls_with_a_ca_and_a_client_certificate_of_our_own() {
+fn tls_works_with_a_private_ca_and_a_client_certificate() {
     let (certificates, others) = (Certificates::new(), Certificates::new());
     let server = RedisServer::start_tls(&certificates, &[]);
     let url = format!("url: 'rediss://127.0.0.1:{}'", server.tls_port());
@@ -355,18 +357,18 @@ fn tls_with_a_ca_and_a_client_certificate_of_our_own() {
     check_counting(&server, &daemon);
 
     let wrong_ca = text(&others.path("ca.pem")).to_owned();
-    let told = refusal(&format!("{url}, tls: {{ca_file: '{wrong_ca}', {client}}}"));
-    assert!(told.contains("TLS with 127.0.0.1") && told.contains("invalid peer certificate"), "{told}");
-    let told = refusal(&format!("{url}, tls: {{ca_file: '{ca}', {client}, server_name: redis.example.com}}"));
-    assert!(told.contains("not valid for name") && told.contains("redis.example.com"), "{told}");
-    let told = refusal(&format!("{url}, tls: {{ca_file: '{ca}'}}"));
-    assert!(told.contains("CertificateRequired"), "{told}");
-    let told = refusal(&format!("url: 'redis://127.0.0.1:{}'", server.tls_port()));
-    assert!(told.contains("rediss://"), "{told}");
+    let problem = refusal(&format!("{url}, tls: {{ca_file: '{wrong_ca}', {client}}}"));
+    assert!(problem.contains("TLS with 127.0.0.1") && problem.contains("invalid peer certificate"), "{problem}");
+    let problem = refusal(&format!("{url}, tls: {{ca_file: '{ca}', {client}, server_name: redis.example.com}}"));
+    assert!(problem.contains("not valid for name") && problem.contains("redis.example.com"), "{problem}");
+    let problem = refusal(&format!("{url}, tls: {{ca_file: '{ca}'}}"));
+    assert!(problem.contains("CertificateRequired"), "{problem}");
+    let problem = refusal(&format!("url: 'redis://127.0.0.1:{}'", server.tls_port()));
+    assert!(problem.contains("rediss://"), "{problem}");
 }
 
 #[test]
-fn over_a_unix_socket() {
+fn the_exporter_connects_over_a_unix_socket() {
     let server = RedisServer::start(&[]);
     let (_site, daemon) = start(&format!("url: 'unix://{}?db=0'", server.socket().display()));
     wait_watching(&daemon);
@@ -378,7 +380,7 @@ fn over_a_unix_socket() {
 fn a_server_without_resp3_is_scanned() {
     let server = RedisServer::start(&["--rename-command", "HELLO", ""]);
     let (_site, daemon) = start(&format!("url: '{}'", server.url()));
-    daemon.wait("scanning", |daemon| own(&daemon.scrape(), "scan_passes_total") >= 1.0);
+    daemon.wait("the first pass is complete", |daemon| own(&daemon.scrape(), "scan_passes_total") >= 1.0);
     let samples = daemon.scrape();
     assert_eq!((own(&samples, "redis_up"), own(&samples, "tracking_up"), source(&samples)), (1.0, 0.0, "scan"));
     assert!(complaints(&daemon).contains("does not speak RESP3"), "{}", complaints(&daemon));
@@ -386,20 +388,20 @@ fn a_server_without_resp3_is_scanned() {
 }
 
 #[test]
-fn the_documented_users_of_a_cluster_are_enough() {
+fn the_documented_users_have_enough_rights_in_a_cluster() {
     let cluster = Cluster::start(&[]);
     let user = documented("Cluster").remove(0);
     cluster.nodes.iter().for_each(|node| set_user(node, &user));
     let login = "username: exporter, password_file: SITE/password";
     let (_site, daemon) =
         start(&format!("mode: cluster, addresses: ['127.0.0.1:{}'], {login}", cluster.nodes[0].port()));
-    daemon.wait("all primaries", |daemon| own(&daemon.scrape(), "redis_nodes_up") == 3.0);
+    daemon.wait("all primaries are connected", |daemon| own(&daemon.scrape(), "redis_nodes_up") == 3.0);
     wait_watching(&daemon);
     assert_eq!((complaints(&daemon), denied(&daemon.scrape())), (String::new(), Vec::new()));
 }
 
 #[test]
-fn the_documented_users_under_sentinels_are_enough() {
+fn the_documented_users_have_enough_rights_with_sentinel() {
     let sentinels = Sentinels::start(&[]);
     let [of_servers, of_sentinels] = documented("Sentinel").try_into().unwrap();
     sentinels.servers.iter().for_each(|server| set_user(server, &of_servers));
@@ -414,6 +416,6 @@ fn the_documented_users_under_sentinels_are_enough() {
         start(&format!("mode: sentinel, addresses: [{list}], sentinel: {{primary: {PRIMARY_NAME}, {login}}}, {login}"));
     wait_watching(&daemon);
     assert_eq!((complaints(&daemon), denied(&daemon.scrape())), (String::new(), Vec::new()));
-    let server = eventually("a primary", || sentinels.primary());
+    let server = eventually("the Sentinels to name a primary", || sentinels.primary());
     check_counting(&sentinels.servers[server], &daemon);
 }

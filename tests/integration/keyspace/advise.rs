@@ -1,4 +1,5 @@
-//! `advise`: what it makes of locks on a real Redis whose right TTL is known, as the exporter saw them and as Prometheus did.
+//! Tests `advise` on real locks whose correct TTL is known, with data from the exporter and from
+//! Prometheus.
 
 use std::net::SocketAddr;
 use std::process::Output;
@@ -15,7 +16,7 @@ use crate::prometheus::Prometheus;
 use crate::redis::{RedisServer, eventually};
 use crate::site::Site;
 
-/// What each of them is for is said where its locks are used.
+/// The code that uses the locks of a namespace explains its purpose.
 const NAMESPACES: &str = "
 scan: {interval: 1s, watched_interval: 1s, max_redis_share: 0.5}
 namespaces:
@@ -26,12 +27,12 @@ namespaces:
   - {name: leader, keys: [leader], style: loop, ttl: 60s, retry_every: 30s, takeover_slo: 75s}
   - {name: idle, keys: ['idle:{id}'], ttl: 30s, retry_every: 1s, takeover_slo: 45s}
 ";
-/// The work of the namespace `work`.
+/// How long the work in the namespace `work` takes.
 const WORK: Duration = Duration::from_millis(1600);
-/// So many that a 99th percentile has an upper bound.
+/// Enough samples for an upper bound of the 99th percentile.
 const N_LOCKS: usize = 400;
 
-/// A Redis, exporters that watch it, and locks.
+/// A Redis server, exporters that watch it, and locks.
 struct World {
     server: RedisServer,
     sites: Vec<Site>,
@@ -46,7 +47,7 @@ impl World {
         let start = |site: &Site| {
             site.configure(&format!("redis: {{url: 'redis://127.0.0.1:{}/0'}}{NAMESPACES}", server.port()));
             let daemon = site.start_configured(&[]);
-            daemon.wait("watching", |daemon| is_watching(&daemon.scrape()));
+            daemon.wait("the exporter is watching", |daemon| is_watching(&daemon.scrape()));
             daemon
         };
         let daemons = sites.iter().map(start).collect();
@@ -59,16 +60,17 @@ impl World {
         keys.map(|key| (key.clone(), self.program.acquire(&key, ttl))).collect()
     }
 
-    /// Uses all the locks. The longest that one of `work` was held, seen from here.
+    /// Uses all the locks. Returns the longest hold in `work`, as measured by the test.
     fn use_locks(&mut self) -> f64 {
-        // Runs out in nobody's hands.
+        // This lock expires because no program releases it.
         self.acquire("slow", N_LOCKS, Duration::from_secs(4));
         for number in 0..N_LOCKS {
             let key = format!("quick:{number}");
             let token = self.program.acquire(&key, Duration::from_secs(30));
             assert!(self.program.release(&key, &token));
         }
-        // How much was left at a renewal is seen if nothing else happens at the same time.
+        // The exporter sees the remaining TTL at a renewal only if no other change happens at the
+        // same time.
         let held = self.acquire("renewed", N_LOCKS, Duration::from_secs(60));
         self.wait_counted(&[("redis_lock_acquisitions_total", 3 * N_LOCKS)]);
         for (key, token) in &held {
@@ -89,10 +91,10 @@ impl World {
         longest
     }
 
-    /// By every exporter, over all namespaces.
+    /// Waits until every exporter has counted this many holds over all namespaces.
     fn wait_counted(&self, expected: &[(&str, usize)]) {
         for daemon in &self.daemons {
-            daemon.wait(&format!("at {expected:?}"), |daemon| {
+            daemon.wait(&format!("the counts {expected:?}"), |daemon| {
                 let samples = daemon.scrape();
                 expected.iter().all(|(metric, count)| sum(&samples, metric) == *count as f64)
             });
@@ -121,7 +123,7 @@ fn findings(namespace: &Value) -> Vec<&str> {
     namespace["findings"].as_array().unwrap().iter().map(|finding| finding["kind"].as_str().unwrap()).collect()
 }
 
-/// Model, advised TTL and renewal interval, confidence and findings of one namespace.
+/// Checks the model, advised TTL, renewal interval, confidence and findings of one namespace.
 #[track_caller]
 pub(super) fn check(
     answer: &Value,
@@ -141,17 +143,17 @@ pub(super) fn check(
     assert_eq!(findings(one), kinds, "{one:#}");
 }
 
-/// What does not depend on how fine the buckets are.
+/// Checks the advice that does not depend on the bucket sizes.
 #[track_caller]
 fn check_all(answer: &Value) {
-    // 10 s less a retry of 1 s, which holds of milliseconds fit into.
+    // 10 s minus a retry of 1 s, which is enough for holds of some milliseconds.
     check(answer, "quick", "held", (9.0, None), "medium", &["too_long"]);
     assert_eq!(of(answer, "quick")["present"]["takeover_bound_seconds"], 31.0);
     check(answer, "work", "held", (20.0, None), "medium", &[]);
-    // All of them ran out, nothing is known of why: twice as much is the next step.
+    // All holds expired for unknown reasons, so the next step is twice the TTL.
     check(answer, "slow", "held", (8.0, None), "low", &["too_short", "not_renewed"]);
     assert_eq!(of(answer, "slow")["advised"]["ttl_is_a_step"], true);
-    // As Cordum's scheduler: three failures take as long as the lock lasts.
+    // Like Cordum's scheduler: three failed renewals take as long as the TTL.
     check(answer, "renewed", "renewed", (60.0, Some(15.0)), "medium", &["fence_after_expiry"]);
     assert_eq!(of(answer, "renewed")["advised"]["renewals_that_may_fail"], 2);
     check(answer, "leader", "loop", (45.0, None), "none", &["too_long"]);
@@ -161,7 +163,7 @@ fn check_all(answer: &Value) {
 }
 
 #[test]
-fn what_a_running_exporter_has_seen() {
+fn advise_reads_a_running_exporter() {
     let mut world = World::start(1);
     let longest = world.use_locks();
     let (code, answer) = advise(&["--exporter", &world.exporter()]);
@@ -169,7 +171,7 @@ fn what_a_running_exporter_has_seen() {
     check_all(&answer);
     assert!(answer["namespaces"].as_array().unwrap().iter().all(|one| one["lock_namespace"] != "other"), "{answer}");
 
-    // The bracket has the hold that the work really took, and the formula is applied to it.
+    // The range contains the real hold time, and the formula uses that range.
     let work = of(&answer, "work");
     let number = |path: &str| work.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path}: {work:#}"));
     let (low, high) = (number("/p99_seconds/low"), number("/p99_seconds/high"));
@@ -178,7 +180,7 @@ fn what_a_running_exporter_has_seen() {
     let needed = high + number("/jitter_seconds") + (high / 4.0).max(0.25);
     assert!((number("/needed_ttl_seconds/high") - needed).abs() < 1e-6, "{work:#}");
 
-    // The same numbers are there as metrics, and none where nothing is known.
+    // The metrics show the same values, and no value where nothing is known.
     let samples = world.daemons[0].scrape();
     let live = |metric: &str, namespace: &str| {
         samples.get(&format!("redis_lock_{metric}{{redis=\"redis\",lock_namespace=\"{namespace}\"}}")).copied()
@@ -196,7 +198,7 @@ fn what_a_running_exporter_has_seen() {
         );
     }
 
-    // What is advised is a configuration, and with it there is no more to say about these.
+    // The advice is a valid configuration. With it, these namespaces have no more findings.
     let site = &world.sites[0];
     let yaml = answer["configuration"].as_str().unwrap();
     let expected = "namespaces:\n  - name: quick\n    ttl: 9s\n  - name: slow\n    ttl: 8s  # a step: measure again\n  \
@@ -206,22 +208,23 @@ fn what_a_running_exporter_has_seen() {
         "presets: [cordum]\nredis: {{url: 'redis://127.0.0.1:{}/0'}}\n{yaml}",
         world.server.port()
     ));
-    let checked = command(&["check", "--config.file", &site.place("config.yaml")]);
+    let checked = command(&["check", "--config.file", &site.full_path("config.yaml")]);
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 
     let (code, one) = advise(&["--exporter", &format!("{}/metrics", world.exporter()), "--namespace", "work"]);
     assert_eq!((code, one["namespaces"].as_array().unwrap().len(), &one["configuration"]), (0, 1, &Value::Null));
-    // Every 15 s, which the fence asks for: 2 * 15 s + 30 s + a quarter + jitter is more than 60 s, and less than the SLO.
+    // Every 15 s, because of the fence: 2 * 15 s + 30 s + a quarter + jitter is more than 60 s and
+    // less than the SLO.
     let (code, one) = advise(&["--exporter", &world.exporter(), "--namespace", "renewed", "--pause", "30s"]);
     assert_eq!(code, 1);
     check(&one, "renewed", "renewed", (68.0, Some(15.0)), "medium", &["too_short", "fence_after_expiry"]);
-    // 60 s + a quarter do not fit into 74 s, however often they are renewed.
+    // 60 s plus a quarter exceed 74 s with any renewal interval.
     let (_, one) = advise(&["--exporter", &world.exporter(), "--namespace", "renewed", "--pause", "1m"]);
     assert_eq!(findings(of(&one, "renewed")), ["too_short", "conflict", "fence_after_expiry"]);
 }
 
 #[test]
-fn the_table_for_people() {
+fn advise_prints_a_table() {
     let mut world = World::start(1);
     world.use_locks();
     let output = command(&["advise", "--exporter", &world.exporter()]);
@@ -253,29 +256,29 @@ fn the_table_for_people() {
     }
 }
 
-/// Once a second.
+/// Scrapes once a second.
 fn scraping(exporters: &[SocketAddr]) -> Prometheus {
     let targets: Vec<String> = exporters.iter().map(|address| format!("'{address}'")).collect();
     let jobs = format!("[{{job_name: locks, static_configs: [{{targets: [{}]}}]}}]", targets.join(", "));
     Prometheus::start(&format!("global: {{scrape_interval: 1s}}\nscrape_configs: {jobs}\n"), &[], &[])
 }
 
-/// Two exporters see the same locks: they are counted once.
+/// Two exporters see the same locks, but `advise` counts them once.
 #[test]
-fn what_prometheus_has_seen() {
+fn advise_reads_prometheus() {
     let mut world = World::start(2);
     let addresses: Vec<_> = world.daemons.iter().map(|daemon| daemon.address).collect();
     let prometheus = scraping(&addresses);
-    // The first sample must be one of zeros, or there is nothing to see an increase from.
+    // The first sample must be zero, because Prometheus computes an increase from it.
     let is_seen = |query: &str, wanted: f64| prometheus.number(query).is_some_and(|number| number >= wanted);
-    eventually("two exporters", || {
+    eventually("Prometheus to scrape two exporters", || {
         is_seen("count(redis_lock_hold_seconds_count{lock_namespace=\"work\"})", 2.0).then_some(())
     });
     world.use_locks();
     let n_locks = N_LOCKS as f64;
-    eventually("all locks in prometheus", || {
+    eventually("Prometheus to have counted all locks", || {
         let releases = is_seen("min(sum by (instance) (redis_lock_releases_total))", 3.0 * n_locks);
-        // An increase is extrapolated: the more samples, the less.
+        // Prometheus extrapolates an increase. More samples make the error smaller.
         let is_long = is_seen("min(count_over_time(redis_lock_releases_total[10m]))", 15.0);
         (releases && is_long && prometheus.number("sum(redis_lock_held)") == Some(0.0)).then_some(())
     });
@@ -285,8 +288,8 @@ fn what_prometheus_has_seen() {
     check_all(&answer);
     let work = of(&answer, "work");
     let n_samples = work["samples"].as_f64().unwrap();
-    assert!((n_locks * 0.95..n_locks * 1.2).contains(&n_samples), "counted once: {n_samples}");
-    // The buckets of the metrics: from 1 s to 10 s.
+    assert!((n_locks * 0.95..n_locks * 1.2).contains(&n_samples), "the locks must count once: {n_samples}");
+    // The bucket bounds of the metric: from 1 s to 10 s.
     let bracket = (work["p99_seconds"]["low"].as_f64(), work["p99_seconds"]["high"].as_f64());
     assert_eq!(bracket, (Some(1.0), Some(10.0)));
     assert_eq!((&work["jitter_assumed"], &work["cluster"]), (&false.into(), &"".into()));
@@ -298,15 +301,15 @@ fn what_prometheus_has_seen() {
         "nothing was seen in Redis of a lock namespace \"nowhere\"; there are: idle, ",
     );
     fails(&["--prometheus", &url, "--cluster", "nowhere"], "none that looks at locks in Redis");
-    // An exporter is no Prometheus, and the reverse.
+    // An exporter is not a Prometheus server, and the reverse.
     fails(&["--prometheus", &world.exporter()], "not as Prometheus does");
     fails(&["--exporter", &url], "it is no redis_lock_exporter");
 }
 
-/// From the preset alone, before a single lock was seen: three renewals that fail take as long as the lock lasts. Nothing
-/// else about Cordum's values is wrong by itself.
+/// Uses the preset alone, before any lock was seen. Three failed renewals take as long as the TTL.
+/// Cordum's other values have no findings.
 #[test]
-fn cordums_scheduler_fences_itself_too_late() {
+fn advise_reports_that_the_cordum_scheduler_gives_up_its_lock_too_late() {
     let server = RedisServer::start(&[]);
     let url = format!("redis://127.0.0.1:{}", server.port());
     let daemon = Daemon::start(&["--redis.url", &url, "--preset", "cordum"]);
@@ -317,7 +320,7 @@ fn cordums_scheduler_fences_itself_too_late() {
     assert!(yaml.ends_with("namespaces:\n  - name: scheduler\n    renew_every: 15s\n"), "{yaml}");
 }
 
-/// Exit code 2, nothing on standard output, and the reason.
+/// Checks for exit code 2, empty standard output, and the reason.
 #[track_caller]
 fn fails(arguments: &[&str], reason: &str) {
     let Output { status, stdout, stderr } = command(&[&["advise"], arguments].concat());
@@ -327,7 +330,7 @@ fn fails(arguments: &[&str], reason: &str) {
 }
 
 #[test]
-fn no_advice_to_be_had() {
+fn advise_exits_with_2_if_it_has_no_data() {
     let unused = UnusedPort::reserve().unwrap();
     let nobody = format!("127.0.0.1:{}", unused.number);
     fails(

@@ -1,4 +1,5 @@
-//! Questions about single locks, over HTTP, with real locks behind them; and what a restart of the exporter keeps.
+//! Tests API requests about single locks on a real Redis, and what survives a restart of the
+//! exporter.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,10 +18,10 @@ fn keys(page: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn pages_search_and_order_over_hundreds_of_locks() {
+fn hundreds_of_locks_can_be_paged_searched_and_sorted() {
     const N_LOCKS: usize = 300;
     let stage = Stage::new(RedisServer::start(&[]));
-    // The later the number, the less time is left; and one lock has no TTL at all.
+    // Locks with higher numbers have less time left. One lock has no TTL.
     let key = |number: usize| format!("jobs:lock:bulk-{number:03}");
     let mut client = stage.server.client();
     for number in 0..N_LOCKS {
@@ -40,7 +41,7 @@ fn pages_search_and_order_over_hundreds_of_locks() {
     }
     let mut all: Vec<String> = (0..N_LOCKS).map(key).collect();
     all.push("jobs:lock:for-ever".to_owned());
-    assert_eq!(found, all, "each lock on one page, in order");
+    assert_eq!(found, all, "each lock must appear once, in order");
 
     let page = json(&stage.daemon, "/api/v1/locks?limit=1000");
     let by_ttl: Vec<String> = (0..N_LOCKS).rev().map(key).chain(["jobs:lock:for-ever".to_owned()]).collect();
@@ -57,7 +58,7 @@ fn pages_search_and_order_over_hundreds_of_locks() {
     assert_eq!(json(&stage.daemon, "/api/v1/locks?offset=1000")["locks"], Value::Array(Vec::new()));
     let owners: BTreeSet<String> =
         page["locks"].as_array().unwrap().iter().map(|lock| lock["owner"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(owners.len(), 1, "they all have the same token");
+    assert_eq!(owners.len(), 1, "all locks have the same token");
 
     for (path, status) in [("limit=1001", 400), ("sort=size", 400), ("page=2", 400), ("lock_namespace=nope", 404)] {
         assert_eq!(stage.daemon.get(&format!("/api/v1/locks?{path}")).status, status, "{path}");
@@ -83,7 +84,7 @@ fn pages_search_and_order_over_hundreds_of_locks() {
 }
 
 #[test]
-fn the_history_of_a_lock() {
+fn the_api_shows_the_history_of_a_lock() {
     undisturbed(|| {
         const KEY: &str = "jobs:lock:one";
         let mut stage = Stage::new(RedisServer::start(&[]));
@@ -164,9 +165,10 @@ fn the_api_can_be_turned_off() {
     assert_eq!(daemon.get("/metrics").status, 200);
 }
 
-/// Counters go on, locks that are there are no news, and what happened in between is not guessed.
+/// Counters continue, existing locks count as nothing new, and the exporter does not guess what
+/// happened in between.
 #[test]
-fn a_restart_of_the_exporter_counts_nothing() {
+fn an_exporter_restart_counts_no_events() {
     let mut stage = Stage::new(RedisServer::start(&[]));
     stage.hold(20);
     stage.work();
@@ -177,7 +179,7 @@ fn a_restart_of_the_exporter_counts_nothing() {
     assert!(stage.program.release(&key, &token));
     let restarted = clock::now() as f64 / 1000.0;
     stage.daemon = stage.site.start_configured(&[]);
-    // From the first scrape on, whether or not the first pass is over by then.
+    // This holds from the first scrape on, whether or not the first pass is complete.
     let first = Counted::of(&stage.daemon.scrape());
     assert_eq!(first, Counted { held: first.held, ..stage.expected.clone() });
     stage.wait_watching();
@@ -187,7 +189,7 @@ fn a_restart_of_the_exporter_counts_nothing() {
     assert!(since >= restarted && Some(since) > observed_since(&before), "{since} after {restarted}");
     let lock = json(&stage.daemon, &format!("/api/v1/locks/{}", stage.held[0].0));
     assert_eq!((&lock["history"][0]["what"], &lock["now"]["acquired_at"]), (&Value::from("first_seen"), &Value::Null));
-    // Holds whose beginning was not seen are no part of the histogram.
+    // The histogram excludes holds whose start was not observed.
     let (key, token) = stage.held.remove(0);
     assert!(stage.program.release(&key, &token));
     stage.wait_locks("held-", |locks| locks.len() == 18);
@@ -200,9 +202,10 @@ fn a_restart_of_the_exporter_counts_nothing() {
     assert_eq!(stage.daemon.scrape()[holds], n_holds + 5.0);
 }
 
-/// Half of the attempts and more: work stands still. Those that found the lock taken are no failure.
+/// At least half of the attempts fail, so work stops. Attempts that found the lock held are not
+/// failures.
 #[test]
-fn attempts_that_fail_are_a_finding_with_its_runbook() {
+fn failed_attempts_produce_a_finding_with_a_runbook() {
     let server = RedisServer::start(&[]);
     let site = Site::new();
     site.append("logs/scheduler.log", "");
@@ -211,7 +214,7 @@ fn attempts_that_fail_are_a_finding_with_its_runbook() {
         server.url()
     ));
     let daemon = site.start_configured(&[]);
-    daemon.wait("watching", |daemon| is_watching(&daemon.scrape()));
+    daemon.wait("the exporter is watching", |daemon| is_watching(&daemon.scrape()));
     for number in 0..3 {
         server.command(&["SET", &format!("cordum:scheduler:job:taken-{number}"), "a", "PX", "60000"]);
     }
@@ -231,7 +234,7 @@ fn attempts_that_fail_are_a_finding_with_its_runbook() {
         let findings = overview["findings"].as_array().unwrap().clone();
         findings.into_iter().find(|finding| finding["runbook"] == "RedisLockAcquireFailing")
     };
-    daemon.wait("counted", |daemon| {
+    daemon.wait("the attempts are counted", |daemon| {
         finding(daemon).is_some_and(|finding| finding["text"].as_str().unwrap().starts_with("6 attempts "))
     });
     let found = finding(&daemon).unwrap();

@@ -1,4 +1,5 @@
-//! Why locks were lost: each cause made to happen in a real Redis, and found by its holder as Cordum tells it in its log.
+//! Tests the causes of losses. Each test produces a cause in a real Redis, and the holder logs the
+//! loss as Cordum does.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,16 +19,16 @@ use crate::site::Site;
 use crate::undisturbed::undisturbed;
 
 const TTL: Duration = Duration::from_secs(30);
-/// Long enough to be seen more than once on a busy machine.
+/// Long enough that the exporter reads the lock more than once on a busy machine.
 const SHORT_TTL: Duration = Duration::from_secs(3);
 
-/// Cordum's workflow engine, its log, its Redis, and the exporter beside them.
+/// Cordum's workflow engine, its log, its Redis, and the exporter.
 struct Engine {
     server: RedisServer,
     site: Site,
     daemon: Daemon,
     program: Program,
-    /// All tokens there ever were.
+    /// All tokens that were ever used.
     tokens: Vec<String>,
 }
 
@@ -38,13 +39,13 @@ impl Engine {
         Self::through(server, port)
     }
 
-    /// The exporter reaches the server over another port.
+    /// Starts an exporter that connects to the server through another port.
     fn through(server: RedisServer, port: u16) -> Self {
         let site = Site::new();
         let redis = format!("{{url: 'redis://127.0.0.1:{port}', response_timeout: 20s}}");
         site.configure(&format!("presets: [cordum]\nlogs: [{{path: SITE/logs/*.log}}]\nredis: {redis}\n"));
         let daemon = site.start_configured(&["--log.level", "debug"]);
-        daemon.wait("watching", |daemon| is_watching(&daemon.scrape()));
+        daemon.wait("the exporter is watching", |daemon| is_watching(&daemon.scrape()));
         let program = Program::connect(&server);
         Self { server, site, daemon, program, tokens: Vec::new() }
     }
@@ -58,26 +59,26 @@ impl Engine {
         serde_json::from_slice(&answer.body).unwrap()
     }
 
-    /// The owner's hash, as the exporter sees it once it does.
+    /// Waits until the exporter sees the owner, and returns the owner's hash.
     fn seen(&mut self, run: &str, before: Option<&str>) -> String {
         self.tokens.push(self.server.text(&["GET", &Self::key(run)]));
         let owner = |history: &Value| history["now"]["owner"].as_str().map(str::to_owned);
-        self.daemon.wait(&format!("holding {run}"), |_| {
+        self.daemon.wait(&format!("a hold of {run}"), |_| {
             owner(&self.history(run)).is_some_and(|owner| Some(owner.as_str()) != before)
         });
         owner(&self.history(run)).unwrap()
     }
 
-    /// A new holder, and the hash of its token.
+    /// Acquires the lock for a new holder and returns the hash of its token.
     fn acquire(&mut self, run: &str, ttl: Duration) -> (Token, String) {
         let token = self.program.acquire(&Self::key(run), ttl);
         let owner = self.seen(run, None);
         (token, owner)
     }
 
-    /// Until the last hold of a lock has ended, which must be like this.
+    /// Waits until the last hold of a lock has ended, and checks how it ended.
     fn wait_end(&self, run: &str, what: &str) {
-        self.daemon.wait(&format!("over: {run}"), |_| self.history(run)["now"].is_null());
+        self.daemon.wait(&format!("the end of the hold of {run}"), |_| self.history(run)["now"].is_null());
         let history = self.history(run);
         assert_eq!(history["history"][0]["what"], what, "{history}");
     }
@@ -87,26 +88,26 @@ impl Engine {
         self.site.append("logs/engine.log", line + "\n");
     }
 
-    /// The holder tries to release what it has lost.
+    /// The holder tries to release a lock that it has lost.
     fn release_in_vain(&mut self, run: &str, token: &Token) {
         let key = Self::key(run);
         assert!(!self.program.release(&key, token));
         self.log("lock release skipped: token mismatch", &[("key", &key)]);
     }
 
-    /// The holder tries to renew what it has lost. The line has the id only.
+    /// The holder tries to renew a lock that it has lost. The log line contains only the id.
     fn renew_in_vain(&mut self, run: &str, token: &Token) {
         assert!(!self.program.renew(&Self::key(run), token, TTL));
         self.log("run lock renewal failed", &[("run_id", run), ("error", "lock not owned")]);
     }
 
-    /// The causes that were counted, once there are so many.
+    /// Waits for this number of causes and returns them.
     fn causes(&self, n_causes: f64) -> BTreeMap<String, u64> {
         self.daemon.wait(&format!("{n_causes} causes"), |daemon| {
             sum(&daemon.scrape(), "redis_lock_not_owned_causes_total") >= n_causes
         });
         let samples = self.daemon.scrape();
-        assert_eq!(sum(&samples, "redis_lock_not_owned_total"), n_causes, "each loss has one cause");
+        assert_eq!(sum(&samples, "redis_lock_not_owned_total"), n_causes, "each loss must have one cause");
         let of_workflow = "redis_lock_not_owned_causes_total{lock_namespace=\"workflow\",cause=\"";
         let causes = samples.iter().filter_map(|(series, count)| {
             Some((series.strip_prefix(of_workflow)?.strip_suffix("\"}")?.to_owned(), *count as u64))
@@ -114,7 +115,7 @@ impl Engine {
         causes.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// What the API tells about the loss of a lock.
+    /// Returns the API's description of the loss of a lock.
     fn incident(&self, run: &str, operation: &str) -> Value {
         let page = json(&self.daemon, "/api/v1/incidents?lock_namespace=workflow");
         let lock = Self::key(run);
@@ -125,21 +126,21 @@ impl Engine {
         found.unwrap_or_else(|| panic!("{run} {operation}: {page}")).clone()
     }
 
-    /// No token was stored, served or logged.
+    /// Checks that no token was stored, served or logged.
     fn check_silence(&self) {
-        let mut said = self.daemon.log();
+        let mut output = self.daemon.log();
         for path in ["/", "/metrics", "/-/ready", "/api/v1/namespaces", "/api/v1/locks", "/api/v1/incidents"] {
-            said += &self.daemon.get(path).text();
+            output += &self.daemon.get(path).text();
         }
         for lock in ["expired", "stopped", "deleted", "taken", "lost"] {
-            said += &self.history(lock).to_string();
+            output += &self.history(lock).to_string();
         }
         for file in fs::read_dir(self.site.path("state")).unwrap() {
-            said += &String::from_utf8_lossy(&fs::read(file.unwrap().path()).unwrap());
+            output += &String::from_utf8_lossy(&fs::read(file.unwrap().path()).unwrap());
         }
         assert!(!self.tokens.is_empty());
         for token in &self.tokens {
-            assert!(token.len() == 32 && !said.contains(token), "{token} in {said}");
+            assert!(token.len() == 32 && !output.contains(token), "{token} in {output}");
         }
     }
 }
@@ -158,7 +159,7 @@ fn check_incident(incident: &Value, cause: &str, owner: &str, next_owner: Option
 }
 
 #[test]
-fn five_causes_as_they_happen() {
+fn five_causes_of_losses_are_identified() {
     undisturbed(|| {
         let mut engine = Engine::start();
         let (expired, expired_owner) = engine.acquire("expired", SHORT_TTL);
@@ -234,7 +235,7 @@ fn five_causes_as_they_happen() {
 }
 
 impl Engine {
-    /// Redis is restarted with nothing in it, and the holder finds out at once.
+    /// Redis restarts empty, and the holder notices at once.
     fn lose_all(&mut self, lost: &Token) {
         self.server.kill();
         self.server.restart();
@@ -245,7 +246,7 @@ impl Engine {
     fn check_lost(&self, owner: &str) {
         assert_eq!(self.causes(1.0), [("lost_in_failover".to_owned(), 1)].into());
         check_incident(&self.incident("lost", "release"), "lost_in_failover", owner, None, "cordum/token-mismatch");
-        // The line may be read before or after Redis shows what happened.
+        // The exporter may read the log line before or after it sees the restart in Redis.
         let history = self.history("lost");
         let is_failover = |entry: &Value| entry["what"] == "lost_in_failover";
         assert!(history["history"].as_array().unwrap().iter().any(is_failover), "{history:#}");
@@ -254,16 +255,17 @@ impl Engine {
 }
 
 #[test]
-fn lost_in_a_restart() {
+fn a_redis_restart_is_the_cause_of_a_loss() {
     let mut engine = Engine::start();
     let (lost, owner) = engine.acquire("lost", TTL);
     engine.lose_all(&lost);
     engine.check_lost(&owner);
 }
 
-/// The line is read long before Redis can show why: the cause waits for that.
+/// The exporter reads the log line long before Redis can show the reason, so the cause is
+/// determined later.
 #[test]
-fn lost_in_a_restart_that_is_seen_late() {
+fn a_redis_restart_that_is_seen_late_is_the_cause_of_a_loss() {
     let server = RedisServer::start(&[]);
     let proxy = Proxy::start(server.port());
     let mut engine = Engine::through(server, proxy.port());

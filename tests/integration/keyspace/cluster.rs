@@ -1,4 +1,5 @@
-//! A cluster: all primaries are watched, and locks go on through failovers, moving slots, and nodes that come and go.
+//! Tests a Redis Cluster: the exporter watches all primaries, and holds continue through failovers,
+//! moving slots, and nodes that join and leave.
 
 use super::scene::{Counts, configuration, expect, wait_watching};
 use crate::daemon::{Daemon, sum};
@@ -23,7 +24,7 @@ impl Watched {
     fn start() -> Self {
         let cluster = Cluster::start(&[]);
         let site = Site::new();
-        // One that may be killed and one that is only a replica.
+        // One node that a test may kill, and one that is only a replica.
         let addresses = [0, 5].map(|index: usize| cluster.addresses()[index].clone()).join("', '");
         let redis = format!("{{mode: cluster, addresses: ['{addresses}']}}");
         site.configure(&configuration(&redis, LOCKS, ""));
@@ -33,14 +34,14 @@ impl Watched {
         watched
     }
 
-    /// So many primaries, all of them watched and looked through.
+    /// Waits until this number of primaries are all watched and scanned.
     fn wait_for_nodes(&self, nodes: f64) {
-        self.daemon.wait("all nodes", |daemon| {
+        self.daemon.wait("all primaries are watched", |daemon| {
             let samples = daemon.scrape();
             sum(&samples, NODES) == nodes && sum(&samples, NODES_UP) == nodes
         });
         wait_watching(&self.daemon);
-        self.daemon.wait("all nodes looked through", |daemon| {
+        self.daemon.wait("all primaries are scanned", |daemon| {
             let samples = daemon.scrape();
             sum(&samples, "redis_lock_observed_since_timestamp_seconds") > 0.0
         });
@@ -56,7 +57,7 @@ impl Watched {
             self.run(1, &["SET", &key, "a", "NX", "PX", "600000"]);
         }
         for node in &self.cluster.nodes[..3] {
-            assert_ne!(text(&node.command(&["DBSIZE"])), "0", "locks on all primaries");
+            assert_ne!(text(&node.command(&["DBSIZE"])), "0", "every primary must have locks");
             node.command(&["WAIT", "1", "10000"]);
         }
         let taken = Counts { held: N_LOCKS, acquisitions: N_LOCKS, ..Counts::default() };
@@ -64,7 +65,7 @@ impl Watched {
         taken
     }
 
-    /// Changes on every node, and each is counted.
+    /// Changes locks on every node and checks that the exporter counts each change.
     fn change_locks(&self, asked: usize, before: Counts) -> Counts {
         for number in 0..10 {
             let key = |offset: u64| format!("lock:{}", number + offset);
@@ -87,7 +88,7 @@ impl Watched {
     }
 }
 
-/// As clients of a cluster do it: to another node if that is what is answered.
+/// Sends a command as cluster clients do: follows a redirection to another node.
 fn follow(mut client: Client, parts: &[&str]) {
     let answer = client.try_command(parts).unwrap();
     let redis::Value::ServerError(error) = answer else { return };
@@ -112,7 +113,7 @@ fn knows(node: &RedisServer, id: &str) -> bool {
     nodes.lines().any(|line| line.starts_with(id) && !line.contains("handshake"))
 }
 
-/// The steps of a resharding, one by one.
+/// Performs the steps of a resharding one by one.
 struct Migration<'a> {
     slot: String,
     source: &'a RedisServer,
@@ -135,7 +136,7 @@ impl Migration<'_> {
     fn end(&self, others: &[&RedisServer]) {
         let target = id(self.target);
         self.target.command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &target]);
-        // These may have heard of it already, and one that has no slots left is a replica now.
+        // These nodes may already know the new slot owner. A node without slots becomes a replica.
         for node in others.iter().chain([&self.source]) {
             node.client().try_command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &target]).unwrap();
         }
@@ -143,13 +144,13 @@ impl Migration<'_> {
 }
 
 #[test]
-fn a_planned_failover_ends_nothing() {
+fn a_planned_failover_ends_no_hold() {
     let watched = Watched::start();
     let taken = watched.take_locks();
     let changed = watched.change_locks(1, taken);
     assert_eq!(sum(&watched.daemon.scrape(), FAILOVERS), 0.0);
     watched.cluster.fail_over(3);
-    watched.daemon.wait("a failover", |daemon| sum(&daemon.scrape(), FAILOVERS) >= 1.0);
+    watched.daemon.wait("a failover is counted", |daemon| sum(&daemon.scrape(), FAILOVERS) >= 1.0);
     watched.wait_for_nodes(3.0);
     watched.expect("after the failover", changed);
     for number in 0..10 {
@@ -160,15 +161,15 @@ fn a_planned_failover_ends_nothing() {
 }
 
 #[test]
-fn a_killed_primary_loses_only_what_was_not_replicated() {
+fn after_a_killed_primary_only_unreplicated_locks_end() {
     let mut watched = Watched::start();
     let taken = watched.take_locks();
-    // Locks that only the primary has: its replica stands still, without a connection to it.
+    // Creates locks that only the primary has: its replica is paused and disconnected.
     watched.cluster.nodes[3].pause();
     let primary = &watched.cluster.nodes[0];
     primary.command(&["CLIENT", "KILL", "TYPE", "replica"]);
     let mut client = primary.client();
-    // Names whose slots are at this node.
+    // Names whose slots belong to this node.
     let names = (0..100).map(|number| format!("lock:lost-{number}"));
     let is_taken = |key: &String| {
         let answer = client.try_command(&["SET", key, "a", "NX", "PX", "600000"]).unwrap();
@@ -180,10 +181,10 @@ fn a_killed_primary_loses_only_what_was_not_replicated() {
     watched.cluster.nodes[0].kill();
     watched.cluster.nodes[3].resume();
     let replica = &watched.cluster.nodes[3];
-    eventually("the replica to be a primary", || (replica.info("role")? == "master").then_some(()));
-    watched.daemon.wait("a failover", |daemon| sum(&daemon.scrape(), FAILOVERS) >= 1.0);
+    eventually("the replica to become a primary", || (replica.info("role")? == "master").then_some(()));
+    watched.daemon.wait("a failover is counted", |daemon| sum(&daemon.scrape(), FAILOVERS) >= 1.0);
     watched.wait_for_nodes(3.0);
-    watched.expect("lost without a verdict", Counts { held: N_LOCKS, unknown_ends: 3, ..both });
+    watched.expect("lost with an unknown end", Counts { held: N_LOCKS, unknown_ends: 3, ..both });
     let history = watched.daemon.get(&format!("/api/v1/locks/{}", lost[0])).text();
     assert!(history.contains("lost_in_failover"), "{history}");
     watched.cluster.wait_until_ok(&[1, 2, 3]);
@@ -191,7 +192,7 @@ fn a_killed_primary_loses_only_what_was_not_replicated() {
 }
 
 #[test]
-fn locks_go_on_while_their_slot_moves() {
+fn holds_continue_while_their_slot_moves() {
     let watched = Watched::start();
     let key = |number: usize| format!("lock:{{m}}{number}");
     let keys: Vec<String> = (0..12).map(key).collect();
@@ -210,7 +211,8 @@ fn locks_go_on_while_their_slot_moves() {
     let first: Vec<&str> = keys[..6].iter().map(String::as_str).collect();
     migration.move_keys(&first);
     watched.expect("half of the keys moved", taken);
-    // On both sides: renewed, released, and a new one that clients find at the target.
+    // On both nodes: renews a lock, releases a lock, and acquires one that clients find at the
+    // target.
     for number in [0, 6] {
         watched.run(source, &["PEXPIRE", &keys[number], "900000"]);
     }
@@ -218,7 +220,8 @@ fn locks_go_on_while_their_slot_moves() {
         watched.run(source, &["DEL", &keys[number]]);
     }
     watched.run(source, &["SET", &key(12), "b", "NX", "PX", "600000"]);
-    // Of the one that is released at the source nobody can tell yet that it has not been moved.
+    // The exporter cannot tell yet whether the lock that was released at the source was moved
+    // instead.
     let changed = Counts { held: 12, acquisitions: 13, renewals: 2, releases: 1, ..taken };
     watched.expect("changes on both sides", changed);
     let second: Vec<&str> = [6, 8, 9, 10, 11].iter().map(|number: &usize| keys[*number].as_str()).collect();
@@ -226,7 +229,7 @@ fn locks_go_on_while_their_slot_moves() {
     migration.end(&[&nodes[(source + 2) % 3]]);
     let changed = Counts { held: 11, unknown_ends: 1, ..changed };
     watched.expect("all keys moved", changed);
-    // At its new place.
+    // The lock changes at its new node.
     watched.run(0, &["PEXPIRE", &keys[8], "900000"]);
     watched.run(0, &["DEL", &keys[9]]);
     watched.run(0, &["SET", &keys[10], "thief", "PX", "600000"]);
@@ -239,13 +242,13 @@ fn locks_go_on_while_their_slot_moves() {
         after_unknown: 1,
         ..Counts::default()
     };
-    watched.expect("changes at the new place", expected);
+    watched.expect("changes at the new node", expected);
     assert_eq!(sum(&watched.daemon.scrape(), FAILOVERS), 0.0);
     watched.wait_for_nodes(3.0);
 }
 
 #[test]
-fn a_node_comes_and_goes_again() {
+fn a_node_that_joins_and_leaves_the_cluster_is_followed() {
     let watched = Watched::start();
     let taken = watched.take_locks();
     let nodes = &watched.cluster.nodes;
@@ -255,12 +258,12 @@ fn a_node_comes_and_goes_again() {
     nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &fourth.port().to_string(), bus]);
     let name = id(&fourth);
     for node in nodes {
-        eventually("the new node to be known", || knows(node, &name).then_some(()));
+        eventually("the other nodes to know the new node", || knows(node, &name).then_some(()));
         let other = id(node);
         eventually("the new node to know the others", || knows(&fourth, &other).then_some(()));
     }
     let is_in_order = || fourth.text(&["CLUSTER", "INFO"]).contains("cluster_state:ok").then_some(());
-    eventually("the new node to know who serves what", is_in_order);
+    eventually("the new node to know the slot owners", is_in_order);
     let source = watched.cluster.primary_of("lock:7", 0);
     let slot = nodes[0].text(&["CLUSTER", "KEYSLOT", "lock:7"]);
     let others: Vec<&RedisServer> = (0..3).filter(|index| *index != source).map(|index| &nodes[index]).collect();

@@ -1,5 +1,5 @@
-//! Redis and the network fail while locks are held. Nothing is counted that did not happen, what could not be seen is an
-//! unknown end, and everything comes back by itself.
+//! Tests failures of Redis and the network while locks are held. The exporter counts nothing that
+//! did not happen, counts unobserved ends as unknown, and recovers by itself.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,32 +11,32 @@ use crate::redis::{RedisServer, eventually};
 use crate::site::Site;
 
 const N_HELD: usize = 20;
-/// Soon, but not because the machine is busy.
+/// Short, but long enough for a busy machine.
 const GIVEN_UP_AFTER: &str = "3s";
 
-/// Locks are held, and some work has been done.
+/// Holds some locks and performs some work before the failure.
 fn begin(mut stage: Stage) -> (Stage, Samples) {
     stage.hold(N_HELD);
     stage.work();
-    stage.daemon.wait("all counted", |daemon| Counted::of(&daemon.scrape()) == stage.expected);
+    stage.daemon.wait("all operations are counted", |daemon| Counted::of(&daemon.scrape()) == stage.expected);
     let samples = stage.daemon.scrape();
     assert_eq!(own(&samples, "redis_connects_total"), 1.0);
     (stage, samples)
 }
 
-/// Until it was tried in vain to connect.
+/// Waits until a connection attempt has failed.
 fn wait_connect_error(stage: &Stage, before: &Samples) {
     let name = "redis_connect_errors_total";
     let enough = own(before, name) + 1.0;
-    stage.daemon.wait("refused", |daemon| own(&daemon.scrape(), name) >= enough);
+    stage.daemon.wait("a connection attempt fails", |daemon| own(&daemon.scrape(), name) >= enough);
 }
 
-/// By how much a metric of the exporter grew.
+/// Returns by how much a metric of the exporter grew.
 fn grown(stage: &Stage, before: &Samples, name: &str) -> f64 {
     own(&stage.daemon.scrape(), name) - own(before, name)
 }
 
-/// It works again: later changes are counted, and what was held all the time is still.
+/// Checks that the exporter works again: it counts later changes, and held locks are still held.
 fn end(mut stage: Stage) {
     stage.work();
     stage.check();
@@ -51,7 +51,7 @@ fn end(mut stage: Stage) {
 }
 
 #[test]
-fn a_restart_that_keeps_the_locks_ends_none_of_them() {
+fn a_restart_that_keeps_the_locks_ends_no_hold() {
     let server = RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let (mut stage, before) = begin(Stage::new(server));
     stage.server.kill();
@@ -66,14 +66,15 @@ fn a_restart_that_keeps_the_locks_ends_none_of_them() {
     end(stage);
 }
 
-/// A server that reads its files answers, but shows no keys.
+/// A server that loads its data answers, but shows no keys.
 #[test]
-fn a_server_that_is_still_loading_has_lost_nothing() {
+fn a_server_that_is_loading_its_data_ends_no_hold() {
     let delay = ["--key-load-delay", "100", "--appendonly", "yes", "--appendfsync", "no"];
     let server = RedisServer::start(&delay);
     let port = server.port();
     let (mut stage, before) = begin(Stage::through(server, port, "10s"));
-    // It answers once in about a thousand keys: often enough for the exporter to begin a pass.
+    // Redis answers about once per thousand keys while it loads. The exporter therefore starts a
+    // pass.
     let fill = "for number = 1, 40000 do redis.call('SET', 'other:' .. number, 'value') end";
     stage.server.command(&["EVAL", fill, "0"]);
     stage.server.kill();
@@ -87,44 +88,45 @@ fn a_server_that_is_still_loading_has_lost_nothing() {
 }
 
 #[test]
-fn a_server_that_is_not_there_at_the_start_is_waited_for() {
+fn the_exporter_waits_for_a_server_that_is_down_at_the_start() {
     let mut server = RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     Program::connect(&server).acquire("jobs:lock:held-00", LONG);
     server.kill();
     let site = Site::new();
     site.configure(&format!("redis: {{url: '{}'}}{SETTINGS}", server.url()));
     let daemon = site.start_configured(&[]);
-    daemon.wait("refused", |daemon| own(&daemon.scrape(), "redis_connect_errors_total") >= 1.0);
-    daemon.wait("told", |daemon| complaints(daemon).contains("no connection to 127.0.0.1"));
+    daemon.wait("a connection attempt fails", |daemon| own(&daemon.scrape(), "redis_connect_errors_total") >= 1.0);
+    daemon
+        .wait("the missing connection is reported", |daemon| complaints(daemon).contains("no connection to 127.0.0.1"));
     server.restart();
-    daemon.wait("watching", |daemon| is_watching(&daemon.scrape()));
-    daemon.wait("held", |daemon| Counted::of(&daemon.scrape()).held == 1);
+    daemon.wait("the exporter is watching", |daemon| is_watching(&daemon.scrape()));
+    daemon.wait("one lock is held", |daemon| Counted::of(&daemon.scrape()).held == 1);
     assert_eq!(Counted::of(&daemon.scrape()), Counted { held: 1, ..Default::default() });
     assert_eq!(complaints(&daemon), "");
 }
 
 #[test]
-fn a_restart_that_loses_the_locks_is_no_release() {
+fn a_restart_that_loses_the_locks_does_not_count_as_a_release() {
     let (mut stage, before) = begin(Stage::new(RedisServer::start(&[])));
     stage.server.kill();
     stage.wait_down();
-    // Some of them have a new owner before the exporter is back.
+    // Some locks get a new owner before the exporter reconnects.
     stage.daemon.pause();
     stage.server.restart();
     stage.program = Program::connect(&stage.server);
     for (key, token) in &mut stage.held[..5] {
         *token = stage.program.acquire(key, LONG);
     }
-    stage.daemon.go_on();
+    stage.daemon.resume();
     stage.wait_watching();
     let n_lost = N_HELD as u64 - 5;
     stage.wait_locks("held-", |locks| locks.len() == 5);
     assert_eq!(grown(&stage, &before, "redis_failovers_total"), 1.0);
-    // Nobody saw when the new owners came.
+    // The exporter did not see when the new owners acquired the locks.
     let expected = &mut stage.expected;
     (expected.unknown_ends, expected.changes_after_unknown, expected.held) = (N_HELD as u64, 5, 5);
     stage.check();
-    // Those who come now are seen.
+    // The exporter sees owners that acquire a lock now.
     for (key, token) in &mut stage.held[5..] {
         *token = stage.program.acquire(key, LONG);
     }
@@ -135,16 +137,16 @@ fn a_restart_that_loses_the_locks_is_no_release() {
     end(stage);
 }
 
-/// Shorter than the response timeout: the connection stays, and so does what is known.
+/// The stall is shorter than the response timeout, so the connection and the known state stay.
 #[test]
-fn a_hang_is_waited_for() {
+fn a_stalled_server_keeps_its_connection() {
     let server = RedisServer::start(&["--enable-debug-command", "yes"]);
     let port = server.port();
     let (mut stage, before) = begin(Stage::through(server, port, "10s"));
-    // Its time comes while nothing is answered.
+    // This lock expires while the server does not answer.
     stage.program.acquire("jobs:lock:brief", Duration::from_secs(5));
     stage.wait_locks("brief", |locks| locks.len() == 1);
-    eventually("its last second", || {
+    eventually("the last second of the lock", || {
         let left: i64 = stage.server.text(&["PTTL", "jobs:lock:brief"]).parse().unwrap();
         (left < 1000).then_some(())
     });
@@ -154,10 +156,13 @@ fn a_hang_is_waited_for() {
     stage.expected.acquisitions += 1;
     let counted = {
         let acquisitions = stage.expected.acquisitions;
-        stage.daemon.wait("the brief lock", |daemon| Counted::of(&daemon.scrape()).acquisitions >= acquisitions);
+        stage
+            .daemon
+            .wait("the brief lock is counted", |daemon| Counted::of(&daemon.scrape()).acquisitions >= acquisitions);
         Counted::of(&stage.daemon.scrape())
     };
-    // The moment of its end is known to three seconds only: that may be told or not, but it was never released.
+    // The end of the hold is known only to within three seconds. It may count as an expiration or
+    // as unknown, but never as a release.
     assert_eq!(counted.expirations + counted.unknown_ends, 1);
     (stage.expected.expirations, stage.expected.unknown_ends) = (counted.expirations, counted.unknown_ends);
     for name in ["redis_connects_total", "redis_failovers_total", "redis_connect_errors_total"] {
@@ -167,7 +172,7 @@ fn a_hang_is_waited_for() {
 }
 
 #[test]
-fn a_server_that_stands_still_is_given_up_and_found_again() {
+fn a_server_that_stops_answering_is_disconnected_and_reconnected() {
     let server = RedisServer::start(&[]);
     let port = server.port();
     let (mut stage, before) = begin(Stage::through(server, port, GIVEN_UP_AFTER));
@@ -177,20 +182,20 @@ fn a_server_that_stands_still_is_given_up_and_found_again() {
     stage.server.pause();
     stage.wait_down();
     wait_connect_error(&stage, &before);
-    // Until it has expired for sure.
+    // Waits until the lock has certainly expired.
     sleep(Duration::from_secs(7).saturating_sub(acquired.elapsed()));
     stage.server.resume();
     stage.wait_watching();
     stage.wait_locks("brief", |locks| locks.is_empty());
     assert_eq!(grown(&stage, &before, "redis_failovers_total"), 0.0);
     assert!(grown(&stage, &before, "redis_connects_total") >= 1.0);
-    // Nobody saw how it ended.
+    // The exporter did not observe how the hold ended.
     stage.expected.acquisitions += 1;
     stage.expected.unknown_ends += 1;
     end(stage);
 }
 
-/// Changes to locks that are held: the first three are released, two get another owner, two are renewed.
+/// Changes held locks: releases the first three, replaces the owners of two, and renews two.
 fn change(stage: &mut Stage) {
     for (key, token) in &stage.held[..3] {
         assert!(stage.program.release(key, token));
@@ -208,7 +213,7 @@ fn change(stage: &mut Stage) {
 }
 
 #[test]
-fn a_short_stall_of_the_network_hides_nothing() {
+fn a_short_network_stall_hides_no_change() {
     let server = RedisServer::start(&[]);
     let proxy = Proxy::start(server.port());
     let (mut stage, before) = begin(Stage::through(server, proxy.port(), "10s"));
@@ -219,7 +224,7 @@ fn a_short_stall_of_the_network_hides_nothing() {
     stage.wait_locks("held-", |locks| {
         locks.len() == N_HELD - 3 && locks.iter().filter(|lock| lock["renewals"] == 1).count() == 2
     });
-    // All of it was told, late.
+    // The exporter received all changes, but late.
     stage.expected.releases += 3;
     stage.expected.acquisitions += 2;
     stage.expected.unknown_ends += 2;
@@ -228,7 +233,7 @@ fn a_short_stall_of_the_network_hides_nothing() {
 }
 
 #[test]
-fn what_happens_during_a_long_stall_of_the_network_is_not_guessed() {
+fn changes_during_a_long_network_stall_are_not_guessed() {
     let server = RedisServer::start(&[]);
     let proxy = Proxy::start(server.port());
     let (mut stage, before) = begin(Stage::through(server, proxy.port(), GIVEN_UP_AFTER));
@@ -245,7 +250,7 @@ fn what_happens_during_a_long_stall_of_the_network_is_not_guessed() {
 }
 
 #[test]
-fn what_happens_while_the_network_is_cut_is_not_guessed() {
+fn changes_while_the_network_is_cut_are_not_guessed() {
     let server = RedisServer::start(&[]);
     let proxy = Proxy::start(server.port());
     let (mut stage, before) = begin(Stage::through(server, proxy.port(), "10s"));
@@ -263,7 +268,7 @@ fn what_happens_while_the_network_is_cut_is_not_guessed() {
 }
 
 #[test]
-fn a_killed_connection_is_made_anew() {
+fn a_killed_connection_is_reopened() {
     let (mut stage, before) = begin(Stage::new(RedisServer::start(&[])));
     stage.server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     stage.program = Program::connect(&stage.server);
@@ -284,7 +289,7 @@ fn a_killed_connection_is_made_anew() {
 }
 
 #[test]
-fn a_flush_is_no_release() {
+fn a_flush_does_not_count_as_a_release() {
     let (mut stage, before) = begin(Stage::new(RedisServer::start(&[])));
     stage.server.command(&["FLUSHALL"]);
     stage.wait_watching_anew(&before);
@@ -295,16 +300,16 @@ fn a_flush_is_no_release() {
     end(stage);
 }
 
-/// Redis tells of a key that it deletes to make room as of any other change.
+/// Redis announces an evicted key like any other change.
 #[test]
-fn an_eviction_is_no_release() {
+fn an_eviction_does_not_count_as_a_release() {
     let memory = ["--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"];
     let (mut stage, before) = begin(Stage::new(RedisServer::start(&memory)));
     stage.server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     stage.wait_locks("held-", |locks| locks.is_empty());
     stage.server.command(&["CONFIG", "SET", "maxmemory", "1gb"]);
     (stage.expected.unknown_ends, stage.expected.held) = (N_HELD as u64, 0);
-    // What is released from now on has not been evicted.
+    // Locks that are released from now on were not evicted.
     stage.work();
     stage.check();
     assert_eq!(grown(&stage, &before, "redis_evicted_keys_total"), N_HELD as f64);
@@ -312,30 +317,30 @@ fn an_eviction_is_no_release() {
     assert!(complaints(&stage.daemon).contains("has evicted keys"), "{}", complaints(&stage.daemon));
 }
 
-/// Without a watcher nothing tells how locks went that are gone in the next pass.
+/// Without a watcher, nothing shows how locks ended that are missing in the next pass.
 fn lose_all_between_two_passes(arguments: &[&str], lose: impl FnOnce(&mut RedisServer)) -> Samples {
     let mut server = RedisServer::start(arguments);
     let site = Site::new();
     site.configure(&format!("redis: {{url: '{}'}}\nwatch: off{SETTINGS}", server.url()));
     let daemon = site.start_configured(&[]);
     let passes = |samples: &Samples| own(samples, "scan_passes_total");
-    daemon.wait("the first pass", |daemon| passes(&daemon.scrape()) >= 1.0);
+    daemon.wait("the first pass is complete", |daemon| passes(&daemon.scrape()) >= 1.0);
     let mut program = Program::connect(&server);
     for number in 0..N_HELD {
         program.acquire(&format!("jobs:lock:{number}"), LONG);
     }
     let held = Counted { acquisitions: N_HELD as u64, held: N_HELD as u64, ..Default::default() };
-    daemon.wait("held", |daemon| Counted::of(&daemon.scrape()) == held);
+    daemon.wait("the locks are held", |daemon| Counted::of(&daemon.scrape()) == held);
     lose(&mut server);
-    daemon.wait("gone", |daemon| Counted::of(&daemon.scrape()).held == 0);
+    daemon.wait("no lock is held", |daemon| Counted::of(&daemon.scrape()).held == 0);
     let expected = Counted { unknown_ends: N_HELD as u64, held: 0, ..held };
     assert_eq!(Counted::of(&daemon.scrape()), expected);
-    // A release is still one.
+    // A release still counts as a release.
     let mut program = Program::connect(&server);
     let token = program.acquire("jobs:lock:later", LONG);
-    daemon.wait("held", |daemon| Counted::of(&daemon.scrape()).held == 1);
+    daemon.wait("one lock is held", |daemon| Counted::of(&daemon.scrape()).held == 1);
     assert!(program.release("jobs:lock:later", &token));
-    daemon.wait("released", |daemon| Counted::of(&daemon.scrape()).held == 0);
+    daemon.wait("the lock is released", |daemon| Counted::of(&daemon.scrape()).held == 0);
     let samples = daemon.scrape();
     let acquisitions = expected.acquisitions + 1;
     assert_eq!(Counted::of(&samples), Counted { acquisitions, releases: 1, ..expected });
@@ -343,24 +348,24 @@ fn lose_all_between_two_passes(arguments: &[&str], lose: impl FnOnce(&mut RedisS
 }
 
 #[test]
-fn a_flush_between_two_passes_is_no_release() {
+fn a_flush_between_two_passes_does_not_count_as_a_release() {
     let samples = lose_all_between_two_passes(&[], |server| drop(server.command(&["FLUSHALL"])));
     assert_eq!(own(&samples, "tracking_flushes_total"), 1.0);
 }
 
 #[test]
-fn an_eviction_between_two_passes_is_no_release() {
+fn an_eviction_between_two_passes_does_not_count_as_a_release() {
     let memory = ["--maxmemory", "1gb", "--maxmemory-policy", "volatile-ttl"];
     let samples = lose_all_between_two_passes(&memory, |server| {
         server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-        eventually("all keys to be evicted", || (server.text(&["DBSIZE"]) == "0").then_some(()));
+        eventually("Redis to evict all keys", || (server.text(&["DBSIZE"]) == "0").then_some(()));
         server.command(&["CONFIG", "SET", "maxmemory", "1gb"]);
     });
     assert_eq!(own(&samples, "redis_evicted_keys_total"), N_HELD as f64);
 }
 
 #[test]
-fn a_restart_between_two_passes_is_no_release() {
+fn a_restart_between_two_passes_does_not_count_as_a_release() {
     let samples = lose_all_between_two_passes(&[], |server| {
         server.kill();
         server.restart();

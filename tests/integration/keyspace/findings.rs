@@ -1,4 +1,5 @@
-//! Every finding of `advise`, about locks on a real Redis that really are held too long, lost, or renewed too late.
+//! Tests every finding of `advise` with real locks that are held too long, lost, or renewed too
+//! late.
 
 use std::thread;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::redis::RedisServer;
 use crate::site::Site;
 use crate::undisturbed::staged;
 
-/// One for each thing that can be wrong, named by it.
+/// One namespace for each problem, named after the problem.
 const CONFIG: &str = "
 scan: {interval: 1s, watched_interval: 1s, max_redis_share: 0.5}
 logs: [{path: 'SITE/logs/*.log'}]
@@ -29,14 +30,14 @@ rules:
   - {message: guard was missed, event: not_owned, namespace: missed, id: id}
   - {message: guard was seldom lost, event: not_owned, namespace: seldom, id: id}
 ";
-/// So many that a 99th percentile has an upper bound.
+/// Enough samples for an upper bound of the 99th percentile.
 const N_LOCKS: usize = 400;
 const N_MISSED: usize = 120;
 const N_SELDOM: usize = 2;
 const N_FEW: usize = 30;
-/// Above 6 s, a bound of the buckets, of which 8 s are not a third more.
+/// Above 6 s, which is a bucket bound. 8 s is less than a third more.
 const NEAR: Duration = Duration::from_millis(6200);
-/// The TTL of what is lost.
+/// The TTL of locks that are lost.
 const BRIEF: Duration = Duration::from_secs(4);
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -55,7 +56,7 @@ impl World {
         site.append("logs/app.log", "");
         site.configure(&format!("redis: {{url: '{}'}}{CONFIG}", server.url()));
         let daemon = site.start_configured(&[]);
-        daemon.wait("watching", |daemon| is_watching(&daemon.scrape()));
+        daemon.wait("the exporter is watching", |daemon| is_watching(&daemon.scrape()));
         let program = Program::connect(&server);
         Self { daemon, _server: server, site, program }
     }
@@ -65,7 +66,7 @@ impl World {
         keys.map(|key| (key.clone(), self.program.acquire(&key, ttl))).collect()
     }
 
-    /// False where one was lost, for the machine was too slow.
+    /// Returns false if a lock was lost because the machine was too slow.
     fn release(&mut self, held: &[(String, Token)]) -> bool {
         held.iter().all(|(key, token)| self.program.release(key, token))
     }
@@ -82,19 +83,21 @@ impl World {
         self.daemon.wait(&what, |_| self.counted(namespace, metric) == count as f64);
     }
 
-    /// Waits until so many were taken and none is held. Whether as many as wanted are counted as ended like this.
+    /// Waits until this number of locks were acquired and none is held. Returns whether the
+    /// expected number ended in this way.
     fn have_ended(&self, namespace: &str, acquired: usize, metric: &str, count: usize) -> bool {
         self.wait_counted(namespace, "acquisitions_total", acquired);
         self.wait_counted(namespace, "held", 0);
         self.counted(namespace, metric) == count as f64
     }
 
-    /// False where the machine was too slow for it.
+    /// Returns false if the machine was too slow.
     fn use_locks(&mut self) -> bool {
         if !self.hold() {
             return false;
         }
-        // How much was left at a renewal is seen if nothing else happens at the same time.
+        // The exporter sees the remaining TTL at a renewal only if no other change happens at the
+        // same time.
         let held = self.acquire("rare", N_LOCKS, MINUTE);
         self.wait_counted("rare", "acquisitions_total", N_LOCKS);
         for (key, token) in &held {
@@ -113,7 +116,8 @@ impl World {
             && self.lose("seldom", N_SELDOM, N_LOCKS + N_SELDOM, "guard was seldom lost")
     }
 
-    /// As long as work that comes near a TTL of 8 s. Those that run out first are taken last and released first.
+    /// Holds locks for a time near their TTL of 8 s. The locks that expire first are acquired last
+    /// and released first.
     fn hold(&mut self) -> bool {
         let names = [("forgotten", 60), ("conflict", 8), ("near", 8)];
         let held = names.map(|(name, ttl)| self.acquire(name, N_LOCKS, Duration::from_secs(ttl)));
@@ -122,14 +126,15 @@ impl World {
             && names.iter().all(|(name, _)| self.have_ended(name, N_LOCKS, "releases_total", N_LOCKS))
     }
 
-    /// A moment.
+    /// Holds locks for a moment.
     fn work(&mut self, name: &str, number: usize) {
         let key = format!("{name}:{number}");
         let token = self.program.acquire(&key, Duration::from_secs(30));
         assert!(self.program.release(&key, &token));
     }
 
-    /// Their TTL runs out, and their owners find out. With these so many of the namespace were taken.
+    /// Lets locks expire, and lets their owners notice. Then waits until this number of locks of
+    /// the namespace were acquired.
     fn lose(&mut self, name: &str, n_locks: usize, acquired: usize, message: &str) -> bool {
         self.acquire(name, n_locks, BRIEF);
         if !self.have_ended(name, acquired, "expirations_total", n_locks) {
@@ -143,8 +148,8 @@ impl World {
     }
 }
 
-/// The text of the only finding of this kind.
-fn said<'a>(answer: &'a Value, namespace: &str, kind: &str) -> &'a str {
+/// Returns the text of the only finding of this kind.
+fn finding_text<'a>(answer: &'a Value, namespace: &str, kind: &str) -> &'a str {
     let findings = of(answer, namespace)["findings"].as_array().unwrap();
     findings.iter().find(|finding| finding["kind"] == kind).unwrap()["text"].as_str().unwrap()
 }
@@ -192,7 +197,7 @@ const SENTENCES: [(&str, &str, &str); 7] = [
 ];
 
 #[test]
-fn each_of_them_is_found_where_it_is_and_nowhere_else() {
+fn each_finding_appears_only_in_the_namespace_that_has_the_problem() {
     let world = staged("the locks used", || {
         let mut world = World::start();
         world.use_locks().then_some(world)
@@ -208,14 +213,14 @@ fn each_of_them_is_found_where_it_is_and_nowhere_else() {
     check(&answer, "seldom", "held", (4.0, None), "medium", &["lost_all_the_same"]);
     check(&answer, "few", "held", (30.0, None), "none", &["too_long"]);
     for (name, kind, sentence) in SENTENCES {
-        assert_eq!(said(&answer, name, kind), sentence);
+        assert_eq!(finding_text(&answer, name, kind), sentence);
     }
     assert_eq!(of(&answer, "rare")["advised"]["renewals_that_may_fail"], 1);
     assert_eq!(of(&answer, "conflict")["advised"]["ttl_at_most_for_slo_seconds"], 6.0);
     let notes = of(&answer, "few")["notes"].to_string();
     assert!(notes.contains("too few samples: 30 finished holds were seen"), "{notes}");
 
-    // The same in the table for people.
+    // The text table shows the same.
     let output = command(&["advise", "--exporter", &exporter]);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stdout).unwrap();

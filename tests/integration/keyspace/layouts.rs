@@ -1,4 +1,4 @@
-//! What keys of locks hold, as the libraries write it; and keys that are near but no locks.
+//! Tests the key layouts that libraries use for locks, and keys that resemble locks.
 
 use super::scene::{Counts, Scene, sleep_ms, wait_passes, wait_watching};
 use super::stage::json;
@@ -10,14 +10,15 @@ use crate::site::Site;
 const LOCKS: &str = "  - {name: locks, keys: ['lock:{id}'], ttl: 10s, renew_every: 3s}";
 
 #[test]
-fn hashes_whose_fields_are_owners() {
+fn owners_are_read_from_hash_fields() {
     let scene = Scene::watching(LOCKS, "");
     let take = |owner: &str, ttl: u32| {
         format!("redis.call('HINCRBY', 'lock:h', '{owner}', 1) redis.call('PEXPIRE', 'lock:h', {ttl})")
     };
     scene.script(&take("uuid:1", 600_000));
     scene.expect("locks", Counts { held: 1, acquisitions: 1, ..Counts::default() });
-    // Entered again by the same owner, which renews, and left once: the count is no owner.
+    // The same owner enters again, which renews the lock, and leaves once. The count does not
+    // identify an owner.
     scene.script(&take("uuid:1", 900_000));
     scene.script("redis.call('HINCRBY', 'lock:h', 'uuid:1', -1)");
     scene.expect("locks", Counts { held: 1, acquisitions: 1, renewals: 1, ..Counts::default() });
@@ -25,7 +26,8 @@ fn hashes_whose_fields_are_owners() {
     scene.script(&take("uuid:2", 600_000));
     let expected = Counts { held: 1, acquisitions: 2, renewals: 1, releases: 1, after_release: 1, ..Counts::default() };
     scene.expect("locks", expected);
-    // A lock for readers has a field that is no owner; readers coming and going are no change of owner.
+    // A lock for readers has a field that is not an owner. Readers that enter and leave are not
+    // owner changes.
     scene.script("redis.call('DEL', 'lock:h')");
     scene.script("redis.call('HSET', 'lock:rw', 'mode', 'read', 'a', 1) redis.call('PEXPIRE', 'lock:rw', 600000)");
     scene.script("redis.call('HSET', 'lock:rw', 'b', 1)");
@@ -35,7 +37,7 @@ fn hashes_whose_fields_are_owners() {
 }
 
 #[test]
-fn sorted_sets_whose_members_are_owners() {
+fn owners_are_read_from_sorted_set_members() {
     let scene = Scene::watching(LOCKS, "");
     let take = |owner: &str, time: u32| {
         format!("redis.call('ZADD', 'lock:z', {time}, '{owner}') redis.call('PEXPIRE', 'lock:z', {time}00000)")
@@ -49,10 +51,10 @@ fn sorted_sets_whose_members_are_owners() {
 }
 
 #[test]
-fn json_with_owners_in_any_order() {
+fn owners_are_read_from_json_in_any_order() {
     let scene = Scene::watching(LOCKS, "");
     let mut client = scene.client();
-    // Longer each time, which is seen whenever it is read.
+    // The TTL grows each time, so the exporter sees each renewal.
     let mut ttl = 600_000;
     let mut write_to = |key: &str, value: &str| {
         ttl += 60_000;
@@ -68,7 +70,7 @@ fn json_with_owners_in_any_order() {
     let expected = Counts { acquisitions: 2, unknown_ends: 1, after_unknown: 1, ..expected };
     scene.expect("locks", expected);
     client.command(&["DEL", "lock:res"]);
-    // Shared: who comes and goes is no change.
+    // A shared lock: members that enter and leave are not owner changes.
     let mut write = |value: &str| write_to("lock:shared", value);
     write(r#"{"mode":"shared","owners":{"a":1}}"#);
     write(r#"{"mode":"shared","owners":{"a":1,"b":1}}"#);
@@ -76,9 +78,10 @@ fn json_with_owners_in_any_order() {
     scene.expect("locks", Counts { acquisitions: 3, renewals: 4, releases: 1, ..expected });
 }
 
-/// Only the beginning of a value is read: what cannot be told is not taken for another owner.
+/// The exporter reads only the beginning of a value. If it cannot read the owner, it does not count
+/// an owner change.
 #[test]
-fn json_too_large_to_be_read_has_no_known_owner() {
+fn json_that_is_too_large_has_no_known_owner() {
     let scene = Scene::watching(LOCKS, "");
     for time in ["1", "2", "3"] {
         let write = format!(
@@ -90,7 +93,7 @@ fn json_too_large_to_be_read_has_no_known_owner() {
 }
 
 #[test]
-fn all_layouts_are_read_by_passes_too() {
+fn passes_read_all_layouts() {
     let scene = Scene::scanning(LOCKS);
     let mut client = scene.client();
     for commands in [
@@ -105,7 +108,7 @@ fn all_layouts_are_read_by_passes_too() {
     let taken = Counts { held: 4, acquisitions: 4, ..Counts::default() };
     scene.expect("locks", taken);
     assert_eq!(scene.number("redis_lock_non_lock_keys", "locks"), 1.0);
-    // Entered again and renewed: the same owners.
+    // The owners enter again and renew: the owners stay the same.
     client.command(&["HINCRBY", "lock:hash", "a", "1"]);
     client.command(&["ZADD", "lock:sorted", "2", "a"]);
     client.command(&["SET", "lock:json", r#"{"updated_at":2,"owners":{"a":2}}"#, "PX", "900000"]);
@@ -119,7 +122,7 @@ fn all_layouts_are_read_by_passes_too() {
 }
 
 #[test]
-fn other_types_are_counted_as_no_locks() {
+fn keys_of_other_types_are_counted_as_non_locks() {
     let scene = Scene::watching(LOCKS, "");
     let mut client = scene.client();
     client.command(&["RPUSH", "lock:list", "a"]);
@@ -127,7 +130,7 @@ fn other_types_are_counted_as_no_locks() {
     client.command(&["XADD", "lock:stream", "*", "a", "b"]);
     scene.expect("locks", Counts::default());
     assert_eq!(scene.number("redis_lock_non_lock_keys", "locks"), 3.0);
-    // Gone, or a lock from now on.
+    // The key is deleted, or becomes a lock.
     client.command(&["DEL", "lock:list"]);
     client.command(&["DEL", "lock:set"]);
     client.command(&["SET", "lock:set", "a", "PX", "600000"]);
@@ -135,9 +138,9 @@ fn other_types_are_counted_as_no_locks() {
     assert_eq!(scene.number("redis_lock_non_lock_keys", "locks"), 1.0);
 }
 
-/// All that Cordum keeps beside its locks, there at the start and changing while it is watched.
+/// All other keys of Cordum exist at the start and change while the exporter watches.
 #[test]
-fn keys_near_to_locks_never_count() {
+fn keys_that_resemble_locks_are_not_counted() {
     let server = RedisServer::start(&[]);
     let mut client = server.client();
     let touch = |client: &mut Client| {
@@ -164,7 +167,7 @@ fn keys_near_to_locks_never_count() {
     client.command(&["DEL", "cordum:scheduler:input_fail_open_total", "saga:x:stack"]);
     client.command(&["SET", "cordum:scheduler:job:1", "a", "PX", "60000"]);
     client.command(&["SET", "saga:x:lock", "1", "PX", "60000"]);
-    daemon.wait("both locks", |daemon| sum(&daemon.scrape(), "redis_lock_held") == 2.0);
+    daemon.wait("both locks are held", |daemon| sum(&daemon.scrape(), "redis_lock_held") == 2.0);
     let samples = daemon.scrape();
     assert_eq!(sum(&samples, "redis_lock_acquisitions_total"), 2.0);
     for metric in ["releases_total", "unknown_ends_total", "without_ttl", "non_lock_keys", "untracked_locks_total"] {
@@ -173,12 +176,12 @@ fn keys_near_to_locks_never_count() {
 }
 
 #[test]
-fn locks_without_ttl_and_fixed_keys() {
+fn locks_without_ttl_and_fixed_keys_are_supported() {
     let namespaces = format!("{LOCKS}\n  - {{name: leader, keys: [leader], style: loop, ttl: 10s}}");
     let scene = Scene::watching(&namespaces, "");
     let mut client = scene.client();
     let last_held = || scene.number("redis_lock_last_held_timestamp_seconds", "leader");
-    // Never held: since observation began.
+    // The lock was never held since observation began.
     let began = last_held();
     assert!(began > 1.7e9, "{began}");
     client.command(&["SET", "lock:1", "a"]);
@@ -186,7 +189,7 @@ fn locks_without_ttl_and_fixed_keys() {
     scene.sync();
     assert_eq!(scene.number("redis_lock_without_ttl", "locks"), 1.0);
     assert!(last_held() > began);
-    // Given a TTL late, and nobody knows a margin.
+    // The lock gets its TTL late, so its margin is unknown.
     client.command(&["PEXPIRE", "lock:1", "600000"]);
     scene.expect("locks", Counts { held: 1, acquisitions: 1, ..Counts::default() });
     assert_eq!(scene.number("redis_lock_without_ttl", "locks"), 0.0);
@@ -200,7 +203,7 @@ fn locks_without_ttl_and_fixed_keys() {
 }
 
 #[test]
-fn fences_that_go_backwards() {
+fn a_fence_that_decreases_is_counted() {
     let namespaces = "  - {name: locks, keys: ['lock:{id}'], ttl: 10s, fence: 'fence:{key}'}";
     let scene = Scene::watching(namespaces, "");
     let hold = |fence: &str| {
@@ -216,7 +219,7 @@ fn fences_that_go_backwards() {
     hold("not a number");
     scene.sync();
     assert_eq!(scene.number("redis_lock_fence_regressions_total", "locks"), 0.0);
-    // As after a failover to a replica that lagged.
+    // This happens after a failover to a replica that lagged behind.
     hold("4");
     hold("5");
     scene.sync();
@@ -224,13 +227,13 @@ fn fences_that_go_backwards() {
 }
 
 #[test]
-fn values_and_keys_that_are_no_text_or_very_large() {
+fn binary_or_very_large_keys_and_values_are_supported() {
     let scene = Scene::watching(LOCKS, "");
     scene.script(r"redis.call('SET', 'lock:binary', '\0\255\254\r\n{', 'PX', 600000)");
     scene.script("redis.call('SET', 'lock:large', string.rep('x', 5000000), 'PX', 600000)");
     scene.script("redis.call('SET', 'lock:empty', '', 'PX', 600000)");
     scene.script(r"redis.call('SET', 'lock:\255\254', 'a', 'PX', 600000)");
-    // Renewed by the same owners.
+    // The same owners renew their locks.
     for key in ["lock:binary", "lock:large", "lock:empty"] {
         scene.step(&["PEXPIRE", key, "900000"]);
     }
@@ -246,7 +249,7 @@ fn values_and_keys_that_are_no_text_or_very_large() {
 }
 
 #[test]
-fn a_full_table_counts_what_it_cannot_take() {
+fn a_full_table_counts_untracked_locks() {
     let server = RedisServer::start(&[]);
     let site = Site::new();
     let redis = format!("redis: {{url: '{}/0', max_tracked_locks: 5}}\nnamespaces:\n{LOCKS}\n", server.url());
@@ -258,8 +261,9 @@ fn a_full_table_counts_what_it_cannot_take() {
     for number in 0..8 {
         client.command(&["SET", &format!("lock:{number}"), "a", "PX", "60000"]);
     }
-    daemon.wait("untracked locks", |daemon| sum(&daemon.scrape(), "redis_lock_untracked_locks_total") == 3.0);
-    // Renewed and gone: nothing about them is guessed, and there is room for others again.
+    daemon.wait("three untracked locks", |daemon| sum(&daemon.scrape(), "redis_lock_untracked_locks_total") == 3.0);
+    // Untracked locks are renewed and end. The exporter does not guess about them and has room for
+    // new locks again.
     for number in 5..7 {
         client.command(&["PEXPIRE", &format!("lock:{number}"), "90000"]);
         client.command(&["DEL", &format!("lock:{number}")]);
@@ -268,14 +272,14 @@ fn a_full_table_counts_what_it_cannot_take() {
     client.command(&["DEL", "lock:1"]);
     let known = |key: &str, total: u64| {
         let path = format!("/api/v1/locks?search={key}");
-        daemon.wait("known to the ledger", |daemon| json(daemon, &path)["total"] == total);
+        daemon.wait("the ledger knows the locks", |daemon| json(daemon, &path)["total"] == total);
     };
     known("lock:", 3);
-    // One that has been held all the time is not taken just now.
+    // A lock that was held all the time does not count as a new acquisition.
     client.command(&["PEXPIRE", "lock:7", "90000"]);
     known("lock:7", 1);
     client.command(&["SET", "lock:9", "a", "PX", "60000"]);
-    daemon.wait("the sixth lock", |daemon| Counts::of(&daemon.scrape(), "locks").acquisitions >= 6);
+    daemon.wait("the sixth lock is counted", |daemon| Counts::of(&daemon.scrape(), "locks").acquisitions >= 6);
     let expected = Counts { held: 5, acquisitions: 6, releases: 2, ..Counts::default() };
     let samples = daemon.scrape();
     assert_eq!(Counts::of(&samples, "locks"), expected);
@@ -283,7 +287,7 @@ fn a_full_table_counts_what_it_cannot_take() {
 }
 
 #[test]
-fn changes_beyond_the_ceiling_on_reads_are_skipped_and_made_good() {
+fn reads_above_the_rate_limit_are_skipped_and_passes_find_the_locks() {
     let more = "watch: {max_reads_per_second: 20}\nscan: {interval: 1s, max_redis_share: 0.5}\n";
     let scene = Scene::watching(LOCKS, more);
     let mut client = scene.client();
@@ -292,16 +296,16 @@ fn changes_beyond_the_ceiling_on_reads_are_skipped_and_made_good() {
     let set: Vec<&[&str]> = set.iter().map(|command| command.as_slice()).collect();
     client.pipeline(&set);
     let held = |daemon: &crate::daemon::Daemon| Counts::of(&daemon.scrape(), "locks").held;
-    scene.daemon.wait("all locks", |daemon| held(daemon) == 300);
+    scene.daemon.wait("all locks are held", |daemon| held(daemon) == 300);
     let skipped = "redis_lock_exporter_tracking_skipped_reads_total";
     assert!(sum(&scene.daemon.scrape(), skipped) > 100.0, "{}", scene.keyspace_metrics());
     let acquired = Counts::of(&scene.daemon.scrape(), "locks").acquisitions;
     assert!((20..=300).contains(&acquired), "{acquired}");
-    // Gone the same way: those that nobody saw go are looked for.
+    // The locks end in the same way. Passes find locks whose end was skipped.
     let del: Vec<[&str; 2]> = keys.iter().map(|key| ["DEL", key]).collect();
     let del: Vec<&[&str]> = del.iter().map(|command| command.as_slice()).collect();
     client.pipeline(&del);
-    scene.daemon.wait("no lock", |daemon| held(daemon) == 0);
+    scene.daemon.wait("no lock is held", |daemon| held(daemon) == 0);
     let counts = Counts::of(&scene.daemon.scrape(), "locks");
     assert_eq!(counts.releases + counts.unknown_ends, 300, "{counts:?}");
     assert_eq!((counts.expirations, counts.renewals, counts.after_unknown), (0, 0, 0), "{counts:?}");

@@ -1,20 +1,21 @@
-//! What the keys of libraries look like that are not run for real: written as their sources write them, seen with their presets.
+//! Tests the key layouts of libraries that these tests do not run. Scripts write keys as the
+//! libraries' source code does, and the exporter uses the libraries' presets.
 
 use super::scene::{Counts, Scene, sleep_ms};
 use super::stage::json;
 use crate::redis::client::Client;
 
-/// What a library does to its keys, step by step: each is a script, which is one change.
+/// The steps that a library performs on its keys. Each step is a script, which is one change.
 struct Layout {
     preset: &'static str,
-    /// Where the library has no prefix of its own.
+    /// The keys, if the library has no prefix of its own.
     keys: &'static str,
     acquire: &'static str,
-    /// By the same owner.
+    /// A renewal by the same owner.
     renew: &'static str,
-    /// Another owner takes it, after its release where the library knows no other way.
+    /// Another owner acquires the lock, after a release if the library has no other way.
     take_over: &'static str,
-    /// What the library keeps beside its locks.
+    /// Other keys of the library.
     beside: &'static [&'static str],
 }
 
@@ -22,7 +23,7 @@ const LAYOUTS: [Layout; 10] = [
     Layout {
         preset: "redisson",
         keys: "redisson-app:{lock_name}",
-        // The field is the client and its thread, the value how often it has entered.
+        // The field is the client and its thread. The value is the number of entries.
         acquire: "redis.call('HINCRBY', 'redisson-app:a', '32caba49-5799-491b-aa7b-47d789dbca93:61', 1) redis.call('PEXPIRE', 'redisson-app:a', 30000)",
         renew: "redis.call('HINCRBY', 'redisson-app:a', '32caba49-5799-491b-aa7b-47d789dbca93:61', 1) redis.call('PEXPIRE', 'redisson-app:a', 30000)",
         take_over: "redis.call('DEL', 'redisson-app:a') redis.call('HINCRBY', 'redisson-app:a', '32caba49-5799-491b-aa7b-47d789dbca93:62', 1) redis.call('PEXPIRE', 'redisson-app:a', 30000)",
@@ -32,7 +33,7 @@ const LAYOUTS: [Layout; 10] = [
             "redis.call('SET', 'redisson_lock_token:{redisson-app:a}', 7)",
             "redis.call('SET', 'redisson_unlock_latch:{redisson-app:a}:1f2e', 1, 'PX', 60000)",
             "redis.call('SET', '{redisson-app:a}:32caba49:61:rwlock_timeout:1', 1, 'PX', 60000)",
-            // A name that has braces gets no others.
+            // A name with braces gets no additional braces.
             "redis.call('SET', 'redisson-app:{b}:32caba49:61:rwlock_timeout:1', 1, 'PX', 60000)",
             "redis.call('ZADD', 'redisson-app:{b}:timeout', 1, 'permit')",
         ],
@@ -59,7 +60,7 @@ const LAYOUTS: [Layout; 10] = [
         acquire: "redis.call('SET', 'distributed:a', 'HOST_17_0f8fad5bd9cb469fa16570867728950e', 'PX', 30000)",
         renew: "redis.call('PEXPIRE', 'distributed:a', 40000)",
         take_over: "redis.call('DEL', 'distributed:a') redis.call('SET', 'distributed:a', 'HOST_17_7c9e6679f5bb4a0fbd2c3a5f6e1d2c3b', 'PX', 30000)",
-        // Waiting is not holding.
+        // A waiting client does not hold the lock.
         beside: &["redis.call('SET', 'distributed:b.writer', 'HOST_18_0f8fad5bd9cb469f_WRITERWAITING', 'PX', 30000)"],
     },
     Layout {
@@ -74,7 +75,7 @@ const LAYOUTS: [Layout; 10] = [
     Layout {
         preset: "redislock",
         keys: "redislock-app:{lock_name}",
-        // The token, and then what the program adds to it.
+        // The token, followed by data of the program.
         acquire: "redis.call('SET', 'redislock-app:a', 'MTIzNDU2Nzg5MDEyMzQ1Ngpod-7', 'PX', 30000)",
         renew: "redis.call('SET', 'redislock-app:a', 'MTIzNDU2Nzg5MDEyMzQ1Ngpod-8', 'PX', 40000)",
         take_over: "redis.call('DEL', 'redislock-app:a') redis.call('SET', 'redislock-app:a', 'YWJjZGVmZ2hpamtsbW5vcApod-7', 'PX', 30000)",
@@ -122,14 +123,14 @@ const LAYOUTS: [Layout; 10] = [
     },
 ];
 
-/// Far enough from the next one to be read by itself, on a busy machine too.
+/// Long enough that the exporter reads each step separately, even on a busy machine.
 fn run(client: &mut Client, script: &str) {
     client.command(&["EVAL", script, "0"]);
     sleep_ms(100);
 }
 
 #[test]
-fn keys_as_the_libraries_write_them() {
+fn presets_read_keys_in_the_layouts_of_libraries() {
     let presets: Vec<&str> = LAYOUTS.iter().map(|layout| layout.preset).collect();
     let with_keys = LAYOUTS.iter().filter(|layout| !layout.keys.is_empty());
     let namespaces: Vec<String> =

@@ -1,4 +1,4 @@
-//! One lock's life on a real Redis: what happened to it, told from what was there before and what is there now.
+//! Tests how the exporter infers events of one lock on a real Redis from two consecutive sightings.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,26 +11,26 @@ use crate::undisturbed::undisturbed;
 
 const JOBS: &str = "  - {name: jobs, keys: ['jobs:{id}'], ttl: 2s, renew_every: 500ms, takeover_slo: 2s}";
 const LEADER: &str = "  - {name: leader, keys: [leader], style: loop, ttl: 3s, takeover_slo: 5s}";
-/// On one key, as Cordum's gateway and scheduler.
+/// Two namespaces on one key, like Cordum's gateway and scheduler.
 const TWO_REGIMES: &str = "
   - {name: approval, keys: ['job:{id}'], components: [gateway], ttl: 5s}
   - {name: scheduler, keys: ['job:{id}'], components: [scheduler], ttl: 60s, renew_every: 5s}";
 
-/// Gives a lock a new TTL. What was left of the old one, in milliseconds.
+/// Gives a lock a new TTL. Returns the remaining milliseconds of the old TTL.
 fn renew(client: &mut Client, key: &str, ttl: &str) -> f64 {
     let script = "local left = redis.call('PTTL', KEYS[1]) redis.call('PEXPIRE', KEYS[1], ARGV[1]) return left";
     text(&client.command(&["EVAL", script, "1", key, ttl])).parse().unwrap()
 }
 
 #[test]
-fn a_release_shortly_before_the_deadline_is_no_expiry() {
+fn a_release_shortly_before_the_deadline_is_not_an_expiration() {
     undisturbed(|| {
         let scene = Scene::watching(JOBS, "");
         let mut client = scene.client();
         for number in 0..20 {
             client.command(&["SET", &format!("jobs:{number}"), "a", "NX", "PX", "1500"]);
         }
-        // One half is released with a fifth of a second left, the other half expires.
+        // Half of the locks are released with a fifth of a second left. The other half expire.
         while text(&client.command(&["PTTL", "jobs:0"])).parse::<i64>().unwrap() > 200 {
             sleep_ms(5);
         }
@@ -51,30 +51,31 @@ fn a_release_shortly_before_the_deadline_is_no_expiry() {
 }
 
 #[test]
-fn margins_are_shares_of_the_observed_ttl() {
+fn renewal_margins_are_fractions_of_the_observed_ttl() {
     undisturbed(|| {
         let scene = Scene::watching(JOBS, "");
         let mut client = scene.client();
-        // The configured TTL is 2 seconds; what counts is the 4 seconds seen.
+        // The configured TTL is 2 seconds, but the observed 4 seconds count.
         client.command(&["SET", "jobs:1", "a", "PX", "4000"]);
         sleep_ms(1000);
         let left = renew(&mut client, "jobs:1", "4000");
         scene.expect("jobs", Counts { held: 1, acquisitions: 1, renewals: 1, ..Counts::default() });
         let margin = scene.number("redis_lock_renewal_margin_ratio_sum", "jobs");
         assert!((-0.03..=0.005).contains(&(margin - left / 4000.0)), "{margin} with {left} ms left");
-        // With another TTL from now on.
+        // From now on with another TTL.
         let left = renew(&mut client, "jobs:1", "8000");
         scene.expect("jobs", Counts { held: 1, acquisitions: 1, renewals: 2, ..Counts::default() });
         let margin = scene.number("redis_lock_renewal_margin_ratio_sum", "jobs") - margin;
         assert!((margin - left / 8000.0).abs() < 0.03, "{margin} with {left} ms left");
-        // A TTL that is made shorter is no renewal.
+        // A shorter TTL is not a renewal.
         client.command(&["PEXPIRE", "jobs:1", "5000"]);
         scene.expect("jobs", Counts { held: 1, acquisitions: 1, renewals: 2, ..Counts::default() });
         assert_eq!(scene.number("redis_lock_renewal_margin_ratio_count", "jobs"), 2.0);
     });
 }
 
-/// A library that renews its locks every second, and takes some for a fixed time or with a TTL of their own.
+/// A library renews its locks every second, and acquires some for a fixed time or with their own
+/// TTL.
 #[test]
 fn only_locks_that_should_have_been_renewed_are_overdue() {
     let scene = Scene::watching("  - {name: jobs, keys: ['jobs:{id}'], ttl: 60s, renew_every: 1s}", "");
@@ -86,17 +87,17 @@ fn only_locks_that_should_have_been_renewed_are_overdue() {
     // Every 10 seconds from now on.
     client.command(&["PEXPIRE", "jobs:long", "600000"]);
     scene.expect("jobs", Counts { held: 3, acquisitions: 3, renewals: 1, ..Counts::default() });
-    scene.daemon.wait("a late renewal", |_| scene.number("redis_lock_renewal_overdue", "jobs") == 1.0);
+    scene.daemon.wait("one overdue renewal", |_| scene.number("redis_lock_renewal_overdue", "jobs") == 1.0);
     let locks = json(&scene.daemon, "/api/v1/locks?lock_namespace=jobs&sort=key");
     let is_overdue = |lock: &serde_json::Value| lock["renewal_overdue"].as_bool().unwrap();
     let overdue = locks["locks"].as_array().unwrap().iter().filter(|lock| is_overdue(lock));
     assert_eq!(overdue.map(|lock| lock["key"].as_str().unwrap()).collect::<Vec<_>>(), ["jobs:usual"]);
-    // 15 seconds after its renewal the other one is late, too, and the third never is.
-    scene.daemon.wait("another", |_| scene.number("redis_lock_renewal_overdue", "jobs") == 2.0);
+    // 15 seconds after its renewal the second lock is overdue too. The third is never overdue.
+    scene.daemon.wait("two overdue renewals", |_| scene.number("redis_lock_renewal_overdue", "jobs") == 2.0);
 }
 
 #[test]
-fn a_takeover_is_timed_from_the_last_sign_of_life() {
+fn takeover_time_starts_at_the_last_activity_of_the_previous_owner() {
     undisturbed(|| {
         let scene = Scene::watching(LEADER, "");
         let mut client = scene.client();
@@ -105,7 +106,8 @@ fn a_takeover_is_timed_from_the_last_sign_of_life() {
             client.command(command);
             (before, Instant::now())
         };
-        // How long a takeover took is known to the time that the commands took, and a little for seeing them.
+        // The takeover time is known to within the duration of the commands plus the delay of the
+        // sightings.
         let check = |shown: f64, (from, lived): (Instant, Instant), (taken, until): (Instant, Instant)| {
             let (shortest, longest) = ((taken - lived).as_secs_f64(), (until - from).as_secs_f64());
             assert!((shortest - 0.01..longest + 0.3).contains(&shown), "{shown} of {shortest} to {longest}");
@@ -122,7 +124,7 @@ fn a_takeover_is_timed_from_the_last_sign_of_life() {
         assert_eq!((takeovers("true"), takeovers("false")), (1.0, 0.0), "{}", scene.keyspace_metrics());
         let first = scene.number("redis_lock_takeover_seconds_sum", "leader");
         check(first, last_sign_of_a, taken_by_b);
-        // `b` is never heard of again, and `c` comes late.
+        // `b` disappears, and `c` comes late.
         thread::sleep(Duration::from_millis(5200).saturating_sub(taken_by_b.1.elapsed()));
         let taken_by_c = timed(&["SET", "leader", "c", "NX", "PX", "600000"]);
         let expected =
@@ -137,7 +139,7 @@ fn a_takeover_is_timed_from_the_last_sign_of_life() {
 }
 
 #[test]
-fn owners_change_after_release_expiry_or_nobody_knows_what() {
+fn owner_changes_follow_a_release_an_expiration_or_an_unknown_end() {
     undisturbed(|| {
         let scene = Scene::watching(JOBS, "");
         scene.step(&["SET", "jobs:released", "a", "NX", "PX", "600000"]);
@@ -160,7 +162,7 @@ fn owners_change_after_release_expiry_or_nobody_knows_what() {
             ..Counts::default()
         };
         scene.expect("jobs", expected);
-        // The same owner again is no change.
+        // The same owner again is not an owner change.
         scene.step(&["DEL", "jobs:released"]);
         scene.step(&["SET", "jobs:released", "b", "NX", "PX", "600000"]);
         scene.expect("jobs", Counts { acquisitions: 7, releases: 2, ..expected });
@@ -172,7 +174,7 @@ fn a_loop_that_lets_its_lock_expire_changes_owners_once_per_ttl() {
     undisturbed(|| {
         let scene = Scene::watching(LEADER, "");
         let mut client = scene.client();
-        // A new token at each tick, and four ticks for each TTL.
+        // A new token at each tick, and four ticks per TTL.
         let (begun, mut taken) = (Instant::now(), 0);
         for tick in 0..12 {
             let answer = client.command(&["SET", "leader", &format!("token-{tick}"), "NX", "PX", "3000"]);
@@ -186,19 +188,19 @@ fn a_loop_that_lets_its_lock_expire_changes_owners_once_per_ttl() {
         let expected = Counts { acquisitions: taken, expirations: taken, after_expiry: changes, ..Counts::default() };
         scene.expect("leader", expected);
         assert_eq!(scene.number("redis_lock_early_releases_total", "leader"), 0.0);
-        // Such a lock is not released: whoever does it lets two run at once.
+        // A loop does not release its lock: a release lets two run at once.
         scene.step(&["SET", "leader", "x", "NX", "PX", "3000"]);
         client.command(&["DEL", "leader"]);
         scene.sync();
         assert_eq!(scene.number("redis_lock_early_releases_total", "leader"), 1.0);
         let last_held = scene.number("redis_lock_last_held_timestamp_seconds", "leader");
         sleep_ms(600);
-        assert_eq!(scene.number("redis_lock_last_held_timestamp_seconds", "leader"), last_held, "it is not held");
+        assert_eq!(scene.number("redis_lock_last_held_timestamp_seconds", "leader"), last_held, "the lock is not held");
     });
 }
 
 #[test]
-fn two_ttls_on_one_key_are_two_namespaces() {
+fn one_key_with_two_ttls_belongs_to_two_namespaces() {
     undisturbed(|| {
         let scene = Scene::watching(TWO_REGIMES, "");
         scene.step(&["SET", "job:1", "gateway", "NX", "PX", "5000"]);
@@ -207,11 +209,11 @@ fn two_ttls_on_one_key_are_two_namespaces() {
         scene.step(&["PEXPIRE", "job:1", "66000"]);
         assert_eq!((scene.counts("approval").held, scene.counts("scheduler").held), (0, 1));
         scene.step(&["DEL", "job:1"]);
-        // Left to expire, and taken by the other kind.
+        // Expires, and the other namespace acquires the key.
         scene.step(&["SET", "job:1", "gateway", "NX", "PX", "5000"]);
         scene.wait_expired("job:1");
         scene.step(&["SET", "job:1", "scheduler", "NX", "PX", "60000"]);
-        // A change of owner is the concern of the one that lost it.
+        // An owner change counts in the namespace that lost the lock.
         let approval = Counts {
             acquisitions: 2,
             releases: 1,
@@ -241,7 +243,7 @@ fn holds_too_short_to_be_read_are_counted() {
 }
 
 #[test]
-fn first_sight_counts_nothing_and_a_restart_keeps_what_was_counted() {
+fn first_sightings_count_nothing_and_a_restart_keeps_counters() {
     let server = RedisServer::start(&[]);
     let mut client = server.client();
     for number in 0..5 {
@@ -254,13 +256,14 @@ fn first_sight_counts_nothing_and_a_restart_keeps_what_was_counted() {
     client.command(&["DEL", "jobs:old-0"]);
     let expected = Counts { held: 5, acquisitions: 1, releases: 1, ..Counts::default() };
     scene.expect("jobs", expected);
-    // Nobody knows how long it was held.
+    // The duration of this hold is unknown.
     assert_eq!(scene.number("redis_lock_hold_seconds_count", "jobs"), 0.0);
     let since = scene.number("redis_lock_observed_since_timestamp_seconds", "jobs");
 
     scene.daemon.signal("TERM");
-    assert!(scene.daemon.wait_for_end().success());
-    // Unseen: one goes, one comes, one is renewed, one gets another owner.
+    assert!(scene.daemon.wait_for_exit().success());
+    // While the exporter is stopped, one lock ends, one appears, one is renewed, and one gets
+    // another owner.
     client.command(&["DEL", "jobs:old-1"]);
     client.command(&["SET", "jobs:unseen", "a", "NX", "PX", "60000"]);
     client.command(&["PEXPIRE", "jobs:old-2", "90000"]);
@@ -270,7 +273,7 @@ fn first_sight_counts_nothing_and_a_restart_keeps_what_was_counted() {
     wait_passes(&scene.daemon, 1.0);
     scene.expect("jobs", expected);
     assert!(scene.number("redis_lock_observed_since_timestamp_seconds", "jobs") > since);
-    // What was there is counted from now on, but its hold is not measured.
+    // Existing locks count from now on, but the duration of their holds is not measured.
     client.command(&["DEL", "jobs:unseen"]);
     client.command(&["PEXPIRE", "jobs:old-2", "120000"]);
     scene.expect("jobs", Counts { held: 4, releases: 2, renewals: 1, ..expected });
@@ -278,7 +281,7 @@ fn first_sight_counts_nothing_and_a_restart_keeps_what_was_counted() {
 }
 
 #[test]
-fn scanning_tells_what_can_be_told() {
+fn scanning_counts_the_events_that_passes_can_show() {
     undisturbed(|| {
         let namespaces = format!(
             "{LEADER}\n  - {{name: jobs, keys: ['jobs:{{id}}'], ttl: 30s, renew_every: 10s, takeover_slo: 60s}}"
@@ -294,7 +297,7 @@ fn scanning_tells_what_can_be_told() {
         client.command(&["PEXPIRE", "jobs:renewed", "30000"]);
         client.command(&["SET", "jobs:stolen", "b", "PX", "30000"]);
         scene.sync();
-        scene.daemon.wait("both expiries", |daemon| Counts::of(&daemon.scrape(), "jobs").held == 2);
+        scene.daemon.wait("both locks expire", |daemon| Counts::of(&daemon.scrape(), "jobs").held == 2);
         client.command(&["SET", "jobs:passed-on", "b", "NX", "PX", "30000"]);
         let expected = Counts {
             held: 3,
@@ -313,7 +316,7 @@ fn scanning_tells_what_can_be_told() {
 }
 
 #[test]
-fn scanning_tells_regimes_apart_and_sees_early_releases() {
+fn scanning_distinguishes_namespaces_by_ttl_and_sees_early_releases() {
     undisturbed(|| {
         let namespaces = format!("{TWO_REGIMES}\n  - {{name: leader, keys: [leader], style: loop, ttl: 30s}}")
             .replace("ttl: 5s", "ttl: 20s");
@@ -332,14 +335,15 @@ fn scanning_tells_regimes_apart_and_sees_early_releases() {
         scene.expect("leader", released);
         scene.shows("scheduler", released);
         assert_eq!(scene.number("redis_lock_early_releases_total", "leader"), 1.0);
-        scene.daemon.wait("the expiry", |daemon| Counts::of(&daemon.scrape(), "approval").held == 0);
+        scene.daemon.wait("the lock expires", |daemon| Counts::of(&daemon.scrape(), "approval").held == 0);
         scene.shows("approval", Counts { held: 0, expirations: 1, ..one });
     });
 }
 
-/// Without a watcher too, a start counts nothing, and what a restart kept from view has no verdict.
+/// Without a watcher, a start also counts nothing, and changes during a restart have an unknown
+/// end.
 #[test]
-fn scanning_counts_nothing_at_a_restart() {
+fn scanning_counts_no_events_at_a_restart() {
     let server = RedisServer::start(&[]);
     let mut client = server.client();
     client.command(&["SET", "jobs:old", "a", "PX", "60000"]);
@@ -349,7 +353,7 @@ fn scanning_counts_nothing_at_a_restart() {
     let expected = Counts { held: 2, acquisitions: 1, ..Counts::default() };
     scene.expect("jobs", expected);
     scene.daemon.signal("TERM");
-    assert!(scene.daemon.wait_for_end().success());
+    assert!(scene.daemon.wait_for_exit().success());
     client.command(&["SET", "jobs:unseen", "a", "NX", "PX", "60000"]);
     client.command(&["DEL", "jobs:old"]);
     scene.daemon = scene.site.start_configured(&[]);

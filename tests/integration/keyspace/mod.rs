@@ -1,4 +1,4 @@
-//! The keyspace side: a real Redis, and the exporter looking at it.
+//! Tests of the keyspace side: an exporter that observes a real Redis.
 
 mod access;
 mod advise;

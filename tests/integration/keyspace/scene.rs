@@ -1,7 +1,8 @@
-//! A daemon that looks at a Redis, and its numbers of one namespace.
+//! A daemon that observes a Redis server, and its counts for one namespace.
 //!
-//! Nothing is compared before [`Scene::sync`]: a lock of the namespace `marker` that is taken after everything else, and
-//! seen, has had everything else counted before it, for a link tells of changes in their order.
+//! Compare counts only after [`Scene::sync`]. It acquires a lock of the namespace `marker` after
+//! all other operations and waits until the exporter sees it. A link reports changes in order, so
+//! all earlier changes are then counted too.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::site::Site;
 
 const MARKER: &str = "\n  - {name: marker, keys: ['marker:{id}']}\n";
 
-/// What the exporter says of one namespace.
+/// The exporter's counts for one namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) held: u64,
@@ -34,7 +35,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// `namespaces` are the items of that list; `more` are other sections.
+    /// `namespaces` holds the items of that list; `more` holds other sections.
     pub(super) fn watching(namespaces: &str, more: &str) -> Self {
         let scene = Self::start(RedisServer::start(&[]), namespaces, more);
         wait_watching(&scene.daemon);
@@ -45,7 +46,7 @@ impl Scene {
         Self::start(RedisServer::start(&[]), namespaces, "scan: {interval: 1s, max_redis_share: 0.5}\nwatch: off\n")
     }
 
-    /// Until the first pass is done.
+    /// Starts the daemon and waits until the first pass is complete.
     pub(super) fn start(server: RedisServer, namespaces: &str, more: &str) -> Self {
         let site = Site::new();
         site.configure(&configuration(&format!("{{url: '{}/0'}}", server.url()), namespaces, more));
@@ -58,34 +59,36 @@ impl Scene {
         self.server.client()
     }
 
-    /// Runs a command and waits until it was read, so that the next one is not read together with it.
+    /// Runs a command and waits until the exporter has read its effect. This way, the exporter does
+    /// not combine it with the next command.
     pub(super) fn step(&self, command: &[&str]) {
         self.client().command(command);
         self.wait_read();
     }
 
-    /// What a script does is one change.
+    /// Runs a script. Redis applies a script as one change.
     pub(super) fn script(&self, text: &str) {
         self.step(&["EVAL", text, "0"]);
     }
 
-    /// Until a lock is gone because its time is over, and that was read.
+    /// Waits until a lock has expired and the exporter has read that.
     pub(super) fn wait_expired(&self, key: &str) {
         let mut client = self.client();
-        eventually("an expiry", || (text(&client.command(&["EXISTS", key])) == "0").then_some(()));
+        eventually("the lock to expire", || (text(&client.command(&["EXISTS", key])) == "0").then_some(()));
         self.wait_read();
     }
 
-    /// Until all changes so far were read by a watcher. The ledger is asked, which knows at once. Two markers, for what is read the
-    /// first time and no string takes two rounds.
+    /// Waits until the watcher has read all changes so far. Asks the ledger, which answers at once.
+    /// It takes two markers, because the first read of a key that is not a string takes two round
+    /// trips.
     fn wait_read(&self) {
         for _ in 0..2 {
             let path = format!("/api/v1/locks/{}", self.mark());
-            self.daemon.wait("a marker to be read", |daemon| daemon.get(&path).status == 200);
+            self.daemon.wait("the exporter reads the marker", |daemon| daemon.get(&path).status == 200);
         }
     }
 
-    /// The key of a new marker.
+    /// Creates a new marker lock and returns its key.
     fn mark(&self) -> String {
         self.markers.set(self.markers.get() + 1);
         let key = format!("marker:{}", self.markers.get());
@@ -93,19 +96,21 @@ impl Scene {
         key
     }
 
-    /// Until all that happened so far has been counted.
+    /// Waits until all changes so far are counted.
     pub(super) fn sync(&self) {
-        // Without a watcher two passes that begin after it are needed, the second of which shows what the first has missed.
+        // Without a watcher this takes two passes that start after the change. The second pass
+        // shows what the first one missed.
         let passes = sum(&self.daemon.scrape(), "redis_lock_exporter_scan_passes_total");
         self.mark();
-        self.daemon
-            .wait("a marker to be seen", |daemon| Counts::of(&daemon.scrape(), "marker").held == self.markers.get());
+        self.daemon.wait("the exporter counts the marker", |daemon| {
+            Counts::of(&daemon.scrape(), "marker").held == self.markers.get()
+        });
         if sum(&self.daemon.scrape(), "redis_lock_exporter_tracking_up") == 0.0 {
             wait_passes(&self.daemon, passes + 3.0);
         }
     }
 
-    /// Of a namespace, when all that happened so far has been counted.
+    /// Returns the counts of a namespace after all changes so far are counted.
     pub(super) fn counts(&self, namespace: &str) -> Counts {
         self.sync();
         Counts::of(&self.daemon.scrape(), namespace)
@@ -116,13 +121,13 @@ impl Scene {
         self.shows(namespace, expected);
     }
 
-    /// After [`Scene::sync`].
+    /// Compares counts. Call [`Scene::sync`] first.
     pub(super) fn shows(&self, namespace: &str, expected: Counts) {
         let counts = Counts::of(&self.daemon.scrape(), namespace);
         assert_eq!(counts, expected, "{namespace}\n{}\n{}", self.keyspace_metrics(), self.daemon.log());
     }
 
-    /// A number of one namespace, over all other labels.
+    /// Sums a metric of one namespace over all other labels.
     pub(super) fn number(&self, metric: &str, namespace: &str) -> f64 {
         number(&self.daemon.scrape(), metric, &[("lock_namespace", namespace)])
     }
@@ -154,7 +159,7 @@ impl Counts {
     }
 }
 
-/// The sum over all series with these labels.
+/// Sums all series with these labels.
 pub(super) fn number(samples: &Samples, metric: &str, labels: &[(&str, &str)]) -> f64 {
     let has = |series: &str| labels.iter().all(|(name, value)| series.contains(&format!("{name}=\"{value}\"")));
     let series = samples.iter().filter(|(series, _)| series.split('{').next() == Some(metric) && has(series));
@@ -165,7 +170,7 @@ pub(super) fn configuration(redis: &str, namespaces: &str, more: &str) -> String
     format!("redis: {redis}\n{more}\nnamespaces:\n{namespaces}{MARKER}")
 }
 
-/// Waits for the counts, and that nothing is counted belatedly.
+/// Waits for the expected counts, and checks that they do not change later.
 pub(super) fn expect(daemon: &Daemon, namespace: &str, what: &str, expected: Counts) {
     let counts = || Counts::of(&daemon.scrape(), namespace);
     daemon.wait(&format!("{what}: {expected:?}"), |_| counts() == expected);
@@ -174,12 +179,12 @@ pub(super) fn expect(daemon: &Daemon, namespace: &str, what: &str, expected: Cou
 }
 
 pub(super) fn wait_watching(daemon: &Daemon) {
-    daemon.wait("watching", |daemon| sum(&daemon.scrape(), "redis_lock_exporter_tracking_up") == 1.0);
+    daemon.wait("the exporter is watching", |daemon| sum(&daemon.scrape(), "redis_lock_exporter_tracking_up") == 1.0);
 }
 
 pub(super) fn wait_passes(daemon: &Daemon, passes: f64) {
     let metric = "redis_lock_exporter_scan_passes_total";
-    daemon.wait("a pass", |daemon| sum(&daemon.scrape(), metric) >= passes);
+    daemon.wait("a pass is complete", |daemon| sum(&daemon.scrape(), metric) >= passes);
 }
 
 pub(super) fn sleep_ms(milliseconds: u64) {

@@ -1,4 +1,5 @@
-//! A primary that Sentinels watch over: the daemon follows it, and what happens to locks meanwhile is not made up.
+//! Tests a primary that Sentinels monitor: the daemon follows failovers and does not guess what
+//! happens to locks meanwhile.
 
 use super::scene::{Counts, configuration, expect, wait_passes, wait_watching};
 use crate::daemon::{Daemon, sum};
@@ -28,7 +29,7 @@ impl Guarded {
         Self { sentinels, daemon, _site: site }
     }
 
-    /// Takes the locks on the primary, and waits until its replicas have them.
+    /// Acquires the locks on the primary, and waits until its replicas have them.
     fn take_locks(&self, primary: &RedisServer) {
         let mut client = primary.client();
         for number in 0..N_LOCKS {
@@ -37,9 +38,11 @@ impl Guarded {
         client.command(&["WAIT", "2", "10000"]);
     }
 
-    /// The one that the Sentinels choose after the first.
+    /// Returns the second primary that the Sentinels choose.
     fn new_primary(&self) -> &RedisServer {
-        let primary = eventually("another primary", || self.sentinels.primary().filter(|primary| *primary != 0));
+        let primary = eventually("the Sentinels to choose another primary", || {
+            self.sentinels.primary().filter(|primary| *primary != 0)
+        });
         &self.sentinels.servers[primary]
     }
 
@@ -51,9 +54,9 @@ impl Guarded {
         expect(&self.daemon, "locks", what, expected);
     }
 
-    /// On the new primary: once it is watched, all is exact again.
+    /// Checks the new primary: once the exporter watches it, all counts are exact again.
     fn goes_on(&self, primary: &RedisServer, before: Counts) {
-        eventually("the daemon at the new primary", || (primary.exporter_connections() > 0).then_some(()));
+        eventually("the daemon to connect to the new primary", || (primary.exporter_connections() > 0).then_some(()));
         wait_watching(&self.daemon);
         self.expect("after the failover", before);
         let mut client = primary.client();
@@ -70,7 +73,7 @@ impl Guarded {
 }
 
 #[test]
-fn a_failover_without_loss_ends_nothing() {
+fn a_failover_without_data_loss_ends_no_hold() {
     let guarded = Guarded::start("");
     wait_watching(&guarded.daemon);
     guarded.take_locks(&guarded.sentinels.servers[0]);
@@ -82,13 +85,14 @@ fn a_failover_without_loss_ends_nothing() {
 }
 
 #[test]
-fn a_killed_primary_loses_what_was_not_replicated() {
+fn after_a_killed_primary_unreplicated_locks_have_an_unknown_end() {
     let mut guarded = Guarded::start("");
     wait_watching(&guarded.daemon);
     guarded.take_locks(&guarded.sentinels.servers[0]);
     let taken = Counts { held: N_LOCKS, acquisitions: N_LOCKS, ..Counts::default() };
     guarded.expect("locks at the first primary", taken);
-    // Two more, which the replicas never hear of: they stand still until the primary is gone, and have no connection to it.
+    // Two more locks that the replicas never receive: they are paused until the primary is gone,
+    // and are disconnected.
     let primary = &guarded.sentinels.servers[0];
     for replica in &guarded.sentinels.servers[1..] {
         replica.pause();
@@ -110,7 +114,7 @@ fn a_killed_primary_loses_what_was_not_replicated() {
 }
 
 #[test]
-fn a_killed_primary_is_followed_by_a_replica() {
+fn after_a_killed_primary_the_exporter_follows_the_new_primary() {
     let mut guarded = Guarded::start("");
     wait_watching(&guarded.daemon);
     guarded.take_locks(&guarded.sentinels.servers[0]);
@@ -120,9 +124,9 @@ fn a_killed_primary_is_followed_by_a_replica() {
     guarded.goes_on(guarded.new_primary(), before);
 }
 
-/// Passes are made at a replica; what changes is read at the primary.
+/// Passes run on a replica. The exporter reads changed keys from the primary.
 #[test]
-fn a_replica_lists_the_keys() {
+fn passes_run_on_a_replica() {
     let guarded = Guarded::start("scan: {from: replica, interval: 1s, watched_interval: 1s, max_redis_share: 0.5}");
     wait_watching(&guarded.daemon);
     guarded.take_locks(&guarded.sentinels.servers[0]);
@@ -132,19 +136,19 @@ fn a_replica_lists_the_keys() {
     wait_passes(&guarded.daemon, passes + 2.0);
     let scans = |server: &RedisServer| server.text(&["INFO", "commandstats"]).contains("cmdstat_scan:");
     let servers = &guarded.sentinels.servers;
-    assert!(servers[1..].iter().any(scans), "no replica was asked");
+    assert!(servers[1..].iter().any(scans), "no replica received a SCAN");
     assert_eq!(guarded.counts(), before);
 }
 
-/// Where changes are not watched, a replica is read from too; a failover is no reason to end a lock.
+/// Without watching, the exporter also reads from a replica. A failover does not end a hold.
 #[test]
-fn a_replica_is_scanned_through_a_failover() {
+fn scanning_a_replica_continues_through_a_failover() {
     let guarded = Guarded::start("scan: {from: replica, interval: 1s, max_redis_share: 0.5}\nwatch: off\n");
     guarded.take_locks(&guarded.sentinels.servers[0]);
     let before = Counts { held: N_LOCKS, acquisitions: N_LOCKS, ..Counts::default() };
     guarded.expect("locks at the primary", before);
     let primary = &guarded.sentinels.servers[guarded.sentinels.fail_over()];
-    eventually("the daemon at the new primary", || (primary.exporter_connections() > 0).then_some(()));
+    eventually("the daemon to connect to the new primary", || (primary.exporter_connections() > 0).then_some(()));
     let passes = sum(&guarded.daemon.scrape(), "redis_lock_exporter_scan_passes_total");
     wait_passes(&guarded.daemon, passes + 3.0);
     guarded.expect("after the failover", before);

@@ -1,6 +1,8 @@
-//! One server, one exporter that watches it, one program that locks, and what should have been counted so far.
+//! One server, one exporter that watches it, one program that uses locks, and the counts expected
+//! so far.
 //!
-//! The API answers from the ledger at once and is what to wait for between two steps; `/metrics` is what is compared.
+//! Between two steps, tests wait for the API, because it answers from the ledger at once. They
+//! compare `/metrics`.
 
 use std::time::Duration;
 
@@ -12,17 +14,17 @@ use crate::daemon::{Daemon, Samples, sum};
 use crate::redis::RedisServer;
 use crate::site::Site;
 
-/// Long enough that nothing expires during a test.
+/// Long enough that no lock expires during a test.
 pub(super) const LONG: Duration = Duration::from_secs(600);
 
-/// Passes follow each other quickly, so that whatever they might get wrong is seen.
+/// Passes follow each other quickly, so that a test notices a wrong count from any pass.
 pub(super) const SETTINGS: &str = "
 scan: {interval: 1s, watched_interval: 1s, max_redis_share: 0.5}
 namespaces:
   - {name: jobs, keys: ['jobs:lock:{id}'], ttl: 10m}
 ";
 
-/// What happened to the locks of a namespace, as the exporter counts it.
+/// The counts of a namespace, as the exporter reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) acquisitions: u64,
@@ -58,18 +60,18 @@ impl Counted {
     }
 }
 
-/// A metric of the exporter itself.
+/// Returns a metric of the exporter itself.
 pub(super) fn own(samples: &Samples, name: &str) -> f64 {
     sum(samples, &format!("redis_lock_exporter_{name}"))
 }
 
-/// Absent while changes may be missed.
+/// Returns `None` while the exporter may miss changes.
 pub(super) fn observed_since(samples: &Samples) -> Option<f64> {
     let mut series = samples.iter().filter(|(series, _)| series.starts_with("redis_lock_observed_since_"));
     series.next().map(|(_, value)| *value)
 }
 
-/// `watch`, `scan` or `none`.
+/// Returns `watch`, `scan` or `none`.
 pub(super) fn source(samples: &Samples) -> &'static str {
     let is_shown = |source: &&&str| {
         let label = format!("source=\"{source}\"");
@@ -83,21 +85,21 @@ pub(super) fn is_watching(samples: &Samples) -> bool {
     own(samples, "redis_up") == 1.0 && own(samples, "tracking_up") == 1.0 && observed_since(samples).is_some()
 }
 
-/// The answer of the API.
+/// Returns the JSON response of the API.
 pub(super) fn json(daemon: &Daemon, path: &str) -> Value {
     let answer = daemon.get(path);
     assert_eq!(answer.status, 200, "{path}: {}", answer.text());
     serde_json::from_slice(&answer.body).unwrap()
 }
 
-/// What is not as it should be.
+/// Returns the problems that `/-/ready` reports.
 pub(super) fn complaints(daemon: &Daemon) -> String {
     let answer = daemon.get("/-/ready");
-    assert_eq!(answer.status, 200, "trouble with Redis does not make the exporter unready");
+    assert_eq!(answer.status, 200, "the exporter must stay ready when Redis fails");
     answer.text().strip_prefix("ready\n").unwrap().to_owned()
 }
 
-/// A program that locks, one operation at a time.
+/// A program that uses locks, one operation at a time.
 pub(super) struct Program {
     runtime: Runtime,
     locker: Locker,
@@ -111,7 +113,7 @@ impl Program {
         Self { runtime, locker }
     }
 
-    /// The lock must be free.
+    /// Acquires a lock, which must be free.
     pub(super) fn acquire(&mut self, key: &str, ttl: Duration) -> Token {
         self.runtime.block_on(self.locker.acquire(key, ttl)).unwrap().unwrap_or_else(|| panic!("{key} is taken"))
     }
@@ -138,20 +140,21 @@ pub(super) struct Stage {
     pub(super) site: Site,
     pub(super) daemon: Daemon,
     pub(super) program: Program,
-    /// Key and token of the locks that are held throughout.
+    /// Keys and tokens of the locks that stay held during the whole test.
     pub(super) held: Vec<(String, Token)>,
     pub(super) expected: Counted,
     rounds: usize,
 }
 
 impl Stage {
-    /// An exporter that watches the server directly. On a busy machine it waits longer for an answer than any takes.
+    /// Starts an exporter that connects to the server directly. Its timeout is longer than any
+    /// reply takes, even on a busy machine.
     pub(super) fn new(server: RedisServer) -> Self {
         let port = server.port();
         Self::through(server, port, "10s")
     }
 
-    /// An exporter that reaches the server over another port.
+    /// Starts an exporter that connects to the server through another port.
     pub(super) fn through(server: RedisServer, port: u16, timeout: &str) -> Self {
         let url = format!("redis://127.0.0.1:{port}/0");
         let redis = format!("redis: {{url: '{url}', connect_timeout: {timeout}, response_timeout: {timeout}}}");
@@ -166,21 +169,21 @@ impl Stage {
     }
 
     pub(super) fn wait_watching(&self) {
-        self.daemon.wait("watching", |daemon| is_watching(&daemon.scrape()));
+        self.daemon.wait("the exporter is watching", |daemon| is_watching(&daemon.scrape()));
     }
 
-    /// After an interruption that may have been too short to be seen in `/metrics`.
+    /// Waits for a new watch after an interruption that may be too short to appear in `/metrics`.
     pub(super) fn wait_watching_anew(&self, before: &Samples) {
         let since = observed_since(before);
-        self.daemon.wait("watching anew", |daemon| {
+        self.daemon.wait("the exporter is watching again", |daemon| {
             let samples = daemon.scrape();
             is_watching(&samples) && observed_since(&samples) > since
         });
     }
 
-    /// Until the trouble shows: nothing is connected, nothing seen, and it is said.
+    /// Waits until the exporter reports that it is disconnected and observes nothing.
     pub(super) fn wait_down(&self) {
-        self.daemon.wait("down", |daemon| {
+        self.daemon.wait("the exporter reports that Redis is down", |daemon| {
             let samples = daemon.scrape();
             own(&samples, "redis_up") == 0.0 && own(&samples, "tracking_up") == 0.0 && source(&samples) == "none"
         });
@@ -189,7 +192,7 @@ impl Stage {
         assert!(complaints.starts_with("degraded: ") && complaints.contains("127.0.0.1"), "{complaints:?}");
     }
 
-    /// Takes locks that stay held.
+    /// Acquires locks that stay held.
     pub(super) fn hold(&mut self, n_locks: usize) {
         for number in 0..n_locks {
             let key = format!("jobs:lock:held-{number:02}");
@@ -201,7 +204,7 @@ impl Stage {
         self.expected.held += n_locks as u64;
     }
 
-    /// Takes, renews and releases a few locks. All of it must be counted.
+    /// Acquires, renews and releases a few locks. The exporter must count all operations.
     pub(super) fn work(&mut self) {
         const N_LOCKS: usize = 5;
         self.rounds += 1;
@@ -222,23 +225,24 @@ impl Stage {
         self.expected.releases += N_LOCKS as u64;
     }
 
-    /// Until the locks whose keys contain the text are as wanted.
+    /// Waits until the locks whose keys contain the text meet the condition.
     pub(super) fn wait_locks(&self, search: &str, condition: impl Fn(&[Value]) -> bool) {
         let path = format!("/api/v1/locks?limit=1000&search={search}");
-        self.daemon
-            .wait(&format!("as wanted: {path}"), |daemon| condition(json(daemon, &path)["locks"].as_array().unwrap()));
+        self.daemon.wait(&format!("the expected locks at {path}"), |daemon| {
+            condition(json(daemon, &path)["locks"].as_array().unwrap())
+        });
     }
 
-    /// Everything is counted as expected, and two more passes change nothing about it.
+    /// Checks that all counts are as expected, and that two more passes do not change them.
     pub(super) fn check(&self) {
         let expected = self.expected.clone();
-        self.daemon.wait(&format!("at {expected:?}"), |daemon| {
+        self.daemon.wait(&format!("the counts {expected:?}"), |daemon| {
             let Counted { acquisitions, held, .. } = Counted::of(&daemon.scrape());
             acquisitions >= expected.acquisitions && held == expected.held
         });
         let passes = |daemon: &Daemon| own(&daemon.scrape(), "scan_passes_total");
         let enough = passes(&self.daemon) + 2.0;
-        self.daemon.wait("two more passes", |daemon| passes(daemon) >= enough);
+        self.daemon.wait("two more passes are complete", |daemon| passes(daemon) >= enough);
         assert_eq!(Counted::of(&self.daemon.scrape()), expected, "{}", self.daemon.log());
     }
 }

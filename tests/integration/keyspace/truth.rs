@@ -1,4 +1,4 @@
-//! Workers on a real Redis whose own record is the truth: what the exporter counts must agree with it.
+//! Compares the exporter's counts with the records of workers that use locks on a real Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,8 @@ namespaces:
     takeover_slo: 3s
 ";
 
-/// 20 workers with 10 locks each: about 70 acquisitions and 220 changes a second, those of one lock 20 ms apart at least.
+/// 20 workers with 10 locks each: about 70 acquisitions and 220 changes a second. Changes of one
+/// lock are at least 20 ms apart.
 fn behavior(seed: u64) -> Behavior {
     Behavior {
         prefix: "jobs:lock:".to_owned(),
@@ -44,7 +45,9 @@ fn start(server: &RedisServer, site: &Site, more: &str) -> Daemon {
     let url = format!("redis:\n  url: redis://127.0.0.1:{}/0\n", server.port());
     site.configure(&format!("{url}{NAMESPACE}{more}"));
     let daemon = site.start_configured(&[]);
-    daemon.wait("the first pass", |daemon| sum(&daemon.scrape(), "redis_lock_exporter_scan_passes_total") >= 1.0);
+    daemon.wait("the first pass is complete", |daemon| {
+        sum(&daemon.scrape(), "redis_lock_exporter_scan_passes_total") >= 1.0
+    });
     daemon
 }
 
@@ -56,7 +59,7 @@ fn work(server: &RedisServer, behavior: &Behavior, time: Duration) -> Truth {
     record.truth()
 }
 
-/// The counters of the exporter in the shape of the truth.
+/// Converts the exporter's counters to the workers' record type.
 fn counted(samples: &Samples) -> Truth {
     let get = |metric: &str| sum(samples, metric) as u64;
     let changes = |after: &str| {
@@ -70,7 +73,7 @@ fn counted(samples: &Samples) -> Truth {
         renewals: get("redis_lock_renewals_total"),
         releases: get("redis_lock_releases_total"),
         expirations: get("redis_lock_expirations_total"),
-        // Neither released nor expired.
+        // Holds that were neither released nor expired.
         stolen: get("redis_lock_unknown_ends_total"),
         held: get("redis_lock_held"),
         refused: 0,
@@ -82,11 +85,11 @@ fn counted(samples: &Samples) -> Truth {
 }
 
 #[test]
-fn watching_counts_the_truth() {
+fn watching_counts_exactly_what_the_workers_recorded() {
     counts_the_truth(|| RedisServer::start(&[]));
 }
 
-/// Of servers of any make.
+/// Runs the comparison with any kind of server.
 pub(super) fn counts_the_truth(start_server: impl Fn() -> RedisServer) {
     undisturbed(|| check_the_truth(&start_server));
 }
@@ -95,14 +98,15 @@ fn check_the_truth(start_server: impl Fn() -> RedisServer) {
     let (_server, _site, daemon, truth) = staged("enough work", || {
         let (server, site) = (start_server(), Site::new());
         let daemon = start(&server, &site, "");
-        daemon.wait("watching", |daemon| sum(&daemon.scrape(), "redis_lock_exporter_tracking_up") == 1.0);
+        daemon
+            .wait("the exporter is watching", |daemon| sum(&daemon.scrape(), "redis_lock_exporter_tracking_up") == 1.0);
         let truth = work(&server, &behavior(1), Duration::from_secs(10));
         let is_enough = truth.acquisitions > 500 && truth.expirations > 10 && truth.stolen > 5;
         is_enough.then_some((server, site, daemon, truth))
     });
-    daemon.wait("all ends", |daemon| sum(&daemon.scrape(), "redis_lock_held") == truth.held as f64);
+    daemon.wait("all ends are counted", |daemon| sum(&daemon.scrape(), "redis_lock_held") == truth.held as f64);
     let ended = Instant::now();
-    daemon.wait("all counts", |daemon| {
+    daemon.wait("all counts are correct", |daemon| {
         let is_all = counted(&daemon.scrape()).acquisitions >= truth.acquisitions;
         is_all || ended.elapsed() > Duration::from_secs(20)
     });
@@ -110,17 +114,17 @@ fn check_the_truth(start_server: impl Fn() -> RedisServer) {
     let shown = counted(&samples);
     let expected = Truth { refused: 0, hold_seconds: shown.hold_seconds, ..truth.clone() };
     assert_eq!(shown, expected, "\n{}", daemon.get("/metrics").text());
-    // Each of the two clocks of a hold is read some milliseconds late on a busy machine.
+    // On a busy machine, each of the two clocks of a hold is read some milliseconds late.
     let n_holds = sum(&samples, "redis_lock_hold_seconds_count");
     let difference = (truth.hold_seconds - shown.hold_seconds).abs();
     assert!(difference < n_holds * 0.02, "{} instead of {} seconds", shown.hold_seconds, truth.hold_seconds);
-    // Takeovers are what happens after an expiry; each of them is timed.
+    // Takeovers happen after an expiration. Each one has a duration.
     assert_eq!(sum(&samples, "redis_lock_takeovers_total"), truth.changes_after_expiry as f64);
 }
 
-/// Without a watcher, short holds are not seen at all; what is counted must have happened.
+/// Without a watcher, the exporter misses short holds. Every counted event must have happened.
 #[test]
-fn scanning_counts_no_more_than_the_truth() {
+fn scanning_counts_at_most_what_the_workers_recorded() {
     undisturbed(check_no_more_than_the_truth);
 }
 
@@ -134,15 +138,16 @@ fn check_no_more_than_the_truth() {
         let truth = work(&server, &behavior, Duration::from_secs(12));
         (passes() - before >= 9.0).then_some((server, site, daemon, truth))
     });
-    daemon.wait("all ends", |daemon| sum(&daemon.scrape(), "redis_lock_held") == truth.held as f64);
+    daemon.wait("all ends are counted", |daemon| sum(&daemon.scrape(), "redis_lock_held") == truth.held as f64);
     let shown = counted(&daemon.scrape());
     let at_most = |name: &str, shown: u64, truth: u64| assert!(shown <= truth, "{name}: {shown} of {truth}");
     at_most("acquisitions", shown.acquisitions, truth.acquisitions);
     at_most("renewals", shown.renewals, truth.renewals);
     at_most("releases", shown.releases, truth.releases + truth.stolen);
     at_most("expirations", shown.expirations, truth.expirations);
-    // Most holds are longer than the time between two passes.
+    // Most holds last longer than the time between two passes.
     assert!(shown.acquisitions * 2 > truth.acquisitions, "{shown:?} of {truth:?}");
-    // An expiry is looked for at its time, so it is told from a release.
+    // The exporter reads a lock when it should expire, so it distinguishes an expiration from a
+    // release.
     assert!(shown.expirations * 10 >= truth.expirations * 5, "{shown:?} of {truth:?}");
 }

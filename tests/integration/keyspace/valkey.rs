@@ -1,6 +1,7 @@
-//! Valkey in the place of Redis: the same protocol, and the same numbers.
+//! Tests Valkey instead of Redis: the same protocol and the same counts.
 //!
-//! All other tests can be run against it too: `REDIS_SERVER=valkey-server cargo test --test integration keyspace::`.
+//! All other tests can run against Valkey too: `REDIS_SERVER=valkey-server cargo test --test
+//! integration keyspace::`.
 
 use std::process::Command;
 
@@ -11,7 +12,7 @@ use crate::skipped::skip;
 const PROGRAM: &str = "valkey-server";
 
 #[test]
-fn watching_valkey_counts_the_truth() {
+fn watching_valkey_counts_exactly_what_the_workers_recorded() {
     if Command::new(PROGRAM).arg("--version").output().is_err() {
         return skip("valkey-server is not installed; `make test-all` installs it where it can");
     }

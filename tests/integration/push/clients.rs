@@ -1,4 +1,5 @@
-//! Clients that others wrote push their lines: JSON by pino-loki and winston-loki, snappy-compressed protobuf by winston-loki.
+//! Tests push requests from third-party clients: JSON from pino-loki and winston-loki, and
+//! snappy-compressed protobuf from winston-loki.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -19,12 +20,12 @@ const JOBS: &str = "namespaces: [{name: alpha}, {name: beta}]\n\
     - {message: distributed run lock release failed, event: release_failed, namespace: beta, id: run_id, where: {job: beta}}\n\
     logs: [push: ]\n";
 
-/// `scripts/install.sh test` puts them there.
+/// `scripts/install.sh test` installs the clients here.
 fn clients() -> PathBuf {
     target_directory().join("node/clients")
 }
 
-/// Whether the clients are installed. A test that needs them is skipped where they are not.
+/// Returns whether the clients are installed. Tests that need missing clients are skipped.
 fn are_installed() -> bool {
     let are_installed = clients().join("installed.json").exists();
     if !are_installed {
@@ -33,16 +34,16 @@ fn are_installed() -> bool {
     are_installed
 }
 
-/// What the client wrote to its standard error, once it is done.
+/// Waits for the client and returns its standard error.
 fn send(client: &str, address: SocketAddr, lines: &str) -> String {
     let mut command = Command::new("node");
     command.args(["push.js", client, &format!("http://{address}")]).current_dir(clients());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{client}: {said}");
-    said
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{client}: {printed}");
+    printed
 }
 
 fn check_labels(client: &str) {
@@ -75,13 +76,14 @@ fn winston_pushes_protobuf() {
     check_labels("winston-protobuf");
 }
 
-/// Passes connections on, but the answer on the first one is cut off. Returns how many there were.
+/// Forwards connections, but cuts off the response on the first one. Returns the number of
+/// connections.
 fn cut_first_answer(upstream: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
-    // Ends with the process of the test.
+    // The thread runs until the test process exits.
     thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
             let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
@@ -96,7 +98,7 @@ fn cut_first_answer(upstream: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
 
 fn answer(mut server: TcpStream, mut client: TcpStream, is_cut: bool) {
     if is_cut {
-        // The daemon has counted and saved when it answers.
+        // The daemon counts and saves the lines before it responds.
         let _ = server.read(&mut [0; 64]);
         let _ = server.shutdown(Shutdown::Both);
         let _ = client.shutdown(Shutdown::Both);
@@ -107,7 +109,7 @@ fn answer(mut server: TcpStream, mut client: TcpStream, is_cut: bool) {
 }
 
 #[test]
-fn the_retry_of_a_client_that_missed_its_answer_counts_once() {
+fn a_client_retry_after_a_lost_response_counts_once() {
     if !are_installed() {
         return;
     }
@@ -116,8 +118,8 @@ fn the_retry_of_a_client_that_missed_its_answer_counts_once() {
         let daemon = start(&site);
         let (address, connections) = cut_first_answer(daemon.address);
         let lines: String = (0..5).map(|_| format!("engine {}\n", lost_line())).collect();
-        let said = send(client, address, &lines);
-        assert!(said.contains("again:"), "{said}");
+        let printed = send(client, address, &lines);
+        assert!(printed.contains("again:"), "{printed}");
         assert!(connections.load(Ordering::Relaxed) >= 2);
         check_counted(&daemon, 5.0, 5.0);
     }

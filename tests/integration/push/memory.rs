@@ -1,4 +1,5 @@
-//! What hostile and very large requests make of the exporter: of its memory, and of its answers to others.
+//! Tests the effect of hostile and very large requests on the exporter's memory and on its
+//! responses to others.
 
 use std::fs;
 use std::thread;
@@ -13,28 +14,28 @@ use crate::site::Site;
 
 const JSON: &str = "Content-Type: application/json\r\n";
 const PROTOBUF: &str = "Content-Type: application/x-protobuf\r\n";
-/// The largest that is taken.
+/// The largest accepted request.
 const MAX_BYTES: usize = 8 << 20;
 const CLIENTS: usize = 8;
-/// What the largest request becomes in memory, beside its text.
+/// The memory that the largest request needs in addition to its text.
 const BECOMES: usize = 40 << 20;
-/// For the allocator.
+/// Overhead of the allocator.
 const SLACK: usize = 8 << 20;
 
-/// The most that was ever resident, in bytes.
+/// Returns the peak resident memory in bytes.
 fn peak(daemon: &Daemon) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// The pattern again and again, as often as it fits.
+/// Repeats the pattern as often as it fits.
 fn filled(start: &str, pattern: &str) -> Vec<u8> {
     let count = (MAX_BYTES - start.len()) / pattern.len();
     format!("{start}{}", pattern.repeat(count)).into_bytes()
 }
 
-/// Lines with 128 empty labels each, two bytes a label.
+/// Lines with 128 empty labels each, two bytes per label.
 fn empty_labels() -> Vec<u8> {
     let labels = [0x1a, 0x00].repeat(128);
     let entry = [&[0x12, 0x80, 0x02], &labels[..]].concat();
@@ -50,21 +51,22 @@ fn empty_labels() -> Vec<u8> {
     snap::raw::Encoder::new().compress_vec(&message).unwrap()
 }
 
-/// As much as one request may hold: 100,000 lines with two labels each.
+/// The maximum content of one request: 100,000 lines with two labels each.
 fn most() -> Vec<u8> {
     let entry = r#"["1","",{"a":"b","c":"d"}]"#;
     format!(r#"{{"streams":[{{"stream":{{}},"values":[{}]}}]}}"#, vec![entry; 100_000].join(",")).into_bytes()
 }
 
 #[test]
-fn hostile_requests_take_no_more_memory_than_is_said() {
+fn hostile_requests_stay_within_the_documented_memory_limit() {
     for (what, headers, body, status) in [
         ("streams", JSON, filled(r#"{"streams":["#, "{},"), 400),
         ("a list as a label", JSON, filled(r#"{"streams":[{"stream":{"a":["#, "0,"), 400),
         ("empty labels", PROTOBUF, empty_labels(), 400),
         ("as much as may be", JSON, most(), 204),
     ] {
-        // Each of its own: what the allocator keeps of one kind is no memory of the next one.
+        // Each request uses a new process, because the allocator may keep memory of an earlier
+        // request.
         let site = Site::new();
         site.configure("presets: [cordum]\nlogs: [{push: {}}]\n");
         let daemon = site.start_configured(&[]);
@@ -73,29 +75,30 @@ fn hostile_requests_take_no_more_memory_than_is_said() {
         thread::scope(|scope| {
             let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| post(&daemon, headers, &body).status)).collect();
             for client in clients {
-                // A machine that is slow may tell some to come again.
+                // A slow machine may ask some clients to retry.
                 let got = client.join().unwrap();
                 assert!(got == status || got == 429 || got == 503, "{what}: {got}");
             }
         });
         let growth = peak(&daemon) - before;
-        // The bodies, one of them unpacked, and what it becomes.
-        let said = CLIENTS * body.len() + MAX_BYTES + BECOMES + SLACK;
-        assert!(growth < said as u64, "{what}: {} MiB, not {}", growth >> 20, said >> 20);
+        // The bodies, one of them decompressed, and its parsed form.
+        let limit = CLIENTS * body.len() + MAX_BYTES + BECOMES + SLACK;
+        assert!(growth < limit as u64, "{what}: {} MiB, not {}", growth >> 20, limit >> 20);
         assert_eq!(push(&daemon, &losses(1)).status, 204);
     }
 }
 
-/// More lines about locks than are remembered of many small requests.
+/// More lines about locks than the exporter remembers of many small requests.
 #[test]
-fn a_very_large_request_that_is_repeated_counts_once() {
+fn a_very_large_repeated_request_counts_once() {
     const LINES: usize = 8_500;
     let site = Site::new();
     site.configure("presets: [cordum]\nlogs: [{push: {}}]\n");
     let daemon = site.start_configured(&[]);
-    // A slow machine may need more time than a client is made to wait, who comes again then.
+    // A slow machine may need more time than the exporter lets a client wait. The client then
+    // retries.
     let taken = |daemon: &Daemon, body: &Value| {
-        eventually("taken", || match push(daemon, body).status {
+        eventually("the exporter to accept the request", || match push(daemon, body).status {
             204 => Some(()),
             429 | 503 => None,
             status => panic!("{status}"),
@@ -105,21 +108,22 @@ fn a_very_large_request_that_is_repeated_counts_once() {
     let values: Vec<Value> = (0..LINES).map(value).collect();
     let large = json!({"streams": [{"stream": {"job": "large"}, "values": values}]});
     taken(&daemon, &large);
-    // Somebody else's comes in between, and the exporter is killed before the client has its answer.
+    // Another client's request arrives in between, and the exporter is killed before the first
+    // client receives its response.
     taken(&daemon, &losses(1));
     daemon.kill();
     let daemon = site.start_configured(&[]);
     taken(&daemon, &large);
-    daemon.wait("repeated", |daemon| daemon.scrape()[DUPLICATES] >= LINES as f64);
+    daemon.wait("the repeated lines are counted as duplicates", |daemon| daemon.scrape()[DUPLICATES] >= LINES as f64);
     assert_eq!(daemon.scrape()[EVENTS], LINES as f64 + 1.0);
 }
 
-/// With one thread for everything that must not wait.
+/// Uses one thread for all work that must not wait.
 #[test]
-fn others_are_answered_while_a_very_large_request_is_searched() {
+fn other_requests_are_answered_while_a_very_large_request_is_searched() {
     let site = Site::new();
     site.configure("presets: [cordum]\nlogs: [{push: {}}]\n");
-    let (config, state) = (site.place("config.yaml"), site.place("state"));
+    let (config, state) = (site.full_path("config.yaml"), site.full_path("state"));
     let arguments = ["--config.file", &config, "--state.dir", &state];
     let daemon = Daemon::start_with(&arguments, |command| command.env("TOKIO_WORKER_THREADS", "1"));
     daemon.wait_ready();
@@ -133,9 +137,9 @@ fn others_are_answered_while_a_very_large_request_is_searched() {
             assert_eq!(daemon.get("/-/healthy").status, 200);
             longest = longest.max(asked.elapsed());
         }
-        // 503: a slow machine does not get done with it in time.
+        // 503: a slow machine does not finish the request in time.
         assert!([204, 503].contains(&client.join().unwrap()));
         let whole = started.elapsed();
-        assert!(longest < whole / 2, "waited {longest:?} while a request took {whole:?}");
+        assert!(longest < whole / 2, "another request waited {longest:?} while the large one took {whole:?}");
     });
 }

@@ -1,4 +1,5 @@
-//! Lines that are pushed in Loki's protocol: what is taken, what is refused, and that a repeated request counts once.
+//! Tests push requests in Loki's protocol: accepted requests, refused requests, and repeated
+//! requests that count once.
 
 mod clients;
 mod memory;
@@ -39,7 +40,7 @@ fn push(daemon: &Daemon, body: &Value) -> Answer {
     post(daemon, "Content-Type: application/json\r\n", body.to_string().as_bytes())
 }
 
-/// One stream; each line has a time of its own.
+/// Returns one stream in which each line has its own time.
 fn stream(labels: Value, lines: &[String]) -> Value {
     static NEXT: AtomicU64 = AtomicU64::new(1_782_394_624_123_456_789);
     let value = |line: &String| json!([NEXT.fetch_add(1, Ordering::Relaxed).to_string(), line]);
@@ -64,12 +65,12 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn lines_are_counted_and_saved_when_the_answer_comes() {
+fn lines_are_counted_and_saved_before_the_response() {
     let site = Site::new();
     let daemon = start(&site);
     let answer = push(&daemon, &losses(3));
     assert_eq!((answer.status, answer.text().as_str()), (204, ""));
-    // Not a scrape: what is answered survives a kill right after.
+    // This is not a scrape: counts that were acknowledged survive a kill right after the response.
     daemon.kill();
     let daemon = site.start_configured(&[]);
     check_counted(&daemon, 3.0, 0.0);
@@ -87,7 +88,7 @@ fn lines_are_counted_and_saved_when_the_answer_comes() {
 }
 
 #[test]
-fn a_repeated_request_counts_once_also_over_a_crash() {
+fn a_repeated_request_counts_once_even_after_a_crash() {
     let site = Site::new();
     let daemon = start(&site);
     let body = losses(4);
@@ -96,7 +97,8 @@ fn a_repeated_request_counts_once_also_over_a_crash() {
     check_counted(&daemon, 4.0, 4.0);
     daemon.kill();
     let daemon = site.start_configured(&[]);
-    // Labels in another order, and other lines beside them: as clients do that put a failed batch into the next one.
+    // Labels in another order and additional lines, as from clients that add a failed batch to the
+    // next one.
     let mut values = body["streams"][0]["values"].as_array().unwrap().clone();
     let text = format!(
         r#"{{"streams":[{{"stream":{{"namespace":"prod","job":"cordum"}},"values":{}}}]}}"#,
@@ -104,7 +106,8 @@ fn a_repeated_request_counts_once_also_over_a_crash() {
     );
     assert_eq!(post(&daemon, "Content-Type: application/json\r\n", text.as_bytes()).status, 204);
     check_counted(&daemon, 5.0, 6.0);
-    // The same line from another stream, or at another time, is another line, but about the same failure.
+    // The same line from another stream or with another time is another line, but belongs to the
+    // same failure.
     let mut other = body.clone();
     other["streams"][0]["stream"]["job"] = "another".into();
     assert_eq!(push(&daemon, &other).status, 204);
@@ -113,10 +116,10 @@ fn a_repeated_request_counts_once_also_over_a_crash() {
 }
 
 #[test]
-fn equal_lines_of_one_moment_in_one_request_are_all_counted() {
+fn identical_lines_with_one_time_in_one_request_are_all_counted() {
     let site = Site::new();
     let daemon = start(&site);
-    // Without an id nothing can be joined: three lines are three losses.
+    // Lines without an id cannot be joined: three lines are three losses.
     let line = json!(["1782394624000000000", "release failed: lock not owned"]);
     let body = json!({"streams": [{"stream": {"job": "a"}, "values": [line, line, line]}]});
     for _ in 0..2 {
@@ -126,9 +129,10 @@ fn equal_lines_of_one_moment_in_one_request_are_all_counted() {
     daemon.wait_for(DUPLICATES, 3.0);
 }
 
-/// The line after a plain one shows that the record is whole. Its time and its metadata are not those of the record.
+/// A following plain line shows that the record is complete. The record does not use that line's
+/// time and metadata.
 #[test]
-fn a_line_keeps_its_own_time_and_metadata_when_the_next_one_ends_its_record() {
+fn a_record_keeps_its_time_and_metadata_when_the_next_line_ends_it() {
     let site = Site::new();
     site.configure(&format!(
         "{CONFIG}namespaces: [{{name: billing}}]\n\
@@ -136,7 +140,7 @@ fn a_line_keeps_its_own_time_and_metadata_when_the_next_one_ends_its_record() {
     ));
     let daemon = site.start_configured(&[]);
     let lost = "[GATEWAY] ERROR release workflow admission lock failed org_id=acme error=lock not owned";
-    // Further apart than lines of one loss: two losses of one lock.
+    // The lines are further apart than lines of one loss: two losses of one lock.
     let values = json!([
         ["1782394600000000000", lost],
         ["1782394602500000000", lost],
@@ -150,10 +154,10 @@ fn a_line_keeps_its_own_time_and_metadata_when_the_next_one_ends_its_record() {
 }
 
 #[test]
-fn what_cannot_be_saved_is_not_answered_and_its_repetition_counts_once() {
+fn a_request_that_cannot_be_saved_gets_503_and_its_retry_counts_once() {
     let site = Site::new();
     let daemon = start(&site);
-    // A directory in the place of the temporary file makes saving fail.
+    // A directory at the path of the temporary file makes saving fail.
     let obstacle = site.path("state/state.json.tmp");
     fs::create_dir(&obstacle).unwrap();
     let body = losses(2);
@@ -168,7 +172,7 @@ fn what_cannot_be_saved_is_not_answered_and_its_repetition_counts_once() {
 }
 
 #[test]
-fn labels_and_metadata_can_be_conditions_of_a_rule() {
+fn rules_can_match_labels_and_metadata() {
     let site = Site::new();
     site.configure(
         "namespaces: [{name: jobs, keys: ['job:{id}']}, {name: runs, keys: ['run:{id}']}, {name: tasks, keys: ['task:{id}']}]\n\
@@ -195,14 +199,14 @@ fn labels_and_metadata_can_be_conditions_of_a_rule() {
 }
 
 #[test]
-fn wrapped_lines_are_unwrapped_and_interleaved_streams_kept_apart() {
+fn wrapped_lines_are_unwrapped_and_interleaved_streams_stay_separate() {
     let site = Site::new();
     let daemon = start(&site);
     let (one, two, three) = (lost_line(), lost_line(), lost_line());
     let cri = |tag: &str, text: &str| format!("2026-06-25T13:37:04.123456789Z stderr {tag} {text}");
     let docker = json!({"log": format!("{three}\n"), "stream": "stderr", "time": "2026-06-25T13:37:05Z"}).to_string();
     let labels = |pod: &str| json!({"pod": pod});
-    // The pieces of two lines, in turns.
+    // The pieces of two lines alternate.
     let body = json!({"streams": [
         stream(labels("a"), &[cri("P", &one[..80])]),
         stream(labels("b"), &[cri("P", &two[..70])]),
@@ -211,7 +215,7 @@ fn wrapped_lines_are_unwrapped_and_interleaved_streams_kept_apart() {
     ]});
     assert_eq!(push(&daemon, &body).status, 204);
     check_counted(&daemon, 3.0, 0.0);
-    // Inside an answered request nothing waits: a kill right after it takes nothing along.
+    // An acknowledged request leaves no incomplete lines, so a kill right after it loses nothing.
     let started = json!({"streams": [stream(labels("c"), &[cri("P", &lost_line())])]});
     assert_eq!(push(&daemon, &started).status, 204);
     daemon.kill();
@@ -219,10 +223,11 @@ fn wrapped_lines_are_unwrapped_and_interleaved_streams_kept_apart() {
 }
 
 #[test]
-fn an_entry_gives_its_time_to_a_line_without_one() {
+fn a_line_without_a_time_uses_the_time_of_its_entry() {
     let site = Site::new();
     let daemon = start(&site);
-    // Far apart by the entries' times, so two failures of one lock; at one moment they would be one.
+    // The entries' times are far apart, so these are two failures of one lock. With equal times
+    // they would be one.
     let line = r#"{"msg":"distributed run lock release failed","component":"workflow-engine","run_id":"r","error":"lock not owned"}"#;
     let values = [["1782394624000000000", line], ["1782394824000000000", line]];
     assert_eq!(push(&daemon, &json!({"streams": [{"stream": {}, "values": values}]})).status, 204);
@@ -230,14 +235,14 @@ fn an_entry_gives_its_time_to_a_line_without_one() {
 }
 
 #[test]
-fn garbage_is_refused_in_words_and_nothing_of_it_counts() {
+fn malformed_requests_are_refused_with_a_message_and_count_nothing() {
     let site = Site::new();
     let daemon = start(&site);
     let good = losses(1).to_string();
     let json = "Content-Type: application/json\r\n";
     let gzipped = "Content-Type: application/json\r\nContent-Encoding: gzip\r\n";
     let protobuf = "Content-Type: application/x-protobuf\r\n";
-    // Small on the wire, large when unpacked.
+    // Small on the wire, large when decompressed.
     let bomb = gzip(&vec![b' '; 4 << 20]);
     let snappy_bomb = snap::raw::Encoder::new().compress_vec(&vec![0; 4 << 20]).unwrap();
     let liar = [0xff, 0xff, 0xff, 0xff, 0x0f, 0x00];
@@ -281,7 +286,7 @@ fn garbage_is_refused_in_words_and_nothing_of_it_counts() {
 }
 
 #[test]
-fn a_chunked_body_is_bounded_as_well() {
+fn a_chunked_body_has_a_size_limit() {
     let site = Site::new();
     let daemon = start(&site);
     let head = format!(
@@ -308,7 +313,7 @@ fn a_chunked_body_is_bounded_as_well() {
 }
 
 #[test]
-fn bodies_that_never_come_hold_up_nobody_else() {
+fn incomplete_bodies_do_not_block_other_clients() {
     let site = Site::new();
     let daemon = start(&site);
     let head = format!(
@@ -330,7 +335,7 @@ fn bodies_that_never_come_hold_up_nobody_else() {
 }
 
 #[test]
-fn more_bodies_than_there_is_room_for_are_told_to_come_again() {
+fn clients_get_429_with_retry_after_when_too_many_bodies_are_pending() {
     let site = Site::new();
     site.configure("presets: [cordum]\nlogs: [{push: {max_request_bytes: 32MiB}}]\n");
     let daemon = site.start_configured(&[]);
@@ -341,16 +346,16 @@ fn more_bodies_than_there_is_room_for_are_told_to_come_again() {
     for client in &mut greedy {
         client.write_all(head.as_bytes()).unwrap();
     }
-    eventually("no room", || {
+    eventually("the exporter to refuse another body", || {
         let answer = push(&daemon, &losses(1));
         (answer.status == 429 && answer.header("retry-after") == Some("1")).then_some(())
     });
     drop(greedy);
-    eventually("room again", || (push(&daemon, &losses(1)).status == 204).then_some(()));
+    eventually("the exporter to accept a body again", || (push(&daemon, &losses(1)).status == 204).then_some(()));
 }
 
 #[test]
-fn it_is_off_unless_configured_and_follows_a_reload() {
+fn push_requests_are_off_by_default_and_follow_a_reload() {
     let site = Site::new();
     site.configure("presets: [cordum]\nlogs: [{path: SITE/logs/*.log}]\n");
     let daemon = site.start_configured(&[]);
@@ -362,12 +367,13 @@ fn it_is_off_unless_configured_and_follows_a_reload() {
     site.configure(CONFIG);
     daemon.signal("HUP");
     let body = losses(2);
-    eventually("taken", || (push(&daemon, &body).status == 204).then_some(()));
-    // Pushes go on over reloads: each ends in an answer, and none is lost or counted twice.
+    eventually("the exporter to accept the request", || (push(&daemon, &body).status == 204).then_some(()));
+    // Push requests continue during reloads: each gets a response, and none is lost or counted
+    // twice.
     for round in 1..=5 {
         daemon.signal("HUP");
         let body = losses(2);
-        eventually("taken", || match push(&daemon, &body).status {
+        eventually("the exporter to accept the request", || match push(&daemon, &body).status {
             204 => Some(()),
             503 => None,
             status => panic!("{status} in round {round}"),

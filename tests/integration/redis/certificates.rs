@@ -1,4 +1,4 @@
-//! A throw-away CA, a certificate for servers on the loopback interface, and one for a client.
+//! A temporary CA with a certificate for servers on the loopback interface and one for a client.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,8 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// `ca.pem`, `server.pem`, `server.key`, `client.pem` and `client.key`. The server's is for 127.0.0.1 and localhost.
+    /// Creates `ca.pem`, `server.pem`, `server.key`, `client.pem` and `client.key`. The server
+    /// certificate is valid for 127.0.0.1 and localhost.
     pub fn new() -> Self {
         let certificates = Self { directory: tempfile::tempdir().unwrap() };
         let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
@@ -26,7 +27,8 @@ impl Certificates {
         self.directory.path().join(name)
     }
 
-    /// Makes `NAME.key` and `NAME.pem`, a certificate of this CA with these extensions. Replaces those that are there.
+    /// Creates `NAME.key` and `NAME.pem`, a certificate of this CA with these extensions.
+    /// Overwrites existing files.
     pub fn sign(&self, name: &str, extensions: &str) {
         let file = |extension: &str| format!("{name}.{extension}");
         let (key, request, certificate, extension) = (file("key"), file("csr"), file("pem"), file("ext"));

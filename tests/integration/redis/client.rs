@@ -1,4 +1,4 @@
-//! A small synchronous client, to be on the other side of what is tested.
+//! A small synchronous Redis client for tests.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ impl Client {
         Ok(Self { stream, parser: Parser::new() })
     }
 
-    /// Panics on an error of the server.
+    /// Panics if the server returns an error.
     pub fn command(&mut self, parts: &[&str]) -> Value {
         match self.try_command(parts) {
             Ok(Value::ServerError(error)) => panic!("{parts:?}: {error:?}"),
@@ -33,7 +33,7 @@ impl Client {
         self.receive()
     }
 
-    /// Many commands in one write, then all of their answers.
+    /// Sends many commands in one write, then reads all replies.
     pub fn pipeline(&mut self, commands: &[&[&str]]) -> Vec<Value> {
         self.send(commands).unwrap();
         commands.iter().map(|_| self.receive().unwrap()).collect()
@@ -50,13 +50,13 @@ impl Client {
         self.stream.write_all(&bytes)
     }
 
-    /// The next answer, or what the server says by itself.
+    /// Reads the next reply or push message.
     pub fn receive(&mut self) -> io::Result<Value> {
         self.parser.parse_value(&mut self.stream).map_err(io::Error::other)
     }
 }
 
-/// What people would read.
+/// Formats a value as text for people.
 pub fn text(value: &Value) -> String {
     match value {
         Value::Nil => String::new(),

@@ -1,4 +1,4 @@
-//! A cluster of three primaries with a replica each.
+//! A Redis Cluster with three primaries and one replica for each.
 
 use std::time::{Duration, Instant};
 
@@ -6,13 +6,14 @@ use super::{FREE_PORT, RedisServer, eventually};
 
 const N_PRIMARIES: usize = 3;
 const N_SLOTS: usize = 16_384;
-/// A node that does not answer for so long is failed over: on a busy machine a second is no sign of anything.
+/// The cluster fails over a node that does not answer for this long. The value is large because a
+/// busy machine can easily pause a node for a second.
 const NODE_TIMEOUT_MS: &str = "5000";
-/// A failover that was asked for is given up after 5 s, whatever the reason.
+/// A node gives up a requested failover after 5 s for any reason.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(6);
 
 pub struct Cluster {
-    /// The first three were primaries at the start; number `i + 3` was the replica of number `i`.
+    /// The first three nodes are primaries at the start. Node `i + 3` is the replica of node `i`.
     pub nodes: Vec<RedisServer>,
 }
 
@@ -40,8 +41,8 @@ impl Cluster {
         }
         for (index, node) in nodes[N_PRIMARIES..].iter().enumerate() {
             let primary = nodes[index].text(&["CLUSTER", "MYID"]);
-            // The node may not have heard yet that the other one is a primary.
-            eventually("a replica", || {
+            // The node may not know yet that the other node is a primary.
+            eventually("the node to become a replica", || {
                 let answer = node.client().try_command(&["CLUSTER", "REPLICATE", &primary]).ok()?;
                 matches!(answer, redis::Value::Okay).then_some(())
             });
@@ -58,21 +59,21 @@ impl Cluster {
         cluster
     }
 
-    /// Until the given nodes say that all slots are served.
+    /// Waits until the given nodes report that all slots are served.
     pub fn wait_until_ok(&self, nodes: &[usize]) {
         for index in nodes {
             let node = &self.nodes[*index];
-            eventually("the cluster to be in order", || (cluster_info(node, "cluster_state")? == "ok").then_some(()));
+            eventually("the cluster state to be ok", || (cluster_info(node, "cluster_state")? == "ok").then_some(()));
         }
     }
 
-    /// Makes a replica the primary, without anything being broken; waits until it is.
+    /// Makes a replica the primary without a failure, and waits until it is the primary.
     pub fn fail_over(&self, replica: usize) {
         let replica = &self.nodes[replica];
         let mut asked: Option<Instant> = None;
-        eventually("the replica to be a primary", || {
+        eventually("the replica to become a primary", || {
             if asked.is_none_or(|asked| asked.elapsed() > ASKED_AGAIN_AFTER) {
-                // Refused where it is a primary by now.
+                // The node refuses the command if it already is a primary.
                 replica.client().try_command(&["CLUSTER", "FAILOVER"]).unwrap();
                 asked = Some(Instant::now());
             }
@@ -80,15 +81,17 @@ impl Cluster {
         });
     }
 
-    /// `HOST:PORT` of all nodes.
+    /// Returns `HOST:PORT` of all nodes.
     pub fn addresses(&self) -> Vec<String> {
         self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect()
     }
 
-    /// The node that is the primary for a key, as the given one sees it.
+    /// Returns the primary of a key, according to the node `asked`.
     pub fn primary_of(&self, key: &str, asked: usize) -> usize {
         let slot: u16 = self.nodes[asked].text(&["CLUSTER", "KEYSLOT", key]).parse().unwrap();
-        let redis::Value::Array(ranges) = self.nodes[asked].command(&["CLUSTER", "SLOTS"]) else { panic!("slots") };
+        let redis::Value::Array(ranges) = self.nodes[asked].command(&["CLUSTER", "SLOTS"]) else {
+            panic!("CLUSTER SLOTS did not return an array")
+        };
         for range in ranges {
             let text = super::client::text(&range);
             let words: Vec<&str> = text.split_whitespace().collect();
@@ -97,7 +100,7 @@ impl Cluster {
                 return self.nodes.iter().position(|node| node.port() == port).unwrap();
             }
         }
-        panic!("nobody serves slot {slot}");
+        panic!("no node serves slot {slot}");
     }
 }
 
@@ -108,7 +111,7 @@ fn slot(index: usize) -> usize {
 pub fn start_node(extra: &[&str]) -> RedisServer {
     let mut arguments =
         vec!["--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT_MS, "--cluster-port", FREE_PORT];
-    // A replica is listed once something was replicated to it, be it a ping.
+    // The primary lists a replica only after it has replicated something to it. A ping is enough.
     arguments.extend(["--repl-ping-replica-period", "1"]);
     arguments.extend(extra);
     RedisServer::start(&arguments)

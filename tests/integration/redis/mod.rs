@@ -1,7 +1,7 @@
-//! Real Redis servers for tests: on free ports of the loopback interface, in directories of their own, without persistence
-//! unless a test asks for it, killed when they are dropped.
+//! Starts real Redis servers for tests. Each one listens on a free loopback port, uses its own
+//! directory, has no persistence unless a test asks for it, and is killed when it is dropped.
 //!
-//! Everything is waited for by a condition with a deadline, never by sleeping. The unit tests of `keyspace`
+//! Tests wait for a condition with a deadline and never just sleep. The unit tests of `keyspace`
 //! include these files too.
 
 #![allow(dead_code, unreachable_pub, reason = "no test binary uses all of it, and in one it is a private module")]
@@ -23,34 +23,35 @@ use tempfile::TempDir;
 
 use client::Client;
 
-/// Generous: a loaded machine is no reason for a test to fail.
+/// Generous, because a test must not fail just because the machine is busy.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Stands for a port in arguments of a server, other than the one it is always given.
+/// Placeholder for an additional free port in a server's arguments.
 pub const FREE_PORT: &str = "(free port)";
 
-/// Waits until `ready` gives something.
+/// Waits until `ready` returns a value.
 pub fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(value) = ready() {
             return value;
         }
-        assert!(start.elapsed() < DEADLINE, "waited in vain for {what}");
+        assert!(start.elapsed() < DEADLINE, "timed out waiting for {what}");
         sleep(Duration::from_millis(10));
     }
 }
 
-/// Starts a server that cannot choose its own port. `start` returns `None` if the server ended, most likely because
-/// somebody took the port first: then another port is tried.
+/// Starts a server that cannot choose its own port. `start` returns `None` if the server exited,
+/// most likely because another process took the port first. In that case this function tries
+/// another port.
 pub fn on_free_port<T>(what: &str, mut start: impl FnMut(u16) -> Option<T>) -> T {
     let started = (0..ports::ATTEMPTS).find_map(|_| start(ports::free_port().unwrap()));
     started.unwrap_or_else(|| panic!("{what} does not start"))
 }
 
-/// Waits until the child listens on the port. False: it ended.
+/// Waits until the child listens on the port. Returns false if the child exited.
 pub fn listens(child: &mut Child, port: u16) -> bool {
-    eventually("a server that listens", || match child.try_wait().unwrap() {
+    eventually("the server to listen", || match child.try_wait().unwrap() {
         Some(_) => Some(false),
         None => ports::is_listening(child.id(), port).then_some(true),
     })
@@ -66,8 +67,9 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// `extra` are arguments of redis-server, such as `["--requirepass", "secret"]`; they win over ours. Another program
-    /// that takes the same arguments is used if the environment variable `REDIS_SERVER` names it.
+    /// Starts a server. `extra` holds redis-server arguments such as `["--requirepass", "secret"]`,
+    /// which override the defaults. The environment variable `REDIS_SERVER` can name another
+    /// program that takes the same arguments.
     pub fn start(extra: &[&str]) -> Self {
         let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
         Self::start_program(&program, extra)
@@ -81,7 +83,7 @@ impl RedisServer {
         })
     }
 
-    /// With TLS on [`RedisServer::tls_port`] beside the plain port.
+    /// Starts a server with TLS on [`RedisServer::tls_port`] in addition to the plain port.
     pub fn start_tls(certificates: &certificates::Certificates, extra: &[&str]) -> Self {
         let path = |name| certificates.path(name).to_str().unwrap().to_owned();
         let (ca, certificate, key) = (path("ca.pem"), path("server.pem"), path("server.key"));
@@ -115,13 +117,13 @@ impl RedisServer {
         server.wait_until_ready().then_some(server)
     }
 
-    /// False: it has ended, most likely because its port was taken.
+    /// Returns false if the server exited, most likely because its port was in use.
     fn wait_until_ready(&mut self) -> bool {
         if !listens(&mut self.child, self.port) {
             return false;
         }
-        eventually("redis-server", || {
-            // An answer is an answer, even if it asks for a password.
+        eventually("redis-server to answer", || {
+            // Any reply shows that the server is up, even one that asks for a password.
             let answer = Client::connect(self.port).and_then(|mut client| client.try_command(&["PING"])).ok()?;
             let is_loading = matches!(&answer, Value::ServerError(error) if error.code() == "LOADING");
             (!is_loading).then_some(true)
@@ -148,7 +150,7 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// A connection of its own, logged in as `default`.
+    /// Opens a new connection, logged in as `default`.
     pub fn client(&self) -> Client {
         let mut client = Client::connect(self.port).unwrap();
         if let Some(password) = &self.password {
@@ -157,29 +159,29 @@ impl RedisServer {
         client
     }
 
-    /// One command over a new connection. Panics on an error of the server.
+    /// Runs one command over a new connection. Panics if the server returns an error.
     pub fn command(&self, parts: &[&str]) -> Value {
         self.client().command(parts)
     }
 
-    /// The answer of [`RedisServer::command`] as text.
+    /// Returns the reply to [`RedisServer::command`] as text.
     pub fn text(&self, parts: &[&str]) -> String {
         client::text(&self.command(parts))
     }
 
-    /// The value of a field of `INFO`.
+    /// Returns the value of a field of `INFO`.
     pub fn info(&self, field: &str) -> Option<String> {
         let info = self.text(&["INFO"]);
         info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':').map(str::to_owned))
     }
 
-    /// Connections from the exporter, as `CLIENT LIST` shows them.
+    /// Returns the number of connections from the exporter in `CLIENT LIST`.
     pub fn exporter_connections(&self) -> usize {
         let list = self.text(&["CLIENT", "LIST"]);
         list.lines().filter(|line| line.contains("name=redis_lock_exporter")).count()
     }
 
-    /// The process stands still: connections stay open and nothing is answered.
+    /// Stops the process: connections stay open, but the server does not answer.
     pub fn pause(&self) {
         self.signal("-STOP");
     }
@@ -193,16 +195,17 @@ impl RedisServer {
         assert!(status.success());
     }
 
-    /// As a crash would end it.
+    /// Kills the server, as a crash would.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Starts it again after [`RedisServer::kill`], on the same port and in the same directory.
+    /// Starts the server again after [`RedisServer::kill`], on the same port and in the same
+    /// directory.
     pub fn restart(&mut self) {
-        // The port of a connection that has just ended may be in use for a moment.
-        eventually("a restart on the same port", || {
+        // The port may stay in use for a moment after a connection ends.
+        eventually("the server to restart on the same port", || {
             self.child = spawn(&self.program, &self.arguments);
             self.wait_until_ready().then_some(())
         });

@@ -1,5 +1,5 @@
-//! A network between the exporter and a server that can be made to fail: it stalls (bytes wait, nothing is closed) or is cut
-//! (all connections end, new ones end at once).
+//! A network between the exporter and a server that tests can make fail. A stalled proxy delays all
+//! bytes and closes nothing. A cut proxy ends all connections, and ends new ones immediately.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,15 +7,15 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ProxyMode {
     Open,
     Stalled,
     Cut,
     Ended,
 }
 
-struct Road {
-    way: Mutex<Way>,
+struct Forwarder {
+    mode: Mutex<ProxyMode>,
     changed: Condvar,
     /// Both ends of every connection.
     streams: Mutex<Vec<TcpStream>>,
@@ -23,68 +23,69 @@ struct Road {
 
 pub struct Proxy {
     port: u16,
-    road: Arc<Road>,
+    forwarder: Arc<Forwarder>,
 }
 
 impl Proxy {
-    /// To a server on the loopback interface.
+    /// Forwards connections to a server on the loopback interface.
     pub fn start(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let road = Road { way: Mutex::new(Way::Open), changed: Condvar::new(), streams: Mutex::default() };
-        let road = Arc::new(road);
-        let shared = Arc::clone(&road);
+        let forwarder =
+            Forwarder { mode: Mutex::new(ProxyMode::Open), changed: Condvar::new(), streams: Mutex::default() };
+        let forwarder = Arc::new(forwarder);
+        let shared = Arc::clone(&forwarder);
         thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
-                match shared.now() {
-                    Way::Ended => return,
-                    Way::Cut => continue,
-                    Way::Open | Way::Stalled => {}
+                match shared.current_mode() {
+                    ProxyMode::Ended => return,
+                    ProxyMode::Cut => continue,
+                    ProxyMode::Open | ProxyMode::Stalled => {}
                 }
                 let Ok(far) = TcpStream::connect(("127.0.0.1", server)) else { continue };
                 shared.join(near, far);
             }
         });
-        Self { port, road }
+        Self { port, forwarder }
     }
 
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// From now on nothing comes through, in neither direction. Connections stay open and can still be made.
+    /// Stops forwarding in both directions. Connections stay open and clients can open new ones.
     pub fn stall(&self) {
-        self.road.turn(Way::Stalled);
+        self.forwarder.set_mode(ProxyMode::Stalled);
     }
 
-    /// Ends all connections, and new ones at once.
+    /// Ends all connections, and ends new ones immediately.
     pub fn cut(&self) {
-        self.road.turn(Way::Cut);
-        self.road.close();
+        self.forwarder.set_mode(ProxyMode::Cut);
+        self.forwarder.close();
     }
 
-    /// Everything comes through again, what has waited first.
+    /// Forwards everything again, delayed bytes first.
     pub fn resume(&self) {
-        self.road.turn(Way::Open);
+        self.forwarder.set_mode(ProxyMode::Open);
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.road.turn(Way::Ended);
-        self.road.close();
-        // Wakes the thread that accepts.
+        self.forwarder.set_mode(ProxyMode::Ended);
+        self.forwarder.close();
+        // Wakes the thread that accepts connections.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 
-impl Road {
-    fn now(&self) -> Way {
-        *self.way.lock().unwrap()
+impl Forwarder {
+    fn current_mode(&self) -> ProxyMode {
+        *self.mode.lock().unwrap()
     }
 
-    fn turn(&self, way: Way) {
-        *self.way.lock().unwrap() = way;
+    fn set_mode(&self, mode: ProxyMode) {
+        *self.mode.lock().unwrap() = mode;
         self.changed.notify_all();
     }
 
@@ -100,19 +101,19 @@ impl Road {
             self.streams.lock().unwrap().push(stream.try_clone().unwrap());
         }
         for (from, to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
-            let road = Arc::clone(self);
-            thread::spawn(move || road.carry(from, to));
+            let forwarder = Arc::clone(self);
+            thread::spawn(move || forwarder.forward(from, to));
         }
     }
 
-    fn carry(&self, mut from: TcpStream, mut to: TcpStream) {
+    fn forward(&self, mut from: TcpStream, mut to: TcpStream) {
         let mut bytes = [0; 65_536];
         loop {
             let read = from.read(&mut bytes);
-            // The end of a connection waits like everything else.
-            let way = *self.changed.wait_while(self.way.lock().unwrap(), |way| *way == Way::Stalled).unwrap();
+            // The end of a connection is delayed like its bytes.
+            let mode = *self.changed.wait_while(self.mode.lock().unwrap(), |mode| *mode == ProxyMode::Stalled).unwrap();
             let Ok(n_bytes @ 1..) = read else { break };
-            if way != Way::Open || to.write_all(&bytes[..n_bytes]).is_err() {
+            if mode != ProxyMode::Open || to.write_all(&bytes[..n_bytes]).is_err() {
                 break;
             }
         }

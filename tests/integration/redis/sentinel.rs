@@ -1,4 +1,4 @@
-//! A primary with two replicas, and three Sentinels that watch over them.
+//! A primary with two replicas, and three Sentinels that monitor them.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -10,14 +10,15 @@ use tempfile::TempDir;
 use super::client::{Client, text};
 use super::{RedisServer, eventually, listens, on_free_port};
 
-/// A primary that does not answer for so long is failed over: on a busy machine a second or two are no sign of anything.
+/// The Sentinels fail over a primary that does not answer for this long. The value is large because
+/// a busy machine can pause a server for a second or two.
 const DOWN_AFTER_MS: u64 = 5000;
-/// Sentinels may give up a failover that was asked for.
+/// Sentinels may give up a requested failover.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 pub const PRIMARY_NAME: &str = "mymaster";
 
 pub struct Sentinels {
-    /// The first one was the primary at the start.
+    /// The first server is the primary at the start.
     pub servers: Vec<RedisServer>,
     sentinels: Vec<Sentinel>,
 }
@@ -29,7 +30,7 @@ struct Sentinel {
 }
 
 impl Sentinels {
-    /// `extra` are arguments of the servers.
+    /// `extra` holds arguments for the servers.
     pub fn start(extra: &[&str]) -> Self {
         let primary = RedisServer::start(extra);
         let port = primary.port().to_string();
@@ -38,7 +39,9 @@ impl Sentinels {
         let mut servers = vec![primary];
         servers.extend((0..2).map(|_| RedisServer::start(&of_replica)));
         for replica in &servers[1..] {
-            eventually("replication", || (replica.info("master_link_status")? == "up").then_some(()));
+            eventually("the replica to be connected to its primary", || {
+                (replica.info("master_link_status")? == "up").then_some(())
+            });
         }
         let sentinels: Vec<Sentinel> = (0..3).map(|_| Sentinel::start(servers[0].port())).collect();
         for sentinel in &sentinels {
@@ -51,25 +54,27 @@ impl Sentinels {
         Self { servers, sentinels }
     }
 
-    /// `HOST:PORT` of the Sentinels.
+    /// Returns `HOST:PORT` of the Sentinels.
     pub fn addresses(&self) -> Vec<String> {
         self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port)).collect()
     }
 
-    /// The server that the first Sentinel names.
+    /// Returns the server that the first Sentinel names as the primary.
     pub fn primary(&self) -> Option<usize> {
         let port: u16 = self.sentinels[0].about_primary("port")?.parse().ok()?;
         self.servers.iter().position(|server| server.port() == port)
     }
 
-    /// Makes the Sentinels choose another primary, without anything being broken; waits until they have.
+    /// Makes the Sentinels choose another primary without a failure, and waits until they have done
+    /// so.
     pub fn fail_over(&self) -> usize {
         let before = self.primary();
         let mut client = Client::connect(self.sentinels[0].port).unwrap();
         let mut begun: Option<Instant> = None;
-        eventually("another primary", || {
+        eventually("the Sentinels to choose another primary", || {
             if begun.is_none_or(|begun| begun.elapsed() > ASKED_AGAIN_AFTER) {
-                // Refused as long as no replica is known to be fit, and while a failover is under way.
+                // The Sentinels refuse while no replica is suitable and while another failover is
+                // in progress.
                 let answer = client.try_command(&["SENTINEL", "FAILOVER", PRIMARY_NAME]).unwrap();
                 begun = matches!(answer, Value::Okay).then(Instant::now).or(begun);
             }
@@ -99,11 +104,11 @@ impl Sentinel {
         let child = command.spawn().expect("redis-sentinel is missing: scripts/install.sh installs it");
         let mut sentinel = Self { child, port, _directory: directory };
         let is_up = listens(&mut sentinel.child, port);
-        is_up.then(|| eventually("redis-sentinel", || sentinel.about_primary("port")))?;
+        is_up.then(|| eventually("redis-sentinel to answer", || sentinel.about_primary("port")))?;
         Some(sentinel)
     }
 
-    /// A field of what the Sentinel knows about the primary.
+    /// Returns a field of the Sentinel's information about the primary.
     fn about_primary(&self, field: &str) -> Option<String> {
         let mut client = Client::connect(self.port).ok()?;
         let Value::Array(items) = client.try_command(&["SENTINEL", "MASTER", PRIMARY_NAME]).ok()? else { return None };

@@ -1,5 +1,6 @@
-//! Commands in runbooks: shellcheck finds nothing in them, they run against a live Redis and a live exporter, a user that may
-//! only read is enough for all but the pages that say otherwise, and no token is printed.
+//! Tests the commands in runbooks. shellcheck accepts them, they run against a live Redis and a
+//! live exporter, and they print no token. A read-only user is enough except on pages that say
+//! otherwise.
 
 use std::fs;
 use std::path::Path;
@@ -13,16 +14,16 @@ use crate::redis::RedisServer;
 use crate::redis::client::Client;
 use crate::site::Site;
 
-/// The two pages whose commands write. Their blocks are one script each.
+/// The two pages with commands that write. All blocks of such a page form one script.
 const WRITING: [&str; 2] = ["common/safe-release.md", "common/drill.md"];
-/// What a person on call may do: look. Not `GET`, which prints tokens.
+/// The read-only rights of a person on call. `GET` is excluded because it prints tokens.
 const ON_CALL: &str =
     "resetkeys %R~* -@all +scan +type +pttl +ttl +object +info +client|list +latency|latest +ping +role";
 const TOKEN: &str = "5f2c9a1e-0b7d-4c3a-9e55-d1c0ffee0001";
 const KEY: &str = "cordum:wf:run:lock:run-7";
 
 #[test]
-fn shellcheck_finds_nothing() {
+fn shellcheck_accepts_all_commands() {
     for page in all_pages() {
         for language in ["sh", "console"] {
             let script = page.blocks_of(language).concat();
@@ -37,11 +38,11 @@ fn shellcheck_finds_nothing() {
 }
 
 #[test]
-fn no_page_gives_a_dangerous_command() {
+fn no_runbook_contains_a_dangerous_command() {
     let command = Regex::new(r#"redis-cli(?: -[-a-z]+(?: +"[^"]*")?)* +([A-Za-z_]+)"#).unwrap();
     let deletion = Regex::new(r"(?i)\b(DEL|UNLINK|FLUSH\w*)\b").unwrap();
     let bare = Regex::new(r"(?i)redis-cli[^\n`]* (DEL|UNLINK|GET|KEYS|MONITOR) ").unwrap();
-    // What prints values or stops Redis is not even named, but where it is forbidden.
+    // Commands that print values or stop Redis do not appear, except where a page forbids them.
     let named =
         Regex::new(r"`(?:redis-cli [^`]*)?(?:SLOWLOG GET|MONITOR|KEYS|M?GET|GETRANGE|HGETALL|HVALS|DUMP)\b[^`]*`")
             .unwrap();
@@ -56,20 +57,20 @@ fn no_page_gives_a_dangerous_command() {
             for captures in command.captures_iter(&block.text) {
                 assert!(allowed.contains(&&captures[1]), "{}: {}", page.place(), &captures[0]);
             }
-            // A deletion stands in a script that has compared before.
+            // A script compares the value before it deletes a key.
             for line in block.text.lines().filter(|line| deletion.is_match(line)) {
                 let is_guarded = line.contains("== ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0");
                 assert!(is_guarded && deletion.find_iter(line).count() == 1, "{}: {line}", page.place());
             }
         }
         let prose = page.prose();
-        assert!(!bare.is_match(&prose), "{}: a command that must not be there", page.place());
+        assert!(!bare.is_match(&prose), "{}: a forbidden command", page.place());
         for found in named.find_iter(&prose) {
             assert_eq!(page.place(), "common/looking.md", "{} must not be advised", found.as_str());
             n_forbidden += 1;
         }
     }
-    assert_eq!(n_forbidden, 4, "looking.md forbids so many");
+    assert_eq!(n_forbidden, 4, "looking.md must forbid four commands");
 }
 
 #[test]
@@ -89,32 +90,33 @@ fn commands_only_read_and_print_no_token() {
 }
 
 #[test]
-fn the_safe_release_deletes_only_what_was_looked_at() {
+fn the_safe_release_deletes_only_the_inspected_lock() {
     let stage = Stage::new();
     let page = Page::read(&Path::new(DIRECTORY).join("common/safe-release.md"));
     let [look, delete, shorten]: [String; 3] = page.blocks_of("sh").try_into().unwrap();
     let held = || stage.admin().command(&["GET", KEY]);
-    // Somebody else took the lock between the look and the deletion.
+    // Another client acquires the lock between the inspection and the deletion.
     let other =
         format!("redis-cli -h \"$REDIS_HOST\" -p \"$REDIS_PORT\" SET {KEY} somebody-else PX 100000 >/dev/null\n");
     let output = stage.run(&page, &[&look, &other, &shorten, &delete].map(String::as_str).concat());
     assert!(output.trim().ends_with("0\n0"), "{output}");
     assert_eq!(held(), redis::Value::BulkString(b"somebody-else".to_vec()));
-    // Nobody did.
+    // No other client acquires the lock.
     let output = stage.run(&page, &[&look, &shorten, &delete].map(String::as_str).concat());
     assert!(output.starts_with("held\n") && output.trim().ends_with("1\n1"), "{output}");
     assert_eq!(held(), redis::Value::Nil);
-    // It is free.
+    // The lock is free.
     let output = stage.run(&page, &[&look, &delete].map(String::as_str).concat());
     assert!(output.contains("stop here") && output.trim().ends_with('0'), "{output}");
 }
 
 #[test]
-fn the_drill_is_seen_with_its_cause() {
+fn the_exporter_reports_the_cause_of_the_losses_in_the_drill() {
     let stage = Stage::new();
     let page = Page::read(&Path::new(DIRECTORY).join("common/drill.md"));
     let output = stage.run(&page, &page.blocks_of("sh").concat());
-    // Taken, taken over; stale release and renewal refused with the lock still held in between; then released.
+    // Acquired, taken over, stale release and renewal refused while the lock stays held, then
+    // released.
     let lines: Vec<&str> = output.lines().collect();
     assert_eq!((&lines[..3], lines[4], lines.last()), (&["OK", "OK", "0"][..], "0", Some(&"1")), "{output}");
     assert!(lines[3].parse::<u64>().unwrap() > 60_000, "{output}");
@@ -137,18 +139,18 @@ impl Stage {
         client.command(&["ACL", "SETUSER", "admin", "on", "nopass", "~*", "&*", "+@all"]);
         client.command(&["SET", KEY, TOKEN, "PX", "600000"]);
         client.command(&["SET", "cordum:reconciler:default", TOKEN, "PX", "600000"]);
-        // A user of its own, so that it goes on when the rights of the others are taken.
+        // A separate user, which keeps working when the rights of the others are removed.
         client.command(&["ACL", "SETUSER", "exporter", "on", ">secret", "~*", "&*", "+@all"]);
         let url = format!("redis://exporter:secret@127.0.0.1:{}", server.port());
         let site = Site::new();
-        let logs = site.place("logs/*.log");
+        let logs = site.full_path("logs/*.log");
         let daemon = Daemon::start(&["--preset", "cordum", "--redis.url", &url, "--logs.path", &logs]);
         daemon.wait_ready();
         site.append(
             "logs/app.log",
             "[WORKFLOW-ENGINE] WARN run lock renewal failed run_id=run-7 error=lock not owned\n",
         );
-        daemon.wait("an incident", |daemon| daemon.get("/api/v1/incidents").text().contains("run-7"));
+        daemon.wait("the incident is listed", |daemon| daemon.get("/api/v1/incidents").text().contains("run-7"));
         Self { server, daemon, site }
     }
 
@@ -158,7 +160,8 @@ impl Stage {
         client
     }
 
-    /// What it printed. It must succeed, say something, and keep the token to itself.
+    /// Returns the output of a command. The command must succeed, print something, and not print
+    /// the token.
     fn run(&self, page: &Page, script: &str) -> String {
         let mut command = Command::new("sh");
         command.args(["-eu", "-c", script]).stdin(Stdio::null());

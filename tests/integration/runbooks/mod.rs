@@ -1,5 +1,5 @@
-//! Runbooks are code for people: each alert has one, its queries are about metrics that exist, and its commands run, only read,
-//! and print no token.
+//! Tests the runbooks. Each alert has one, its queries use existing metrics, and its commands run,
+//! only read, and print no token.
 
 mod commands;
 pub(crate) mod pack;
@@ -16,7 +16,7 @@ use regex::Regex;
 const SECTIONS: [&str; 7] = ["Meaning", "Impact", "Is it real?", "Diagnosis", "Mitigation", "Tuning", "Related"];
 
 #[test]
-fn every_alert_has_its_runbook_and_the_reverse() {
+fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
     let alerts: BTreeSet<String> = pack::alerts().into_keys().collect();
     let pages: BTreeSet<String> = alert_pages().iter().map(|page| page.name().to_owned()).collect();
     let without: Vec<&String> = alerts.difference(&pages).collect();
@@ -25,7 +25,7 @@ fn every_alert_has_its_runbook_and_the_reverse() {
 }
 
 #[test]
-fn every_runbook_url_ends_in_its_page() {
+fn every_runbook_url_points_to_its_page() {
     for (alert, rules) in pack::alerts() {
         for rule in rules {
             let url = rule.annotations.get("runbook_url").unwrap_or_else(|| panic!("{alert} has no runbook_url"));
@@ -35,19 +35,20 @@ fn every_runbook_url_ends_in_its_page() {
 }
 
 #[test]
-fn every_runbook_has_all_sections_in_order_and_none_is_empty() {
+fn every_runbook_has_all_sections_in_order_with_content() {
     for page in alert_pages() {
         assert_eq!(page.headings(1), [page.name()], "{}", page.place());
         assert_eq!(page.headings(2), SECTIONS, "{}", page.place());
         for section in SECTIONS {
-            assert!(page.section(section).len() > 20, "{}: {section} says nothing", page.place());
+            assert!(page.section(section).len() > 20, "{}: {section} is too short", page.place());
         }
         let diagnosis = page.section("Diagnosis");
         assert!(diagnosis.contains("|---|"), "{}: no decision table", page.place());
     }
 }
 
-/// The first line of a page says what the rule file says: `critical · for 5m · keeps firing 10m · failover-sensitive`.
+/// The first line of a page agrees with the rule file: `critical · for 5m · keeps firing 10m ·
+/// failover-sensitive`.
 #[test]
 fn the_first_line_of_a_runbook_agrees_with_the_rules() {
     for page in alert_pages() {
@@ -69,7 +70,8 @@ fn in_short(rule: &pack::Rule) -> String {
     words.join(" · ")
 }
 
-/// How many bad slices an alert wants is its time guarantee: the page says it, as a number or in minutes.
+/// The number of bad slices of an alert determines how long a failure must last. The page states it
+/// as a number or in minutes.
 #[test]
 fn the_meaning_of_a_runbook_names_the_slices_that_the_rules_count() {
     let count = Regex::new(r"sum_over_time\([a-z_:]+:slice_[a-z]+\[\w+\]\) >= (\d+)").unwrap();
@@ -82,7 +84,7 @@ fn the_meaning_of_a_runbook_names_the_slices_that_the_rules_count() {
             let is_used = |record: &&pack::Rule| rule.expr.contains(record.record.as_deref().unwrap());
             let recorded = pack::rules().into_iter().filter(|rule| rule.record.is_some());
             let records: Vec<pack::Rule> = recorded.filter(|record| is_used(&record)).collect();
-            // The two ratios of the shared page have it there.
+            // The shared page states it for both ratios.
             let is_shared = records.iter().any(|record| record.expr.contains("slice_bad[5m30s]"));
             let text = if is_shared { &shared.text } else { &meaning };
             let said: BTreeSet<u32> = number.find_iter(text).map(|found| found.as_str().parse().unwrap()).collect();
@@ -99,7 +101,8 @@ fn the_meaning_of_a_runbook_names_the_slices_that_the_rules_count() {
     assert!(n_counts > 10, "only {n_counts} counts were found");
 }
 
-/// An alert that compares a ratio of some minutes with a fixed share says of how many minutes.
+/// If an alert compares a ratio over some minutes with a fixed share, its page names the number of
+/// minutes.
 #[test]
 fn the_meaning_of_a_runbook_names_the_window_of_a_fixed_share() {
     let share = Regex::new(r":ratio(\d+)m >=? 0\.\d+").unwrap();
@@ -109,7 +112,7 @@ fn the_meaning_of_a_runbook_names_the_window_of_a_fixed_share() {
         for rule in &pack::alerts()[page.name()] {
             for captures in share.captures_iter(&rule.expr) {
                 let window = format!("{} minutes", &captures[1]);
-                assert!(meaning.contains(&window), "{}: nothing about {window}", page.place());
+                assert!(meaning.contains(&window), "{}: the page does not name {window}", page.place());
                 n_windows += 1;
             }
         }
@@ -117,9 +120,10 @@ fn the_meaning_of_a_runbook_names_the_window_of_a_fixed_share() {
     assert!(n_windows > 0, "no alert compares a ratio with a fixed share");
 }
 
-/// `thresholds.min_failures`, `style: loop`: what is to be tuned can be configured.
+/// Fields such as `thresholds.min_failures` and `style: loop` in runbooks exist in the
+/// configuration.
 #[test]
-fn fields_to_tune_are_in_the_documentation_of_the_configuration() {
+fn configuration_fields_in_runbooks_are_documented() {
     let configuration = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
     let configuration = fs::read_to_string(configuration).unwrap();
     let field = Regex::new(r"`(?:[a-z_]+\.)*([a-z_]+)(?:: [^`]*)?`").unwrap();
@@ -127,7 +131,7 @@ fn fields_to_tune_are_in_the_documentation_of_the_configuration() {
     for page in alert_pages() {
         for captures in field.captures_iter(&page.section("Tuning")) {
             let is_known = configuration.contains(&format!("`{}`", &captures[1]));
-            assert!(is_known, "{}: {} is not configured anywhere", page.place(), &captures[0]);
+            assert!(is_known, "{}: {} is not a documented configuration field", page.place(), &captures[0]);
             n_fields += 1;
         }
     }
@@ -135,7 +139,7 @@ fn fields_to_tune_are_in_the_documentation_of_the_configuration() {
 }
 
 #[test]
-fn the_index_leads_to_every_page() {
+fn the_index_links_to_every_page() {
     let index = all_pages().into_iter().find(|page| page.name() == "README").unwrap();
     let links: BTreeSet<String> = index.links().into_iter().collect();
     for page in all_pages().iter().filter(|page| page.name() != "README") {
@@ -144,7 +148,7 @@ fn the_index_leads_to_every_page() {
 }
 
 #[test]
-fn links_lead_to_files_and_headings_that_exist() {
+fn links_point_to_existing_files_and_headings() {
     for page in all_pages() {
         for link in page.links() {
             let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
@@ -156,7 +160,8 @@ fn links_lead_to_files_and_headings_that_exist() {
     }
 }
 
-/// What is common is in the shared pages; a sentence that stands in several runbooks will be changed in one of them only.
+/// Shared text belongs in the shared pages. A sentence in several runbooks would be updated in only
+/// one of them.
 #[test]
 fn runbooks_do_not_repeat_each_other() {
     let mut seen: Vec<(String, String)> = Vec::new();

@@ -1,4 +1,4 @@
-//! The rule files as runbooks and routes need them: which alerts there are, and what is recorded.
+//! Reads the rule files for the tests of runbooks and routes: the alerts and the recorded series.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,7 +31,7 @@ pub(crate) struct Rule {
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// Every rule of every `alerts/*.rules.yml`.
+/// Returns every rule of every `alerts/*.rules.yml`.
 pub(crate) fn rules() -> Vec<Rule> {
     let mut rules = Vec::new();
     for entry in fs::read_dir(DIRECTORY).unwrap() {
@@ -47,7 +47,7 @@ pub(crate) fn rules() -> Vec<Rule> {
     rules
 }
 
-/// Rules by the alert's name: there may be several of one name, with different severities.
+/// Returns rules by alert name. Several rules can share a name and differ in severity.
 pub(crate) fn alerts() -> BTreeMap<String, Vec<Rule>> {
     let mut alerts: BTreeMap<String, Vec<Rule>> = BTreeMap::new();
     for rule in rules() {

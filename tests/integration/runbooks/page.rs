@@ -1,4 +1,4 @@
-//! A runbook as its checks see it: headings, links, and fenced blocks.
+//! Parses a runbook for the tests: headings, links, and fenced blocks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub(super) struct Page {
     pub(super) text: String,
 }
 
-/// A fenced block: the word behind the fence, and what is inside.
+/// A fenced block: the word after the fence, and the content.
 pub(super) struct Block {
     pub(super) language: String,
     pub(super) text: String,
@@ -23,12 +23,12 @@ impl Page {
         Self { path: path.to_owned(), text: fs::read_to_string(path).unwrap() }
     }
 
-    /// The file's name without its ending.
+    /// Returns the file name without its extension.
     pub(super) fn name(&self) -> &str {
         self.path.file_stem().unwrap().to_str().unwrap()
     }
 
-    /// Relative to the directory of the runbooks, for messages.
+    /// Returns the path relative to the directory of the runbooks, for messages.
     pub(super) fn place(&self) -> String {
         self.path.strip_prefix(DIRECTORY).unwrap().display().to_string()
     }
@@ -56,7 +56,7 @@ impl Page {
         self.blocks().into_iter().filter(|block| block.language == language).map(|block| block.text).collect()
     }
 
-    /// Without fenced blocks.
+    /// Returns the text without fenced blocks.
     pub(super) fn prose(&self) -> String {
         let mut is_open = false;
         let mut prose = String::new();
@@ -71,13 +71,13 @@ impl Page {
         prose
     }
 
-    /// Headings with as many `#` as `level`.
+    /// Returns the headings with `level` `#` characters.
     pub(super) fn headings(&self, level: usize) -> Vec<String> {
         let mark = format!("{} ", "#".repeat(level));
         self.prose().lines().filter_map(|line| line.strip_prefix(&mark)).map(str::to_owned).collect()
     }
 
-    /// What stands under a heading of the second level, up to the next one.
+    /// Returns the text under a second-level heading, up to the next one.
     pub(super) fn section(&self, heading: &str) -> String {
         let mark = format!("## {heading}\n");
         let start = self.text.find(&mark).unwrap_or_else(|| panic!("{}: no {heading:?}", self.place())) + mark.len();
@@ -85,7 +85,7 @@ impl Page {
         rest[..rest.find("\n## ").unwrap_or(rest.len())].trim().to_owned()
     }
 
-    /// As GitHub names the headings in links.
+    /// Returns the anchors that GitHub generates for the headings.
     pub(super) fn anchors(&self) -> Vec<String> {
         let headings = (1..=4).flat_map(|level| self.headings(level));
         let slug = |heading: String| {
@@ -96,7 +96,7 @@ impl Page {
         headings.map(slug).collect()
     }
 
-    /// Targets of links, without those to the web.
+    /// Returns the targets of links, without web addresses.
     pub(super) fn links(&self) -> Vec<String> {
         let code = Regex::new("`[^`]*`").unwrap();
         let link = Regex::new(r"\]\(([^)\s]+)\)").unwrap();
@@ -107,12 +107,12 @@ impl Page {
     }
 }
 
-/// One for each alert.
+/// Returns one page for each alert.
 pub(super) fn alert_pages() -> Vec<Page> {
     pages_in(Path::new(DIRECTORY)).into_iter().filter(|page| page.name() != "README").collect()
 }
 
-/// Those for the alerts, those they share, and the index.
+/// Returns the pages of the alerts, the shared pages, and the index.
 pub(super) fn all_pages() -> Vec<Page> {
     let directory = Path::new(DIRECTORY);
     [pages_in(directory), pages_in(&directory.join("common"))].into_iter().flatten().collect()

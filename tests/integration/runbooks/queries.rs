@@ -1,4 +1,5 @@
-//! Queries in runbooks are read as Prometheus reads them, and are about metrics and labels that this exporter has.
+//! Tests the queries in runbooks: they parse as PromQL, and they use metrics and labels of this
+//! exporter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use redis_lock_exporter::model::label::Label;
 use super::pack;
 use super::page::all_pages;
 
-/// What Prometheus itself adds to samples of ours.
+/// Labels and metrics that Prometheus adds to our samples.
 const TARGET_LABELS: [&str; 5] = ["job", "instance", "cluster", "le", "__name__"];
 
 #[test]
@@ -26,7 +27,7 @@ fn queries_parse_and_name_metrics_and_labels_that_exist() {
                 .unwrap_or_else(|error| panic!("{}: {error}\n{query}", page.place()));
             let mut selectors = Vec::new();
             collect(&expression, &mut selectors);
-            assert!(!selectors.is_empty(), "{}: about nothing\n{query}", page.place());
+            assert!(!selectors.is_empty(), "{}: the query selects no metric\n{query}", page.place());
             for Selected { selector, .. } in selectors {
                 known.check(selector).unwrap_or_else(|complaint| panic!("{}: {complaint}\n{query}", page.place()));
             }
@@ -36,9 +37,9 @@ fn queries_parse_and_name_metrics_and_labels_that_exist() {
     assert!(n_queries > 30, "only {n_queries} queries were found");
 }
 
-/// In sentences too.
+/// Metric names in sentences exist too.
 #[test]
-fn names_of_metrics_in_the_text_exist() {
+fn metric_names_in_the_text_exist() {
     let known = Known::new();
     let word = Regex::new(r"\b(redis_lock_[a-z0-9_]+|process_[a-z_]+)\b").unwrap();
     for page in all_pages() {
@@ -50,7 +51,7 @@ fn names_of_metrics_in_the_text_exist() {
     }
 }
 
-/// Causes, reasons and kinds that are written as `` label="value" `` in sentences.
+/// Causes, reasons and kinds in sentences, written as `` label="value" ``, exist.
 #[test]
 fn label_values_in_the_text_exist() {
     let pair = Regex::new(r#"(cause|reason|kind|operation)="([a-z_]+)""#).unwrap();
@@ -63,7 +64,7 @@ fn label_values_in_the_text_exist() {
 }
 
 pub(crate) struct Known {
-    /// Labels by the name of a series; `None` where rules decide.
+    /// Labels by the name of a series. `None` if rules determine the labels.
     labels: BTreeMap<String, Option<BTreeSet<&'static str>>>,
 }
 
@@ -79,8 +80,8 @@ impl Known {
                 }
             }
         }
-        // The rules are checked against the same table by a test of their own; the metrics of other programs that they
-        // use are known from there.
+        // Another test checks the rules against the same table. The rules also provide the metrics
+        // of other programs.
         let foreign = Regex::new(r"\bcordum_[a-z_]+\b").unwrap();
         for rule in pack::rules() {
             labels.extend(foreign.find_iter(&rule.expr).map(|found| (found.as_str().to_owned(), None)));
@@ -103,16 +104,16 @@ impl Known {
         Ok(())
     }
 
-    /// Only of the exporter's own metrics.
+    /// Returns whether one of the exporter's own metrics has the label.
     pub(crate) fn has_label(&self, name: &str, label: &str) -> bool {
         self.labels.get(name).and_then(Option::as_ref).is_some_and(|labels| labels.contains(label))
     }
 }
 
-/// What a query selects.
+/// A selector of a query.
 pub(crate) struct Selected<'a> {
     pub(crate) selector: &'a VectorSelector,
-    /// `[5m]` follows: for `rate` and the like.
+    /// Whether a range such as `[5m]` follows, as for `rate`.
     pub(crate) has_window: bool,
 }
 

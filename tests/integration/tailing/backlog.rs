@@ -1,23 +1,26 @@
-//! A long backlog, which is searched in two places at once: nothing may be lost, doubled or misplaced at the seams.
+//! Tests a long backlog, which the program searches in two places at once. It must not lose, repeat
+//! or misplace lines at the boundaries.
 
 use std::fs;
 
 use crate::daemon::command;
 use crate::site::{Site, lost_line};
 
-/// Several times what is read and searched ahead in one turn (8 MiB).
+/// Several times the amount that is read and searched ahead in one turn (8 MiB).
 const LONG: usize = 60_000_000;
-/// Just more than that: cut lines take longer, because every one of them is looked at.
+/// Slightly more than that amount. Split lines take longer, because the program parses every one of
+/// them.
 const LONG_ENOUGH: usize = 9_000_000;
 
 struct Backlog {
     text: Vec<u8>,
-    /// Where each line about a lost lock begins.
+    /// The offsets of the lines about lost locks.
     offsets: Vec<u64>,
     lines: u64,
 }
 
-/// Lines of very different lengths, some longer than a block, a few longer than allowed. Of 4000 so many count.
+/// Lines of very different lengths, some longer than a block, a few longer than allowed. This many
+/// of 4000 count.
 fn backlog(bytes: usize, counting: u64, wrap: impl Fn(&str, u64) -> String) -> Backlog {
     let mut backlog = Backlog { text: Vec::with_capacity(bytes + (4 << 20)), offsets: Vec::new(), lines: 0 };
     let mut seed = 1u64;
@@ -42,27 +45,29 @@ fn backlog(bytes: usize, counting: u64, wrap: impl Fn(&str, u64) -> String) -> B
 
 fn check_replay(site: &Site, backlog: &Backlog) {
     fs::write(site.path("logs/app.log"), &backlog.text).unwrap();
-    let replayed = command(&["replay", "--preset", "cordum", "--output", "events", &site.place("logs/app.log")]);
+    let replayed = command(&["replay", "--preset", "cordum", "--output", "events", &site.full_path("logs/app.log")]);
     let offsets: Vec<u64> = String::from_utf8(replayed.stdout)
         .unwrap()
         .lines()
         .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["offset"].as_u64().unwrap())
         .collect();
-    assert_eq!(offsets, backlog.offsets, "replay finds every line in its place, once and in order");
+    assert_eq!(offsets, backlog.offsets, "replay must find every line at its offset, once and in order");
 }
 
 fn check(site: &Site, backlog: &Backlog) {
     check_replay(site, backlog);
     site.configure("presets: [cordum]\nlogs: [{path: SITE/logs/*.log, start_at: beginning}]\n");
-    // The daemon is killed in the middle, more than once.
+    // The test kills the daemon in the middle, more than once.
     for _ in 0..3 {
         let daemon = site.start_configured(&[]);
-        daemon.wait("reading", |daemon| daemon.scrape()[&site.series("log_lines_total", "logs/*.log")] > 0.0);
+        daemon.wait("the first lines are read", |daemon| {
+            daemon.scrape()[&site.series("log_lines_total", "logs/*.log")] > 0.0
+        });
         daemon.kill();
     }
     let daemon = site.start_configured(&[]);
     let (lines, events) = (site.series("log_lines_total", "logs/*.log"), site.series("log_events_total", "logs/*.log"));
-    daemon.wait("done", |daemon| daemon.scrape()[&lines] >= backlog.lines as f64);
+    daemon.wait("all lines are read", |daemon| daemon.scrape()[&lines] >= backlog.lines as f64);
     let samples = daemon.scrape();
     assert_eq!(samples[&lines], backlog.lines as f64);
     assert_eq!(samples[&events], backlog.offsets.len() as f64);
@@ -82,12 +87,12 @@ fn cut(line: &str, number: u64) -> String {
 }
 
 #[test]
-fn cut_lines_in_a_long_backlog_are_joined() {
+fn split_lines_in_a_long_backlog_are_joined() {
     check(&Site::new(), &backlog(LONG_ENOUGH, 100, cut));
 }
 
-/// Nearly every line counts, so whatever is at a seam does.
+/// Nearly every line counts, so lines at the boundaries count too.
 #[test]
-fn cut_lines_are_joined_across_the_seams() {
+fn split_lines_are_joined_across_search_boundaries() {
     check_replay(&Site::new(), &backlog(LONG_ENOUGH, 3900, cut));
 }

@@ -1,4 +1,4 @@
-//! Lines that come in parts, are too long, or hold bytes that no line should.
+//! Tests lines that arrive in parts, are too long, or contain unusual bytes.
 
 use crate::site::{Site, lost, lost_line};
 
@@ -12,7 +12,7 @@ fn a_line_waits_for_its_newline_and_counts_once() {
     let mut counted = 0;
     for piece in line.as_bytes().chunks(70) {
         site.append("logs/app.log", piece);
-        // Everything written so far has been looked at when the other file is counted.
+        // When the other file is counted, the daemon has read all earlier writes.
         site.append("logs/other.log", lost(1));
         counted += 1;
         daemon.wait_counted(counted);
@@ -22,7 +22,7 @@ fn a_line_waits_for_its_newline_and_counts_once() {
 }
 
 #[test]
-fn a_half_written_line_counts_once_across_a_kill() {
+fn a_partial_line_counts_once_across_a_kill() {
     let site = Site::new();
     let daemon = site.start();
     let line = lost_line();
@@ -45,7 +45,7 @@ fn a_line_as_long_as_allowed_counts_and_a_longer_one_is_searched_in_its_first_pa
     let daemon = site.start_configured(&[]);
     let oversized = site.series("log_oversized_lines_total", LOGS);
 
-    // What matters is at the very end of the line.
+    // The matching text is at the end of the line.
     site.append("logs/app.log", format!("{}\n", padded(limit)));
     daemon.wait_counted(1);
     assert_eq!(daemon.scrape()[&oversized], 0.0);
@@ -61,12 +61,12 @@ fn a_line_as_long_as_allowed_counts_and_a_longer_one_is_searched_in_its_first_pa
 }
 
 #[test]
-fn a_line_without_end_takes_no_memory_and_is_skipped_across_a_kill() {
+fn an_endless_line_uses_no_memory_and_is_skipped_across_a_kill() {
     let site = Site::new();
     let bytes = site.series("log_bytes_total", LOGS);
     let mut written = 0.0;
     let mut daemon = site.start();
-    // Inside of the line there is much that would count on a line of its own.
+    // The line contains much text that would count on a separate line.
     let chunk = format!("{}{}", "x".repeat(1 << 20), lost_line());
     for index in 1..=64 {
         site.append("logs/app.log", &chunk);
@@ -88,7 +88,7 @@ fn a_line_without_end_takes_no_memory_and_is_skipped_across_a_kill() {
 }
 
 #[test]
-fn odd_bytes_do_no_harm() {
+fn invalid_bytes_do_not_affect_other_lines() {
     let site = Site::new();
     let daemon = site.start();
     let mut text: Vec<u8> = Vec::new();
@@ -110,7 +110,7 @@ fn odd_bytes_do_no_harm() {
     assert_eq!(daemon.scrape()[&site.series("log_lines_total", LOGS)], lines as f64);
 }
 
-/// A line of so many bytes that ends with what is to be found.
+/// Returns a line of this many bytes that ends with the matching text.
 fn padded(length: usize) -> String {
     let line = lost_line().replacen('{', "{\"padding\":\"\",", 1);
     let padding = "x".repeat(length - line.len());

@@ -1,4 +1,4 @@
-//! Which log files are read, from where, and what that costs.
+//! Tests which log files are read, from which position, and at which cost.
 
 mod backlog;
 mod lines;
@@ -25,13 +25,13 @@ fn a_new_file_is_found_soon_and_read_from_its_beginning() {
         let written = Instant::now();
         site.append(&format!("logs/new-{}.log", counted.get()), lost(2));
         daemon.wait_counted(counted.get());
-        // A look around every 400 ms, a save every second, and a busy machine.
+        // Time for a file search every 400 ms, a save every second, and a busy machine.
         (written.elapsed() < Duration::from_secs(6)).then_some(())
     });
 }
 
 #[test]
-fn files_of_the_first_start_begin_at_their_end() {
+fn files_present_at_the_first_start_are_read_from_their_end() {
     let site = Site::new();
     site.append("logs/app.log", lost(3));
     let daemon = site.start();
@@ -41,18 +41,18 @@ fn files_of_the_first_start_begin_at_their_end() {
 }
 
 #[test]
-fn a_line_that_was_half_written_at_the_first_start_is_not_read_from_its_middle() {
+fn a_partial_line_at_the_first_start_is_not_read_from_its_middle() {
     let site = Site::new();
     site.append("logs/app.log", "this line began before and ends with: ");
     let daemon = site.start();
-    // Taken for a line of its own it would count.
+    // This text would count as a separate line.
     site.append("logs/app.log", lost(1));
     site.append("logs/app.log", lost(1));
     daemon.wait_counted(1);
 }
 
 #[test]
-fn with_start_at_beginning_files_of_the_first_start_are_read_whole() {
+fn with_start_at_beginning_files_are_read_completely_at_the_first_start() {
     let site = Site::new();
     site.append("logs/app.log", lost(3));
     site.append("logs/other.log", lost(1));
@@ -70,7 +70,7 @@ fn with_start_at_beginning_files_of_the_first_start_are_read_whole() {
 }
 
 #[test]
-fn two_stars_find_files_in_new_directories() {
+fn double_star_patterns_find_files_in_new_directories() {
     let site = Site::new();
     let daemon = site.start_on(&["logs/**/*.log"]);
     site.append("logs/top.log", lost(1));
@@ -85,7 +85,7 @@ fn two_stars_find_files_in_new_directories() {
 }
 
 #[test]
-fn every_source_has_its_own_numbers() {
+fn every_source_has_its_own_metrics() {
     let site = Site::new();
     let daemon = site.start_on(&["logs/a*.log", "logs/b*.log", "logs/c.log"]);
     let (first, second) = (lost(2), format!("nothing\n{}nothing\n", lost(1)));
@@ -106,7 +106,7 @@ fn every_source_has_its_own_numbers() {
 }
 
 #[test]
-fn a_file_that_two_patterns_find_is_read_once() {
+fn a_file_that_matches_two_patterns_is_read_once() {
     let site = Site::new();
     let daemon = site.start_on(&["logs/*.log", "logs/app.log", "logs/**/app.*"]);
     site.append("logs/app.log", lost(2));
@@ -115,7 +115,7 @@ fn a_file_that_two_patterns_find_is_read_once() {
 }
 
 #[test]
-fn links_that_lead_back_up_do_not_make_the_search_endless() {
+fn symlink_loops_do_not_make_the_file_search_endless() {
     let site = Site::new();
     fs::create_dir(site.path("logs/deep")).unwrap();
     for name in ["one", "two", "three"] {
@@ -129,7 +129,7 @@ fn links_that_lead_back_up_do_not_make_the_search_endless() {
 }
 
 #[test]
-fn a_file_goes_on_when_another_pattern_finds_it() {
+fn a_file_keeps_its_position_when_another_pattern_matches_it() {
     let site = Site::new();
     let daemon = site.start_on(&["logs/*.log"]);
     site.append("logs/app.log", lost(2));
@@ -142,7 +142,7 @@ fn a_file_goes_on_when_another_pattern_finds_it() {
     };
     counted(&daemon, 3.0);
     assert_eq!(daemon.scrape()[&site.series("log_events_total", "logs/app.log")], 1.0);
-    // Its copies are known as copies, too.
+    // The daemon recognizes copies of the file as copies, too.
     site.copy_and_truncate("logs/app.log", "logs/app.log.1");
     site.append("logs/app.log", lost(1));
     counted(&daemon, 4.0);
@@ -157,7 +157,7 @@ fn a_file_goes_on_when_another_pattern_finds_it() {
 }
 
 #[test]
-fn a_source_that_is_removed_and_added_again_goes_on_where_it_was() {
+fn a_source_that_is_removed_and_added_again_keeps_its_position() {
     let site = Site::new();
     let daemon = site.start_on(&["logs/a.log", "logs/b.log"]);
     site.append("logs/a.log", lost(1));
@@ -176,38 +176,38 @@ fn a_source_that_is_removed_and_added_again_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_counted_and_does_not_stop_the_others() {
+fn an_unreadable_file_is_counted_and_does_not_stop_other_files() {
     let site = Site::new();
-    // Everybody may open the memory of his own process, nobody can read its first page.
+    // Every process may open its own memory, but cannot read its first page.
     symlink("/proc/self/mem", site.path("logs/a-unreadable.log")).unwrap();
     symlink(site.path("logs/b-loop.log"), site.path("logs/b-loop.log")).unwrap();
     fs::create_dir(site.path("logs/c-directory.log")).unwrap();
     symlink(site.path("nowhere"), site.path("logs/d-dangling.log")).unwrap();
     let daemon = site.start();
     let errors = site.series("log_read_errors_total", "logs/*.log");
-    daemon.wait("read errors that grow", |daemon| daemon.scrape()[&errors] > 3.0);
+    daemon.wait("more than three read errors", |daemon| daemon.scrape()[&errors] > 3.0);
     site.append("logs/e-fine.log", lost(1));
     daemon.wait_counted(1);
     let before = daemon.scrape()[&errors];
-    daemon.wait("tried again", |daemon| daemon.scrape()[&errors] > before);
+    daemon.wait("another read error", |daemon| daemon.scrape()[&errors] > before);
     for name in ["/mem", "b-loop.log"] {
         let mentions = daemon.log().lines().filter(|line| line.contains(name) && line.contains("cannot read")).count();
         assert_eq!(mentions, 1, "{name}:\n{}", daemon.log());
     }
-    // What was a loop is a file now.
+    // The symlink loop is now a file.
     site.remove("logs/b-loop.log");
     site.append("logs/b-loop.log", lost(1));
     daemon.wait_counted(2);
 }
 
 #[test]
-fn a_directory_that_vanishes_and_comes_back_is_not_read_twice() {
+fn a_directory_that_disappears_and_reappears_is_not_read_twice() {
     let site = Site::new();
     let daemon = site.start();
     site.append("logs/app.log", lost(2));
     daemon.wait_counted(2);
     site.rename("logs", "elsewhere");
-    // Long enough for the file to be read to its end and closed.
+    // Long enough for the daemon to read the file to its end and close it.
     daemon.wait_for(&site.series("log_open_files", "logs/*.log"), 0.0);
     site.append("elsewhere/app.log", lost(1));
     site.rename("elsewhere", "logs");
@@ -218,10 +218,10 @@ fn a_directory_that_vanishes_and_comes_back_is_not_read_twice() {
 }
 
 #[test]
-fn a_file_that_comes_back_under_its_name_may_still_end_in_half_a_line() {
+fn a_file_that_reappears_under_its_name_may_end_in_a_partial_line() {
     let line = lost_line();
     let (half, rest) = line.split_at(line.len() - 10);
-    let (site, daemon) = staged("away and back before the file is finished", || {
+    let (site, daemon) = staged("the file removed and restored before the daemon finishes it", || {
         let site = Site::new();
         let daemon = site.start();
         site.append("logs/app.log", lost(1) + half);
@@ -233,7 +233,8 @@ fn a_file_that_comes_back_under_its_name_may_still_end_in_half_a_line() {
         daemon.wait_for_log("app.log.1 to=");
         (away.elapsed() < Duration::from_millis(1900)).then_some((site, daemon))
     });
-    // More than the time after which a rotated file is finished passes while another one is written to.
+    // While another file is written to, more time passes than the daemon waits before it finishes a
+    // rotated file.
     let started = Instant::now();
     let mut counted = 1;
     while started.elapsed() < Duration::from_millis(3500) {
@@ -261,28 +262,28 @@ fn lag_and_open_files_are_shown() {
 }
 
 #[test]
-fn a_huge_backlog_does_not_keep_a_small_file_waiting() {
+fn a_huge_backlog_does_not_delay_a_small_file() {
     let site = Site::new();
     site.append("logs/a-huge.log", "");
     site.append("logs/b-small.log", "");
     let daemon = site.start_on(&["logs/a*.log", "logs/b*.log"]);
     daemon.pause();
-    // A hole costs no disk, and reading it takes far longer than this test.
+    // A sparse file needs no disk space, and reading it takes far longer than this test.
     let huge: u64 = 256 << 30;
     File::options().write(true).open(site.path("logs/a-huge.log")).unwrap().set_len(huge).unwrap();
     site.append("logs/b-small.log", lost(1));
-    daemon.go_on();
+    daemon.resume();
     daemon.wait_counted(1);
     let samples = daemon.scrape();
     let lag = samples[&site.series("log_lag_bytes", "logs/a*.log")];
-    assert!(lag > (huge / 4) as f64, "only {lag} bytes left");
+    assert!(lag > (huge / 4) as f64, "the daemon has only {lag} bytes left to read");
     assert!(samples[&site.series("log_bytes_total", "logs/a*.log")] > 0.0);
-    // And it can be stopped in the middle.
+    // The daemon can also stop in the middle.
     assert!(daemon.stop().success());
 }
 
 #[test]
-fn hundreds_of_idle_files_cost_little() {
+fn hundreds_of_idle_files_use_little_cpu() {
     let site = Site::new();
     for index in 0..300 {
         site.append(&format!("logs/idle-{index}.log"), lost(1));
@@ -290,8 +291,8 @@ fn hundreds_of_idle_files_cost_little() {
     let daemon = site.start();
     daemon.wait_for(&site.series("log_open_files", "logs/*.log"), 300.0);
     let cpu = |daemon: &Daemon| sum(&daemon.scrape(), "process_cpu_seconds_total");
-    // In a build without optimization. On a busy machine the same work takes more.
-    staged("a fifth of a core is enough", || {
+    // Measured in a build without optimization. A busy machine needs more time for the same work.
+    staged("a CPU share below a fifth of a core", || {
         let (before, started) = (cpu(&daemon), Instant::now());
         thread::sleep(Duration::from_secs(4));
         let share = (cpu(&daemon) - before) / started.elapsed().as_secs_f64();

@@ -1,4 +1,4 @@
-//! Lines that a container runtime has cut into pieces.
+//! Tests lines that a container runtime has split into pieces.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,14 +29,15 @@ fn cri_pieces_of_both_streams_are_joined() {
 #[test]
 fn cri_pieces_are_joined_across_a_kill() {
     const N_LINES: u64 = 30;
-    let site = staged("every rest before it is given up", || {
+    let site = staged("every line completed before the daemon stops waiting for it", || {
         let site = Site::new();
         let mut daemon = site.start();
         let mut rest = String::new();
         for (index, stream) in (0..N_LINES).zip(["stdout", "stderr"].iter().cycle()) {
             let line = lost_line();
             let [first, second, third] = thirds(&line);
-            // One line begins before the other ends: whenever the state is saved, there is a piece that waits for its rest.
+            // One line begins before the other ends. Every saved state therefore contains an
+            // incomplete line.
             site.append("logs/app.log", cri(stream, 'P', first) + &rest);
             let mut begun = Instant::now();
             rest = cri(stream, 'P', second) + &cri(stream, 'F', third);
@@ -46,7 +47,7 @@ fn cri_pieces_are_joined_across_a_kill() {
                 begun = Instant::now();
                 daemon = site.start();
             }
-            // A piece waits for two seconds.
+            // The daemon waits two seconds for the rest of a line.
             if begun.elapsed() > Duration::from_millis(1900) {
                 return None;
             }
@@ -62,7 +63,7 @@ fn cri_pieces_are_joined_across_a_kill() {
 }
 
 #[test]
-fn a_piece_whose_rest_never_comes_holds_up_nothing() {
+fn an_incomplete_split_line_delays_no_other_line() {
     let site = Site::new();
     let daemon = site.start();
     site.append("logs/app.log", cri("stdout", 'F', &lost_line()) + &cri("stdout", 'P', &lost_line()));
@@ -78,7 +79,7 @@ fn docker_lines_of_more_than_16_kib_are_joined() {
     let padding = "x".repeat(40_000);
     let line = lost_line().replacen('{', &format!("{{\"padding\":\"{padding}\","), 1);
     let mut text = docker(&(lost_line() + "\n"));
-    // The third cut is inside of the words that are looked for.
+    // The third split is inside the matching words.
     let last_cut = line.find("lock release").unwrap() + 6;
     for piece in [&line[..16_384], &line[16_384..32_768], &line[32_768..last_cut]] {
         text += &docker(piece);
@@ -91,7 +92,7 @@ fn docker_lines_of_more_than_16_kib_are_joined() {
     daemon.wait_counted(4);
 }
 
-/// Cut inside of the words that are looked for.
+/// Split inside the matching words.
 fn thirds(line: &str) -> [&str; 3] {
     let (first, second) = (line.find("run lock").unwrap() + 6, line.find("not owned").unwrap() + 2);
     [&line[..first], &line[first..second], &line[second..]]

@@ -1,4 +1,5 @@
-//! Files that are renamed, copied, compressed, truncated, replaced or deleted, while the daemon runs and while it does not.
+//! Tests files that are renamed, copied, compressed, truncated, replaced or deleted, while the
+//! daemon runs and while it is stopped.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -12,7 +13,7 @@ const CONFLICTS: &str =
     "redis_lock_conflicting_writes_total{lock_namespace=\"scheduler\",kind=\"duplicate_terminal_state\"}";
 
 #[test]
-fn rotations_while_running_lose_nothing() {
+fn rotations_while_running_lose_no_line() {
     let site = Site::new();
     let daemon = site.start();
     site.append("logs/app.log", lost(1));
@@ -31,9 +32,9 @@ fn rotations_while_running_lose_nothing() {
     }
 }
 
-/// Each file is rotated once: that it moves on when nobody reads it any more is no news.
+/// Each file counts as rotated once. Renaming it again after it was read does not count.
 #[test]
-fn a_rotated_file_that_moves_on_is_no_rotation() {
+fn renaming_a_rotated_file_again_is_not_counted_as_a_rotation() {
     let site = Site::new();
     let daemon = site.start();
     site.append("logs/app.log", lost(1));
@@ -49,7 +50,7 @@ fn a_rotated_file_that_moves_on_is_no_rotation() {
         daemon.wait_for(&site.series("log_open_files", LOGS), 1.0);
         assert_eq!(daemon.scrape()[&rotations], round as f64);
     }
-    // Rotated while nobody looked: that is news once.
+    // A rotation while the daemon was stopped counts once.
     daemon.kill();
     site.rename("logs/app.log.2", "logs/app.log.3");
     site.rename("logs/app.log.1", "logs/app.log.2");
@@ -61,7 +62,7 @@ fn a_rotated_file_that_moves_on_is_no_rotation() {
 }
 
 #[test]
-fn rotations_while_stopped_are_read_from_the_oldest_to_the_newest() {
+fn files_rotated_while_stopped_are_read_from_oldest_to_newest() {
     let site = Site::new();
     let daemon = site.start();
     site.append("logs/app.log", job_state(0, "SUCCEEDED"));
@@ -69,7 +70,7 @@ fn rotations_while_stopped_are_read_from_the_oldest_to_the_newest() {
     daemon.kill();
     let rotations = 4;
     for job in 0..rotations {
-        // This way round the two states of a job are legal; the other way round they are a conflict.
+        // The two states of a job are valid in this order. In the other order they conflict.
         site.append("logs/app.log", job_state(job, "OUTPUT_QUARANTINED"));
         site.append("logs/app.log", job_state(job + 1, "SUCCEEDED"));
         for number in (1..=job).rev() {
@@ -81,14 +82,14 @@ fn rotations_while_stopped_are_read_from_the_oldest_to_the_newest() {
     let daemon = site.start();
     daemon.wait_for(&site.series("log_events_total", LOGS), (2 + 2 * rotations) as f64);
     assert_eq!(daemon.scrape()[CONFLICTS], 0.0);
-    // The other way round is noticed.
+    // The exporter detects the other order.
     site.append("logs/app.log", job_state(99, "OUTPUT_QUARANTINED") + &job_state(99, "SUCCEEDED"));
     daemon.wait_for(CONFLICTS, 1.0);
     assert_eq!(daemon.scrape()[&site.series("log_events_total", LOGS)], (4 + 2 * rotations) as f64);
 }
 
 #[test]
-fn files_compressed_while_stopped_go_on_where_reading_ended() {
+fn files_compressed_while_stopped_are_read_from_the_saved_position() {
     let site = Site::new();
     let daemon = site.start();
     site.append("logs/app.log", lost(2));
@@ -102,7 +103,7 @@ fn files_compressed_while_stopped_go_on_where_reading_ended() {
     site.append("logs/app.log", lost(1));
     let daemon = site.start();
     daemon.wait_counted(5);
-    // Read once is read: not again under another name, nor after another start.
+    // Read lines are not read again, neither under another name nor after another start.
     site.rename("logs/app.log.2.gz", "logs/app.log.3.gz");
     daemon.kill();
     let daemon = site.start();
@@ -111,7 +112,7 @@ fn files_compressed_while_stopped_go_on_where_reading_ended() {
 }
 
 #[test]
-fn a_compressed_file_that_is_not_whole_is_read_on_when_it_is() {
+fn an_incomplete_compressed_file_is_read_once_it_is_complete() {
     let site = Site::new();
     let daemon = site.start();
     site.append("logs/app.log", lost(1));
@@ -148,7 +149,7 @@ fn a_file_compressed_while_running_is_not_read_twice() {
 }
 
 #[test]
-fn copytruncate_while_running_starts_the_file_anew() {
+fn copytruncate_while_running_restarts_the_file_at_its_beginning() {
     let site = Site::new();
     let daemon = site.start();
     site.append("logs/app.log", lost(3));
@@ -162,7 +163,7 @@ fn copytruncate_while_running_starts_the_file_anew() {
 }
 
 #[test]
-fn copytruncate_while_stopped_reads_the_rest_in_the_copy() {
+fn copytruncate_while_stopped_reads_the_remaining_lines_from_the_copy() {
     let site = Site::new();
     let daemon = site.start();
     site.append("logs/app.log", lost(3));
@@ -201,29 +202,31 @@ fn a_deleted_file_is_read_to_its_end_and_closed() {
     site.append("logs/app.log", lost(2));
     site.remove("logs/app.log");
     site.append("logs/app.log", lost(1));
-    daemon.go_on();
+    daemon.resume();
     daemon.wait_counted(4);
-    daemon.wait("closed", |daemon| !daemon.open_files().iter().any(|target| target.ends_with("app.log (deleted)")));
-    assert!(daemon.open_files().contains(&site.place("logs/app.log")), "{:?}", daemon.open_files());
+    daemon.wait("the deleted file is closed", |daemon| {
+        !daemon.open_files().iter().any(|target| target.ends_with("app.log (deleted)"))
+    });
+    assert!(daemon.open_files().contains(&site.full_path("logs/app.log")), "{:?}", daemon.open_files());
     daemon.wait_for(&site.series("log_open_files", LOGS), 1.0);
     assert_eq!(daemon.scrape()[&site.series("log_rotations_total", LOGS)], 1.0);
 }
 
 #[test]
-fn a_file_truncated_and_grown_past_the_old_place_between_two_looks_is_read_anew() {
+fn a_file_truncated_and_grown_past_its_old_position_is_read_from_its_beginning() {
     let site = Site::new();
     let daemon = site.start();
     site.append("logs/app.log", lost(2));
     daemon.wait_counted(2);
     daemon.pause();
     fs::write(site.path("logs/app.log"), lost(5)).unwrap();
-    daemon.go_on();
+    daemon.resume();
     daemon.wait_counted(7);
     assert_eq!(daemon.scrape()[&site.series("log_truncations_total", LOGS)], 1.0);
 }
 
 #[test]
-fn a_file_replaced_by_one_of_the_same_inode_and_size_is_read_anew() {
+fn a_replacement_with_the_same_inode_and_size_is_read_from_its_beginning() {
     for running in [true, false] {
         let site = Site::new();
         let daemon = site.start();
@@ -231,12 +234,12 @@ fn a_file_replaced_by_one_of_the_same_inode_and_size_is_read_anew() {
         site.append("logs/app.log", &old);
         daemon.wait_counted(3);
         let inode = fs::metadata(site.path("logs/app.log")).unwrap().ino();
-        // Run numbers may differ in length.
+        // Numbers of runs may differ in length.
         let new = format!("{}{new}", "-".repeat(old.len().saturating_sub(new.len() + 1)) + "\n");
         daemon.pause();
         let daemon = if running {
             fs::write(site.path("logs/app.log"), new).unwrap();
-            daemon.go_on();
+            daemon.resume();
             daemon
         } else {
             daemon.kill();
@@ -249,7 +252,7 @@ fn a_file_replaced_by_one_of_the_same_inode_and_size_is_read_anew() {
 }
 
 #[test]
-fn links_are_followed_to_files_that_are_rotated_elsewhere() {
+fn symlinks_to_files_rotated_in_another_directory_are_followed() {
     let site = Site::new();
     fs::create_dir_all(site.path("pods/shop_api/api")).unwrap();
     fs::create_dir(site.path("containers")).unwrap();
@@ -257,13 +260,13 @@ fn links_are_followed_to_files_that_are_rotated_elsewhere() {
     site.append("pods/shop_api/api/0.log", cri(&lost_line()));
     symlink(site.path("pods/shop_api/api/0.log"), site.path("containers/api_shop-1234.log")).unwrap();
     daemon.wait_counted(1);
-    // While running.
+    // While the daemon runs.
     site.append("pods/shop_api/api/0.log", cri(&lost_line()));
     site.rename("pods/shop_api/api/0.log", "pods/shop_api/api/0.log.20260625-133704");
     site.append("pods/shop_api/api/0.log", cri(&lost_line()));
     daemon.wait_counted(3);
     daemon.kill();
-    // While stopped: twice, the first one compressed.
+    // While the daemon is stopped: two rotations, the first file compressed.
     site.gzip("pods/shop_api/api/0.log.20260625-133704");
     site.append("pods/shop_api/api/0.log", cri(&lost_line()));
     site.rename("pods/shop_api/api/0.log", "pods/shop_api/api/0.log.20260625-143704");
@@ -310,25 +313,26 @@ fn the_last_line_of_a_file_rotated_while_stopped_needs_no_newline() {
 }
 
 #[test]
-fn an_old_file_is_finished_before_the_new_one_is_begun() {
+fn a_rotated_file_is_read_to_its_end_before_the_new_file() {
     let site = Site::new();
     let daemon = site.start();
     site.append("logs/app.log", job_state(1, "RUNNING"));
     daemon.wait_for(&site.series("log_lines_total", LOGS), 1.0);
     daemon.pause();
-    // More than one turn's worth between the two.
+    // More data than one turn reads lies between the two lines.
     let padding = "x".repeat(1000) + "\n";
     site.append("logs/app.log", padding.repeat(10_000) + &job_state(1, "SUCCEEDED"));
     site.rename("logs/app.log", "logs/app.log.1");
     site.append("logs/app.log", job_state(1, "OUTPUT_QUARANTINED"));
-    daemon.go_on();
+    daemon.resume();
     daemon.wait_for(&site.series("log_events_total", LOGS), 2.0);
     assert_eq!(daemon.scrape()[CONFLICTS], 0.0);
 }
 
-/// A file that was quiet is looked at less often. Once it is rotated its last lines come before the first ones of the new file.
+/// The daemon checks idle files less often. After a rotation, the last lines of the idle file still
+/// come before the first lines of the new file.
 #[test]
-fn an_old_file_that_was_quiet_is_finished_first_too() {
+fn an_idle_rotated_file_is_read_to_its_end_before_the_new_file() {
     let site = Site::new();
     let daemon = site.start();
     site.append("logs/app.log", "nothing\n");
@@ -343,9 +347,9 @@ fn an_old_file_that_was_quiet_is_finished_first_too() {
 }
 
 #[test]
-fn a_copy_that_is_still_being_written_is_not_taken_for_news() {
-    // A copy that has not grown for 5 s is taken as it is.
-    let (site, daemon, text) = staged("half of a copy, and then the rest", || {
+fn a_copy_in_progress_is_not_read_as_a_new_file() {
+    // The daemon reads a copy that has not grown for 5 s as a complete file.
+    let (site, daemon, text) = staged("a copy written in two parts within 4.9 s", || {
         let site = Site::new();
         let daemon = site.start();
         site.append("logs/app.log", lost(20));
@@ -364,14 +368,14 @@ fn a_copy_that_is_still_being_written_is_not_taken_for_news() {
     daemon.wait_counted(22);
 }
 
-/// A job that reached a state, as the scheduler of Cordum says it.
+/// Returns a line about a job that reached a state, as Cordum's scheduler prints it.
 fn job_state(job: usize, state: &str) -> String {
     format!(
         r#"{{"time":"2026-06-25T13:37:04.123Z","level":"INFO","msg":"job state changed","component":"scheduler","job_id":"job-{job}","new_state":"{state}"}}"#
     ) + "\n"
 }
 
-/// A line as a container runtime writes it.
+/// Returns a line in the format of a container runtime.
 fn cri(line: &str) -> String {
     format!("2026-06-25T13:37:04.123456789Z stderr F {line}\n")
 }

@@ -1,4 +1,5 @@
-//! The web configuration file itself: what is said about bad ones, and that what is accepted here is accepted by Prometheus.
+//! Tests the web configuration file: errors in bad files, and that Prometheus accepts every file
+//! that the exporter accepts.
 
 use std::fs;
 use std::process::Command;
@@ -6,13 +7,13 @@ use std::process::Command;
 use super::{PASSWORD, Secured, TLS, hash};
 use crate::daemon::command;
 
-/// What `check` says about a file: the exit code, and all of its output.
+/// Returns the exit code and all output of `check` for a file.
 fn check(secured: &Secured, web: &str) -> (i32, String) {
     secured.configure(web);
     let path = secured.path("web.yml");
     let output = command(&["check", "--web.config.file", &path]);
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code().unwrap(), String::from_utf8(said).unwrap().replace(&path, "web.yml"))
+    let printed = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap(), String::from_utf8(printed).unwrap().replace(&path, "web.yml"))
 }
 
 fn promtool_accepts(secured: &Secured) -> bool {
@@ -21,24 +22,24 @@ fn promtool_accepts(secured: &Secured) -> bool {
 }
 
 #[test]
-fn hashes_of_different_costs_are_warned_of() {
+fn hashes_of_different_costs_produce_a_warning() {
     let secured = Secured::new("");
     let users = |cost: u32| {
         let slower = bcrypt::hash(PASSWORD, cost).unwrap();
         format!("basic_auth_users: {{me: {}, you: {slower}}}\n", hash(PASSWORD))
     };
-    let (code, said) = check(&secured, &users(5));
-    assert!(code == 0 && said.contains("costs from 4 to 5"), "{said}");
+    let (code, printed) = check(&secured, &users(5));
+    assert!(code == 0 && printed.contains("costs from 4 to 5"), "{printed}");
     let output = command(&["check", "--web.config.file", &secured.path("web.yml"), "--output", "json"]);
     let findings: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
     let costs = findings.iter().find(|finding| finding["message"].as_str().unwrap().contains("costs from 4 to 5"));
     assert_eq!(costs.unwrap()["severity"], "warning");
-    let (code, said) = check(&secured, &users(4));
-    assert!(code == 0 && !said.contains("costs"), "{said}");
+    let (code, printed) = check(&secured, &users(4));
+    assert!(code == 0 && !printed.contains("costs"), "{printed}");
 }
 
 #[test]
-fn every_problem_is_shown_with_its_place() {
+fn every_problem_is_shown_with_its_position() {
     let secured = Secured::new("");
     for (web, expected) in [
         (
@@ -111,64 +112,70 @@ fn every_problem_is_shown_with_its_place() {
         ("basic_auth_users: {'a:b': x}\n", "web.yml:1:20: \"a:b\" cannot be the name of a user"),
         ("rate_limit: {interval: 1s}\n", "web.yml:1:24: `rate_limit` without `burst`"),
     ] {
-        let (code, said) = check(&secured, web);
-        assert!(code == 1 && said.contains(expected), "{web}\n{code}: {said}");
+        let (code, printed) = check(&secured, web);
+        assert!(code == 1 && printed.contains(expected), "{web}\n{code}: {printed}");
     }
-    let (code, said) = check(&secured, "tls_server_config: {min_version: TLS9}\nbasic_auth_users: {a: b}\nx: y\n");
-    assert_eq!((code, said.matches("web.yml:").count()), (1, 5), "all at once: {said}");
+    let (code, printed) = check(&secured, "tls_server_config: {min_version: TLS9}\nbasic_auth_users: {a: b}\nx: y\n");
+    assert_eq!((code, printed.matches("web.yml:").count()), (1, 5), "all problems must be reported at once: {printed}");
     let path = secured.path("web.yml");
     fs::remove_file(&path).unwrap();
     let output = command(&["check", "--web.config.file", &path]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("check the path given to --web.config.file"), "{said}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(printed.contains("check the path given to --web.config.file"), "{printed}");
 }
 
 #[test]
-fn a_password_in_the_place_of_its_hash_is_not_shown() {
+fn a_plain_password_instead_of_a_hash_is_not_shown() {
     let secured = Secured::new("");
     for value in
         ["hunter2-hunter2", "12345678901", "[hunter2-hunter2]", "$2y$10$hunter2-hunter2", "{hunter2-hunter2: 1}"]
     {
-        let (code, said) = check(&secured, &format!("basic_auth_users:\n  me: {value}\n"));
-        assert!(code == 1 && said.contains("web.yml:2:7: the user \"me\": the value is not a bcrypt hash"), "{said}");
-        assert!(!said.contains("hunter2") && !said.contains("12345678901"), "{said}");
+        let (code, printed) = check(&secured, &format!("basic_auth_users:\n  me: {value}\n"));
+        assert!(
+            code == 1 && printed.contains("web.yml:2:7: the user \"me\": the value is not a bcrypt hash"),
+            "{printed}"
+        );
+        assert!(!printed.contains("hunter2") && !printed.contains("12345678901"), "{printed}");
     }
     let too_slow = format!("basic_auth_users:\n  me: $2y$31${}\n", ".".repeat(53));
-    let (code, said) = check(&secured, &too_slow);
-    assert!(code == 1 && said.contains("with a cost of 31 comparing a password takes too long"), "{said}");
+    let (code, printed) = check(&secured, &too_slow);
+    assert!(code == 1 && printed.contains("with a cost of 31 comparing a password takes too long"), "{printed}");
 }
 
 #[test]
-fn check_says_what_a_good_file_does() {
+fn check_summarizes_a_valid_file() {
     let secured = Secured::new("");
     let verified = "client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.pem}";
     let web =
         format!("{}, {verified}\nbasic_auth_users: {{me: {}}}\n", TLS.trim_end().trim_end_matches('}'), hash(PASSWORD));
-    let (code, said) = check(&secured, &web);
+    let (code, printed) = check(&secured, &web);
     let expected =
         "The web configuration is good: https, verified client certificates, a password of 1 user, 0 added headers.\n";
-    assert_eq!((code, said.as_str()), (0, expected));
+    assert_eq!((code, printed.as_str()), (0, expected));
     let path = secured.path("web.yml");
     let output = command(&["check", "--web.config.file", &path, "--output", "json"]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "[]\n");
     let output = command(&["check", "--preset", "cordum", "--web.config.file", &path]);
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains("The web configuration is good") && said.contains("The configuration is good"), "{said}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        printed.contains("The web configuration is good") && printed.contains("The configuration is good"),
+        "{printed}"
+    );
 }
 
 #[test]
-fn a_bad_web_configuration_keeps_the_daemon_from_starting() {
+fn a_bad_web_configuration_prevents_the_daemon_from_starting() {
     let secured = Secured::new("basic_auth_users: 7\n");
     let path = secured.path("web.yml");
-    let logs = secured.site.place("logs/*.log");
+    let logs = secured.site.full_path("logs/*.log");
     let output = command(&["--logs.path", &logs, "--preset", "cordum", "--web.config.file", &path]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(64), "{said}");
-    assert!(said.contains("web.yml:1:19: `basic_auth_users` must be a mapping"), "{said}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(64), "{printed}");
+    assert!(printed.contains("web.yml:1:19: `basic_auth_users` must be a mapping"), "{printed}");
 }
 
 #[test]
-fn prometheus_accepts_what_is_accepted_here() {
+fn promtool_accepts_every_file_that_check_accepts() {
     let secured = Secured::new("");
     let hash = hash(PASSWORD);
     let tls = TLS.trim_end().trim_end_matches('}');
@@ -199,22 +206,22 @@ fn prometheus_accepts_what_is_accepted_here() {
         format!("basic_auth_users: {{me: {}}}\n", hash.replace("$2b$", "$2a$")),
     ];
     for web in &files {
-        let (code, said) = check(&secured, web);
-        assert_eq!(code, 0, "{web}\n{said}");
+        let (code, printed) = check(&secured, web);
+        assert_eq!(code, 0, "{web}\n{printed}");
         assert!(promtool_accepts(&secured), "promtool refuses\n{web}");
     }
-    // And that promtool looks at all.
+    // Checks that promtool rejects bad files at all.
     secured.configure("basic_auth_users: {me: x}\n");
     assert!(!promtool_accepts(&secured));
 }
 
 #[test]
-fn the_documented_example_is_good() {
+fn the_documented_example_is_valid() {
     let secured = Secured::new("");
     let document = include_str!("../../../docs/web-configuration.md");
     let example = document.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
-    let (code, said) = check(&secured, example);
-    assert_eq!(code, 0, "{said}");
+    let (code, printed) = check(&secured, example);
+    assert_eq!(code, 0, "{printed}");
     let hash = example.lines().find_map(|line| line.trim().strip_prefix("prometheus: ")).unwrap();
-    assert!(bcrypt::verify(PASSWORD, hash).unwrap(), "the hash is not of the password in the comment");
+    assert!(bcrypt::verify(PASSWORD, hash).unwrap(), "the hash does not match the password in the comment");
 }

@@ -1,4 +1,4 @@
-//! `healthcheck`, `completions` and `man`.
+//! Tests `healthcheck`, `completions` and `man`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,39 +12,40 @@ use crate::daemon::{command, text};
 use crate::redis::eventually;
 use crate::site::Site;
 
-/// Exit code and all that was said.
+/// Returns the exit code and all output.
 fn healthcheck(arguments: &[&str]) -> (i32, String) {
     let output = command(&[&["healthcheck"], arguments].concat());
     (output.status.code().unwrap(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
 #[test]
-fn well_and_not_well() {
+fn healthcheck_distinguishes_healthy_and_unhealthy() {
     let site = Site::new();
-    // A directory in the place of the temporary file makes saving fail, and so getting ready.
+    // A directory at the path of the temporary file makes saving fail, so the daemon does not
+    // become ready.
     fs::create_dir_all(site.path("state/state.json.tmp")).unwrap();
-    let (logs, state) = (site.place("logs/*.log"), site.place("state"));
-    let socket = format!("unix://{}", site.place("exporter.sock"));
+    let (logs, state) = (site.full_path("logs/*.log"), site.full_path("state"));
+    let socket = format!("unix://{}", site.full_path("exporter.sock"));
     let arguments =
         ["--preset", "cordum", "--logs.path", &logs, "--state.dir", &state, "--web.listen-address", &socket];
     let daemon = crate::daemon::Daemon::start(&arguments);
     let url = format!("http://{}", daemon.address);
     assert_eq!(healthcheck(&["--url", &url]), (0, "healthy\n".to_owned()));
     assert_eq!(healthcheck(&["--url", &socket]), (0, "healthy\n".to_owned()));
-    let (code, said) = healthcheck(&["--url", &url, "--ready"]);
-    assert!(code == 1 && said.contains("not ready"), "{said}");
+    let (code, printed) = healthcheck(&["--url", &url, "--ready"]);
+    assert!(code == 1 && printed.contains("not ready"), "{printed}");
     fs::remove_dir(site.path("state/state.json.tmp")).unwrap();
-    eventually("ready", || (healthcheck(&["--url", &url, "--ready"]).0 == 0).then_some(()));
+    eventually("the daemon to be ready", || (healthcheck(&["--url", &url, "--ready"]).0 == 0).then_some(()));
     let unused = UnusedPort::reserve().unwrap();
-    let (code, said) = healthcheck(&["--url", &format!("http://127.0.0.1:{}", unused.number)]);
-    assert!(code == 1 && said.contains("cannot connect"), "{said}");
+    let (code, printed) = healthcheck(&["--url", &format!("http://127.0.0.1:{}", unused.number)]);
+    assert!(code == 1 && printed.contains("cannot connect"), "{printed}");
     daemon.pause();
-    let (code, said) = healthcheck(&["--url", &url, "--timeout", "1"]);
-    assert!(code == 1 && said.contains("no complete answer within 1s"), "{said}");
+    let (code, printed) = healthcheck(&["--url", &url, "--timeout", "1"]);
+    assert!(code == 1 && printed.contains("no complete answer within 1s"), "{printed}");
 }
 
 #[test]
-fn behind_tls_and_a_password() {
+fn healthcheck_works_with_tls_and_a_password() {
     let secured = Secured::new(&format!(
         "{}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.pem}}\nbasic_auth_users: {{me: {}}}\n",
         TLS.trim_end().trim_end_matches('}'),
@@ -58,25 +59,31 @@ fn behind_tls_and_a_password() {
     let client = ["--url", &url, "--cert-file", &certificate, "--key-file", &key];
     let with = |more: &[&str]| healthcheck(&[&client[..], more].concat());
     assert_eq!(with(&["--ca-file", &ca]), (0, "healthy, and asks for a password\n".to_owned()));
-    assert_eq!(with(&["--insecure", "--ready"]).0, 1, "that it asks for a password says nothing about being ready");
+    assert_eq!(
+        with(&["--insecure", "--ready"]).0,
+        1,
+        "a request for a password does not show that the daemon is ready"
+    );
     let login = ["--user", "me", "--password-file", &password];
-    eventually("ready", || (with(&[&login[..], &["--ca-file", &ca, "--ready"]].concat()).0 == 0).then_some(()));
+    eventually("the daemon to be ready", || {
+        (with(&[&login[..], &["--ca-file", &ca, "--ready"]].concat()).0 == 0).then_some(())
+    });
     assert_eq!(with(&[&login[..], &["--insecure"]].concat()), (0, "healthy\n".to_owned()));
     fs::write(&password, "wrong").unwrap();
-    let (code, said) = with(&[&login[..], &["--insecure"]].concat());
-    assert!(code == 1 && said.contains("401") && !said.contains("wrong"), "{said}");
-    // The check of a container does not know how the exporter is served.
+    let (code, printed) = with(&[&login[..], &["--insecure"]].concat());
+    assert!(code == 1 && printed.contains("401") && !printed.contains("wrong"), "{printed}");
+    // The health check of a container does not know how the exporter is served.
     let plain = format!("http://{}", daemon.address);
     assert_eq!(healthcheck(&["--url", &plain]), (0, "healthy, and wants https\n".to_owned()));
-    let (code, said) = healthcheck(&["--url", &plain, "--ready"]);
-    assert!(code == 1 && said.contains("use https://"), "{said}");
-    let (code, said) = with(&[]);
-    assert!(code == 1 && said.contains("certificate"), "{said}");
-    let (code, said) = healthcheck(&["--url", &url, "--ca-file", &ca]);
-    assert!(code == 1 && said.to_lowercase().contains("certificate"), "{said}");
+    let (code, printed) = healthcheck(&["--url", &plain, "--ready"]);
+    assert!(code == 1 && printed.contains("use https://"), "{printed}");
+    let (code, printed) = with(&[]);
+    assert!(code == 1 && printed.contains("certificate"), "{printed}");
+    let (code, printed) = healthcheck(&["--url", &url, "--ca-file", &ca]);
+    assert!(code == 1 && printed.to_lowercase().contains("certificate"), "{printed}");
 }
 
-/// The flags that a help text lists.
+/// Returns the flags that a help text lists.
 fn flags(help: &str) -> BTreeSet<String> {
     let flag = Regex::new(r"(?m)^\s+(?:-\w, )?(--[a-z.-]+)").unwrap();
     flag.captures_iter(help).map(|captures| captures[1].to_owned()).collect()
@@ -107,7 +114,7 @@ fn the_manual_has_every_command_and_flag() {
 }
 
 #[test]
-fn completions_are_good_scripts() {
+fn completions_are_valid_scripts() {
     let directory = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish"] {
         let output = command(&["completions", shell]);
@@ -117,7 +124,7 @@ fn completions_are_good_scripts() {
             let path = directory.path().join("completions");
             fs::write(&path, script).unwrap();
             let path = text(&path);
-            // As if somebody had typed the beginning of a flag and asked for more.
+            // Simulates a user who types the beginning of a flag and asks for completion.
             let ask = format!(
                 "source {path}; COMP_WORDS=(redis_lock_exporter --web.c); COMP_CWORD=1; \
                  _redis_lock_exporter redis_lock_exporter --web.c redis_lock_exporter; echo \"${{COMPREPLY[@]}}\""

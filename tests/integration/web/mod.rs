@@ -1,5 +1,5 @@
-//! How the exporter is reached: TLS, client certificates, passwords, sockets, and what systemd is told. Clients are curl and
-//! Prometheus, as in real life.
+//! Tests access to the exporter: TLS, client certificates, passwords, sockets, and notifications to
+//! systemd. The clients are curl and Prometheus, as in production.
 
 mod files;
 mod healthcheck;
@@ -20,18 +20,18 @@ use crate::redis::eventually;
 use crate::site::Site;
 
 const PASSWORD: &str = "correct horse";
-/// The cheapest that there is: these tests are not about its strength.
+/// The cheapest cost. These tests do not test its strength.
 const COST: u32 = 4;
 
 const TLS: &str = "tls_server_config: {cert_file: server.pem, key_file: server.key}\n";
 
-/// What curl got.
+/// The response that curl received.
 struct Reply {
     status: u16,
-    /// Names in lower case.
+    /// Names are in lower case.
     headers: String,
     body: String,
-    /// Of curl itself, where there was no answer.
+    /// The error message of curl, if there was no response.
     error: String,
 }
 
@@ -41,7 +41,7 @@ impl Reply {
     }
 }
 
-/// Asks with curl; a status of 0 is no answer.
+/// Sends a request with curl. A status of 0 means no response.
 fn curl(arguments: &[&str]) -> Reply {
     let directory = tempfile::tempdir().unwrap();
     let (head, body) = (directory.path().join("head"), directory.path().join("body"));
@@ -66,7 +66,8 @@ fn hash(password: &str) -> String {
     bcrypt::hash(password, COST).unwrap()
 }
 
-/// A site whose exporter is served as a web configuration file says. Certificates are beside that file.
+/// A site whose exporter uses a web configuration file. Certificates are in the same directory as
+/// that file.
 struct Secured {
     site: Site,
     certificates: Certificates,
@@ -83,19 +84,19 @@ impl Secured {
         fs::write(self.path("web.yml"), web).unwrap();
     }
 
-    /// Of a certificate, a key, or the configuration file.
+    /// Returns the path of a certificate, a key, or the configuration file.
     fn path(&self, name: &str) -> String {
         text(&self.certificates.path(name)).to_owned()
     }
 
     fn start(&self, flags: &[&str]) -> Daemon {
-        let (logs, web) = (self.site.place("logs/*.log"), self.path("web.yml"));
-        let state = self.site.place("state");
+        let (logs, web) = (self.site.full_path("logs/*.log"), self.path("web.yml"));
+        let state = self.site.full_path("state");
         let arguments = ["--preset", "cordum", "--logs.path", &logs, "--state.dir", &state, "--web.config.file", &web];
         Daemon::start(&[&arguments[..], flags].concat())
     }
 
-    /// With curl, over https, trusting our CA.
+    /// Sends a request with curl over https and trusts our CA.
     fn get(&self, daemon: &Daemon, path: &str, arguments: &[&str]) -> Reply {
         let ca = self.path("ca.pem");
         let url = format!("https://127.0.0.1:{}{path}", daemon.address.port());

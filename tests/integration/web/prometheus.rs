@@ -1,10 +1,10 @@
-//! A real Prometheus that scrapes over TLS, with a certificate and a password.
+//! Tests a real Prometheus that scrapes over TLS, with a certificate and a password.
 
 use super::{PASSWORD, Secured, TLS, hash};
 use crate::prometheus::Prometheus;
 use crate::redis::eventually;
 
-/// The target that there is: its health and its last error.
+/// Returns the health and the last error of the only target.
 fn target(prometheus: &Prometheus) -> Option<(String, String)> {
     let targets = prometheus.data("targets", &[])?;
     let target = &targets["activeTargets"][0];
@@ -37,8 +37,8 @@ scrape_configs:
     let (certificate, key) = (secured.path("client.pem"), secured.path("client.key"));
     let own = format!(", cert_file: '{certificate}', key_file: '{key}'");
     let prometheus = scrape(PASSWORD, &own);
-    eventually("a good scrape", || (target(&prometheus)?.0 == "up").then_some(()));
-    eventually("our metrics", || {
+    eventually("a successful scrape", || (target(&prometheus)?.0 == "up").then_some(()));
+    eventually("our metrics in Prometheus", || {
         (prometheus.number("redis_lock_exporter_config_last_reload_successful")? == 1.0).then_some(())
     });
     for (password, certificate, told) in

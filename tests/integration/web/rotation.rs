@@ -1,4 +1,4 @@
-//! Certificates that are replaced while the exporter runs, in good and in bad ways.
+//! Tests certificates that are replaced while the exporter runs, correctly and incorrectly.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ fn trusting(daemon: &Daemon, certificates: &Certificates, path: &str) -> Reply {
 
 fn replace(secured: &Secured, others: &Certificates, names: &[&str]) {
     for name in names {
-        // As certificate managers do it: complete files take the place of the old ones.
+        // Certificate managers work like this: complete files replace the old ones.
         let new = secured.path(&format!("{name}.new"));
         fs::copy(others.path(name), &new).unwrap();
         fs::rename(&new, secured.path(name)).unwrap();
@@ -29,10 +29,10 @@ fn reload_ok(daemon: &Daemon, certificates: &Certificates) -> bool {
 }
 
 #[test]
-fn new_connections_get_the_new_certificate_and_nobody_is_refused() {
+fn new_connections_get_the_new_certificate_and_no_request_fails() {
     let (secured, others) = (Secured::new(TLS), Certificates::new());
     let daemon = secured.start(&[]);
-    // Trusts both, so that it must never fail.
+    // This client trusts both CAs, so its requests must never fail.
     let both = secured.path("both.pem");
     let bundle = fs::read(secured.path("ca.pem")).unwrap().into_iter().chain(fs::read(others.path("ca.pem")).unwrap());
     fs::write(&both, bundle.collect::<Vec<u8>>()).unwrap();
@@ -48,19 +48,25 @@ fn new_connections_get_the_new_certificate_and_nobody_is_refused() {
             }
         });
         replace(&secured, &others, &["server.pem", "server.key"]);
-        eventually("the new certificate", || (trusting(&daemon, &others, "/-/healthy").status == 200).then_some(()));
+        eventually("the exporter to use the new certificate", || {
+            (trusting(&daemon, &others, "/-/healthy").status == 200).then_some(())
+        });
         let so_far = asked.load(Ordering::Relaxed);
-        eventually("some requests later", || (asked.load(Ordering::Relaxed) > so_far + 3).then_some(()));
+        eventually("three more requests", || (asked.load(Ordering::Relaxed) > so_far + 3).then_some(()));
         done.store(true, Ordering::Relaxed);
         client.join().unwrap();
     });
-    assert_eq!(trusting(&daemon, &secured.certificates, "/-/healthy").status, 0, "the old one is gone");
+    assert_eq!(
+        trusting(&daemon, &secured.certificates, "/-/healthy").status,
+        0,
+        "the old certificate must not be served"
+    );
     assert!(daemon.log().contains("web configuration loaded again"), "{}", daemon.log());
     assert!(!daemon.log().contains("refused"), "{}", daemon.log());
 }
 
 #[test]
-fn what_cannot_be_used_changes_nothing_and_is_told() {
+fn unusable_certificates_are_reported_and_change_nothing() {
     let (secured, others) = (Secured::new(TLS), Certificates::new());
     let daemon = secured.start(&[]);
     secured.wait_for_status(&daemon, "/-/ready", &[], 200);
@@ -72,7 +78,7 @@ fn what_cannot_be_used_changes_nothing_and_is_told() {
         assert_eq!(trusting(&daemon, own, "/-/healthy").status, 200, "{what}");
         assert!(daemon.log().contains(told), "{what}: no {told:?} in\n{}", daemon.log());
         mend_it();
-        eventually("good again", || reload_ok(&daemon, own).then_some(()));
+        eventually("a successful reload", || reload_ok(&daemon, own).then_some(()));
     };
     let key = secured.path("server.key");
     break_and_mend(
@@ -103,7 +109,7 @@ fn what_cannot_be_used_changes_nothing_and_is_told() {
 }
 
 #[test]
-fn protection_is_never_taken_away_while_running() {
+fn tls_client_checks_and_passwords_cannot_be_removed_while_running() {
     let strong = format!(
         "{}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.pem}}\nbasic_auth_users: {{me: {}}}\n",
         TLS.trim_end().trim_end_matches('}'),
@@ -131,9 +137,9 @@ fn protection_is_never_taken_away_while_running() {
     assert_eq!(secured.get(&daemon, "/-/reload", &[&known[..], &["--request", "POST"]].concat()).status, 200);
 }
 
-/// Each way of asking for certificates has something that another one lacks.
+/// Each type of client authentication checks something that another one does not.
 #[test]
-fn a_weaker_check_of_clients_takes_a_restart() {
+fn weaker_client_authentication_requires_a_restart() {
     let with = |more: &str| format!("{}{more}}}\n", TLS.trim_end().trim_end_matches('}'));
     let auth = |kind: &str, more: &str| with(&format!(", client_auth_type: {kind}, client_ca_file: ca.pem{more}"));
     let any = with(", client_auth_type: RequireAnyClientCert");
@@ -152,7 +158,7 @@ fn a_weaker_check_of_clients_takes_a_restart() {
         secured.configure(&weaker);
         daemon.wait_for_log("web configuration refused");
         assert!(daemon.log().contains(lost), "{strong}{weaker}{}", daemon.log());
-        // What is as strong is taken.
+        // An equally strong configuration is accepted.
         let secured = Secured::new(&strong);
         let daemon = secured.start(&[]);
         secured.configure(&format!("# the same\n{strong}"));
@@ -166,5 +172,7 @@ fn sighup_reads_the_web_configuration_too() {
     let daemon = secured.start(&[]);
     replace(&secured, &others, &["server.pem", "server.key"]);
     daemon.signal("HUP");
-    eventually("the new certificate", || (trusting(&daemon, &others, "/-/healthy").status == 200).then_some(()));
+    eventually("the exporter to use the new certificate", || {
+        (trusting(&daemon, &others, "/-/healthy").status == 200).then_some(())
+    });
 }

@@ -1,4 +1,4 @@
-//! Everything that the process says to anybody is searched for secrets that were planted everywhere.
+//! Searches all output of the process for secrets that the tests put into every input.
 
 use std::fs;
 use std::process::Stdio;
@@ -19,15 +19,15 @@ const IN_LINE: &str = "planted-7f3b1c9e-token-in-a-log-line";
 const IN_PUSH: &str = "planted-5d2a8e4f-token-in-a-push";
 const IN_JOURNAL: &str = "planted-93c1b7d0-token-in-a-journal";
 
-struct Said(Vec<(String, String)>);
+struct CollectedOutput(Vec<(String, String)>);
 
-impl Said {
+impl CollectedOutput {
     fn add(&mut self, place: impl Into<String>, text: impl Into<String>) {
         self.0.push((place.into(), text.into()));
     }
 
     fn assert_without(&self, secrets: &[String]) {
-        assert!(self.0.len() > 10 && self.0.iter().all(|(_, text)| !text.is_empty()), "nothing was said");
+        assert!(self.0.len() > 10 && self.0.iter().all(|(_, text)| !text.is_empty()), "no output was collected");
         for (place, text) in &self.0 {
             for secret in secrets {
                 assert!(!text.contains(secret.as_str()), "{secret} is shown in {place}:\n{text}");
@@ -37,7 +37,7 @@ impl Said {
 }
 
 #[test]
-fn nothing_that_is_secret_is_said_to_anybody() {
+fn no_output_contains_a_secret() {
     let server = RedisServer::start(&["--requirepass", IN_FILE]);
     for password in [IN_ENVIRONMENT, IN_URL, NEW_IN_FILE] {
         server.command(&["ACL", "SETUSER", "default", &format!(">{password}")]);
@@ -56,7 +56,7 @@ fn nothing_that_is_secret_is_said_to_anybody() {
             .map(str::to_owned)
             .to_vec();
     secrets.extend([OWNER.to_owned(), key_line, web_hash[29..].to_owned(), "bWU6cGxhbnRlZ".to_owned()]);
-    let mut said = Said(Vec::new());
+    let mut outputs = CollectedOutput(Vec::new());
 
     let port = server.port();
     let settings = "scan: {interval: 1s, watched_interval: 1s}\nnamespaces: [{name: jobs, keys: ['jobs:lock:{id}']}]\n\
@@ -70,17 +70,23 @@ fn nothing_that_is_secret_is_said_to_anybody() {
     ] {
         fs::write(secured.site.path("password"), IN_FILE).unwrap();
         secured.site.configure(&format!("redis: {redis}\n{settings}"));
-        run_through_everything(&secured, &web, &server, &mut journal, &mut said);
+        run_through_everything(&secured, &web, &server, &mut journal, &mut outputs);
     }
-    check_everything(&secured, &mut said);
-    ask_in_vain(&mut said);
-    said.assert_without(&secrets);
+    check_everything(&secured, &mut outputs);
+    ask_in_vain(&mut outputs);
+    outputs.assert_without(&secrets);
 }
 
-/// Starts a daemon that tells all it can, asks for all there is, and makes it fail in many ways.
-fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, journal: &mut Journal, said: &mut Said) {
+/// Starts a daemon with maximum logging, requests every path, and makes it fail in many ways.
+fn run_through_everything(
+    secured: &Secured,
+    web: &str,
+    server: &RedisServer,
+    journal: &mut Journal,
+    outputs: &mut CollectedOutput,
+) {
     let site = &secured.site;
-    let (config, state, web_file) = (site.place("config.yaml"), site.place("state"), secured.path("web.yml"));
+    let (config, state, web_file) = (site.full_path("config.yaml"), site.full_path("state"), secured.path("web.yml"));
     let stdout = site.path("stdout");
     let arguments = [
         "--config.file",
@@ -99,40 +105,40 @@ fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, jo
     let me = format!("me:{OF_WEB}");
     let ask = |path: &str, more: &[&str]| secured.get(&daemon, path, &[&["--user", &me], more].concat());
     let is_up = || ask("/metrics", &[]).body.contains("redis_lock_held{redis=\"redis\",lock_namespace=\"jobs\"} 1");
-    eventually("the lock is seen", || is_up().then_some(()));
+    eventually("the exporter to see the lock", || is_up().then_some(()));
     let line = format!(
         r#"{{"msg":"distributed run lock release failed","component":"workflow-engine","run_id":"1","token":"{IN_LINE}","error":"lock not owned: {IN_LINE}"}}"#
     );
     site.append("logs/app.log", format!("{line}\nlock lost, owner {IN_LINE}\n"));
-    eventually("the line is counted", || {
+    eventually("the exporter to count the line", || {
         ask("/metrics", &[])
             .body
             .lines()
             .any(|line| line.starts_with("redis_lock_exporter_log_events_total") && !line.ends_with(" 0"))
             .then_some(())
     });
-    push_and_write(&ask, journal, said);
-    // Wrong passwords, on our side and on that of Redis.
-    said.add("a refusal", secured.get(&daemon, "/", &["--user", &format!("me:{WRONG}")]).body);
+    push_and_write(&ask, journal, outputs);
+    // Wrong passwords for the exporter and for Redis.
+    outputs.add("a refusal", secured.get(&daemon, "/", &["--user", &format!("me:{WRONG}")]).body);
     fs::write(site.path("password"), WRONG).unwrap();
     server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    eventually("connected again, or refused", || {
+    eventually("a new or refused connection", || {
         let reply = ask("/metrics", &[]).body;
         let reconnects =
             reply.lines().find(|line| line.starts_with("redis_lock_exporter_redis_connect_errors_total"))?;
         (!reconnects.ends_with(" 0") || is_up()).then_some(())
     });
-    // A secret that changed in its file is taken by a reload.
+    // A reload reads a secret that changed in its file.
     fs::write(site.path("password"), NEW_IN_FILE).unwrap();
     assert_eq!(ask("/-/reload", &["--request", "POST"]).status, 200);
-    eventually("the lock is seen again", || is_up().then_some(()));
+    eventually("the exporter to see the lock again", || is_up().then_some(()));
     // Refused reloads.
     secured.configure(&format!("{web}basic_auth_users: {{me: {WRONG}}}\n"));
-    said.add("a refused reload", ask("/-/reload", &["--request", "POST"]).body);
+    outputs.add("a refused reload", ask("/-/reload", &["--request", "POST"]).body);
     secured.configure(web);
     let good = fs::read_to_string(&config).unwrap();
     site.configure(&good.replacen("redis://", &format!("redis//:{WRONG}@x/"), 1));
-    said.add("another refused reload", ask("/-/reload", &["--request", "POST"]).body);
+    outputs.add("another refused reload", ask("/-/reload", &["--request", "POST"]).body);
     fs::write(&config, &good).unwrap();
     for path in [
         "/",
@@ -146,26 +152,26 @@ fn run_through_everything(secured: &Secured, web: &str, server: &RedisServer, jo
         "/api/v1/config",
         "/no-such-page",
     ] {
-        said.add(path, ask(path, &["--header", "Accept: application/openmetrics-text"]).body);
+        outputs.add(path, ask(path, &["--header", "Accept: application/openmetrics-text"]).body);
     }
     let pid = daemon.pid();
-    said.add("its command line", fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap());
+    outputs.add("its command line", fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap());
     let mut daemon = daemon;
     daemon.signal("TERM");
-    daemon.wait_for_end();
-    said.add("standard error", daemon.log());
-    said.add("standard output", format!("it said: {}", fs::read_to_string(&stdout).unwrap()));
+    daemon.wait_for_exit();
+    outputs.add("standard error", daemon.log());
+    outputs.add("standard output", format!("it outputs: {}", fs::read_to_string(&stdout).unwrap()));
     for file in fs::read_dir(site.path("state")).unwrap() {
         let path = file.unwrap().path();
         let bytes = fs::read(&path).unwrap();
         if !bytes.is_empty() {
-            said.add(text(&path), String::from_utf8_lossy(&bytes));
+            outputs.add(text(&path), String::from_utf8_lossy(&bytes));
         }
     }
 }
 
-/// Lines that are pushed, in requests that are taken and in such that are not, and one of the journal.
-fn push_and_write(ask: &dyn Fn(&str, &[&str]) -> Reply, journal: &mut Journal, said: &mut Said) {
+/// Sends lines in accepted and refused push requests, and one line through the journal.
+fn push_and_write(ask: &dyn Fn(&str, &[&str]) -> Reply, journal: &mut Journal, outputs: &mut CollectedOutput) {
     let push = |body: &str| {
         let headers = ["--header", "Content-Type: application/json", "--data-binary", body];
         ask("/loki/api/v1/push", &headers)
@@ -187,7 +193,7 @@ fn push_and_write(ask: &dyn Fn(&str, &[&str]) -> Reply, journal: &mut Journal, s
     ] {
         let reply = push(&body);
         assert_eq!(reply.status, 400, "{body}");
-        said.add("a refused push", reply.body);
+        outputs.add("a refused push", reply.body);
     }
     let events = || {
         let metrics = ask("/metrics", &[]).body;
@@ -196,15 +202,15 @@ fn push_and_write(ask: &dyn Fn(&str, &[&str]) -> Reply, journal: &mut Journal, s
     };
     let before = events();
     journal.say("engine.service", line(IN_JOURNAL));
-    eventually("the entry is counted", || (events() > before).then_some(()));
+    eventually("the exporter to count the entry", || (events() > before).then_some(()));
 }
 
-/// `check` of good and bad files.
-fn check_everything(secured: &Secured, said: &mut Said) {
-    let (config, web) = (secured.site.place("config.yaml"), secured.path("web.yml"));
+/// Runs `check` on valid and invalid files.
+fn check_everything(secured: &Secured, outputs: &mut CollectedOutput) {
+    let (config, web) = (secured.site.full_path("config.yaml"), secured.path("web.yml"));
     let mut check = |place: &str, output: &str| {
         let output = command(&["check", "--config.file", &config, "--web.config.file", &web, "--output", output]);
-        said.add(place, String::from_utf8([output.stdout, output.stderr].concat()).unwrap());
+        outputs.add(place, String::from_utf8([output.stdout, output.stderr].concat()).unwrap());
     };
     check("check of good files", "text");
     secured.site.configure(&format!("redis: {{url: 'redis://me:{WRONG}@h:port'}}\nlogs: [{{path: a}}]\n"));
@@ -215,8 +221,8 @@ fn check_everything(secured: &Secured, said: &mut Said) {
     check("check of worse files", "text");
 }
 
-/// Commands that get a password in a URL, and nobody who answers.
-fn ask_in_vain(said: &mut Said) {
+/// Runs commands with a password in a URL that does not answer.
+fn ask_in_vain(outputs: &mut CollectedOutput) {
     let (redis, web) = (format!("redis://:{WRONG}@127.0.0.1:1/0"), format!("http://me:{WRONG}@127.0.0.1:1/"));
     for arguments in [
         &["drill", "stale-release", "--redis.url", &redis][..],
@@ -229,6 +235,6 @@ fn ask_in_vain(said: &mut Said) {
     ] {
         let output = command(arguments);
         assert_ne!(output.status.code(), Some(0), "{arguments:?}");
-        said.add(arguments[..2].join(" "), String::from_utf8([output.stdout, output.stderr].concat()).unwrap());
+        outputs.add(arguments[..2].join(" "), String::from_utf8([output.stdout, output.stderr].concat()).unwrap());
     }
 }

@@ -1,4 +1,4 @@
-//! What systemd is told, on a socket of ours in the place of its own.
+//! Tests notifications to systemd. The test's own socket replaces systemd's.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::net::UnixDatagram;
@@ -12,7 +12,7 @@ use crate::site::Site;
 
 const CONFIG: &str = "presets: [cordum]\nlogs: [{path: 'SITE/logs/*.log'}]\n";
 
-/// All messages so far, each with its lines.
+/// Returns all messages so far, each with its lines.
 struct Messages(Arc<Mutex<Vec<String>>>);
 
 impl Messages {
@@ -34,7 +34,7 @@ fn start(site: &Site, watchdog: Option<&str>) -> (Daemon, Messages) {
     let socket = UnixDatagram::bind(&path).unwrap();
     let messages = Arc::new(Mutex::new(Vec::new()));
     let received = Arc::clone(&messages);
-    // Ends with the process of the test.
+    // The thread runs until the test process exits.
     thread::spawn(move || {
         let mut buffer = [0; 4096];
         while let Ok(length) = socket.recv(&mut buffer) {
@@ -42,7 +42,7 @@ fn start(site: &Site, watchdog: Option<&str>) -> (Daemon, Messages) {
         }
     });
     site.configure(CONFIG);
-    let (config, state) = (site.place("config.yaml"), site.place("state"));
+    let (config, state) = (site.full_path("config.yaml"), site.full_path("state"));
     let daemon = Daemon::start_with(&["--config.file", &config, "--state.dir", &state], |command| {
         command.env("NOTIFY_SOCKET", path);
         match watchdog {
@@ -54,13 +54,16 @@ fn start(site: &Site, watchdog: Option<&str>) -> (Daemon, Messages) {
 }
 
 #[test]
-fn started_reloading_and_stopping_are_told() {
+fn systemd_is_notified_of_start_reload_and_stop() {
     let site = Site::new();
-    // A directory in the place of the temporary file makes saving fail, and so getting ready.
+    // A directory at the path of the temporary file makes saving fail, so the daemon does not
+    // become ready.
     fs::create_dir_all(site.path("state/state.json.tmp")).unwrap();
     let (daemon, messages) = start(&site, None);
-    daemon.wait("saving", |daemon| daemon.scrape()["redis_lock_exporter_state_save_errors_total"] > 0.0);
-    assert_eq!(messages.all(), Vec::<String>::new(), "not ready yet");
+    daemon.wait("a failed save is counted", |daemon| {
+        daemon.scrape()["redis_lock_exporter_state_save_errors_total"] > 0.0
+    });
+    assert_eq!(messages.all(), Vec::<String>::new(), "the daemon is not ready yet");
     fs::remove_dir(site.path("state/state.json.tmp")).unwrap();
     messages.wait_for("READY=1", 1);
     assert!(messages.all()[0].contains("STATUS=watching 1 log sources, "), "{:?}", messages.all());
@@ -81,33 +84,33 @@ fn started_reloading_and_stopping_are_told() {
         assert!(moment > 0.0 && moment <= uptime + 1.0, "{moment} of {uptime}");
     }
     assert!(all.last().unwrap().contains("STATUS=a new configuration was refused"), "{all:?}");
-    assert_eq!(messages.count("WATCHDOG=1"), 0, "nobody asked for it");
+    assert_eq!(messages.count("WATCHDOG=1"), 0, "the watchdog is not enabled");
     assert_eq!(daemon.stop().code(), Some(0));
     messages.wait_for("STOPPING=1", 1);
 }
 
 #[test]
-fn the_watchdog_is_fed_only_while_the_pipeline_answers() {
+fn watchdog_notifications_stop_when_the_pipeline_is_blocked() {
     let site = Site::new();
     let (daemon, messages) = start(&site, Some("400000"));
     daemon.wait_ready();
     let so_far = messages.count("WATCHDOG=1");
     messages.wait_for("WATCHDOG=1", so_far + 3);
-    // Saving now waits for somebody who reads this pipe, and with it the pipeline.
-    let pipe = site.place("state/state.json.tmp");
+    // A save now blocks until a process reads this pipe, and blocks the pipeline too.
+    let pipe = site.full_path("state/state.json.tmp");
     eventually("a pipe in the place of the temporary file", || {
         Command::new("mkfifo").arg(&pipe).status().unwrap().success().then_some(())
     });
     site.append("logs/app.log", crate::site::lost(1));
     daemon.wait_for_log("the pipeline does not answer");
-    // On a busy machine that may have been said before the pipeline stood still.
-    daemon.wait("the pipeline answers nobody", |daemon| daemon.get("/api/v1/incidents").status == 503);
+    // On a busy machine the daemon may have sent this before the pipeline was blocked.
+    daemon.wait("the pipeline is blocked", |daemon| daemon.get("/api/v1/incidents").status == 503);
     let hungry = messages.count("WATCHDOG=1");
     let still_hungry = || messages.count("WATCHDOG=1") == hungry;
-    // Five times as long as it takes to be fed when all is well.
+    // Five times the normal interval between two notifications.
     thread::sleep(std::time::Duration::from_secs(1));
-    assert!(still_hungry(), "fed although nothing works");
-    assert_eq!(daemon.get("/-/healthy").status, 200, "the process itself answers");
+    assert!(still_hungry(), "the daemon notified the watchdog although the pipeline is blocked");
+    assert_eq!(daemon.get("/-/healthy").status, 200, "the process itself must answer");
     let reader = OpenOptions::new().read(true).open(&pipe).unwrap();
     messages.wait_for("WATCHDOG=1", hungry + 3);
     drop(reader);

@@ -1,4 +1,4 @@
-//! TLS and client certificates.
+//! Tests TLS and client certificates.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use crate::redis::certificates::Certificates;
 use crate::server::Server;
 
 #[test]
-fn every_route_is_behind_tls() {
+fn every_route_requires_tls() {
     let secured = Secured::new(TLS);
     let daemon = secured.start(&["--web.enable-lifecycle"]);
     secured.wait_for_status(&daemon, "/-/ready", &[], 200);
@@ -32,7 +32,7 @@ fn every_route_is_behind_tls() {
 }
 
 #[test]
-fn http_2_is_not_spoken_and_clients_do_without() {
+fn clients_fall_back_to_http_1() {
     let secured = Secured::new(&format!("{TLS}http_server_config: {{http2: true}}\n"));
     let daemon = secured.start(&[]);
     let reply = secured.get(&daemon, "/-/healthy", &["--http2"]);
@@ -40,7 +40,7 @@ fn http_2_is_not_spoken_and_clients_do_without() {
 }
 
 #[test]
-fn versions_and_suites_are_as_configured() {
+fn tls_versions_and_cipher_suites_are_as_configured() {
     let served = |section: &str, arguments: &[&str]| {
         let secured = Secured::new(&format!("{}, {section}}}\n", TLS.trim_end().trim_end_matches('}')));
         let daemon = secured.start(&[]);
@@ -52,12 +52,12 @@ fn versions_and_suites_are_as_configured() {
     let suites = "cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256], prefer_server_cipher_suites: false";
     assert!(served(suites, &["--tls-max", "1.2", "--ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256"]));
     assert!(!served(suites, &["--tls-max", "1.2", "--ciphers", "ECDHE-ECDSA-AES256-GCM-SHA384"]));
-    assert!(served(suites, new), "the suites of TLS 1.3 cannot be chosen");
+    assert!(served(suites, new), "the suites of TLS 1.3 are not configurable");
     assert!(served("curve_preferences: [CurveP384]", &["--curves", "P-384"]));
     assert!(!served("curve_preferences: [CurveP384]", &["--curves", "X25519"]));
 }
 
-/// Nobody's, our CA's, and a stranger's certificate: who is let in?
+/// Tests no certificate, one of our CA, and one of another CA.
 fn admitted(secured: &Secured, strangers: &Certificates, with: &str) -> [bool; 3] {
     let tls = TLS.trim_end().trim_end_matches('}');
     secured.configure(&format!("{tls}, {with}}}\n"));
@@ -76,7 +76,7 @@ fn admitted(secured: &Secured, strangers: &Certificates, with: &str) -> [bool; 3
 }
 
 #[test]
-fn each_type_of_client_authentication() {
+fn each_type_of_client_authentication_admits_the_right_clients() {
     let (secured, strangers) = (Secured::new(""), Certificates::new());
     let check = |with: &str, expected: [bool; 3]| assert_eq!(admitted(&secured, &strangers, with), expected, "{with}");
     check("client_auth_type: NoClientCert", [true, true, true]);
@@ -88,7 +88,7 @@ fn each_type_of_client_authentication() {
 }
 
 #[test]
-fn only_certain_names_in_client_certificates() {
+fn only_allowed_names_in_client_certificates_are_accepted() {
     let (secured, strangers) = (Secured::new(""), Certificates::new());
     let names =
         "subjectAltName=DNS:prometheus.example,email:me@example.com,URI:spiffe://example/prometheus,IP:10.1.2.3\n";
@@ -106,7 +106,7 @@ fn only_certain_names_in_client_certificates() {
 }
 
 #[test]
-fn certificates_can_be_in_the_file_itself() {
+fn certificates_can_be_inline_in_the_configuration() {
     let secured = Secured::new("");
     let block = |name: &str| {
         let pem = std::fs::read_to_string(secured.path(name)).unwrap();
@@ -123,10 +123,10 @@ fn certificates_can_be_in_the_file_itself() {
 }
 
 #[test]
-fn many_clients_at_once() {
+fn many_tls_clients_are_served_at_once() {
     let secured = Secured::new(TLS);
     let daemon = secured.start(&[]);
-    // They say nothing, or begin a handshake and go no further.
+    // The clients send nothing, or start a handshake and do not continue.
     let mut idle: Vec<TcpStream> = (0..200).map(|_| connect(daemon.address)).collect();
     for client in &mut idle[100..] {
         client.write_all(&[0x16, 0x03, 0x01]).unwrap();
@@ -141,7 +141,7 @@ fn many_clients_at_once() {
 }
 
 #[test]
-fn clients_that_never_finish_the_handshake_hold_up_nobody_and_are_dropped() {
+fn unfinished_tls_handshakes_block_no_other_client_and_time_out() {
     let secured = Secured::new(TLS);
     let (file, _follower) = WebFile::open(secured.path("web.yml").as_ref()).unwrap();
     let limits = Limits { connections: 8, header_read: Duration::from_millis(500), ..Limits::default() };
@@ -151,11 +151,11 @@ fn clients_that_never_finish_the_handshake_hold_up_nobody_and_are_dropped() {
         // The beginning of a handshake.
         client.write_all(&[0x16, 0x03, 0x01]).unwrap();
     }
-    // It has its turn when one of those is dropped, for all slots are taken.
+    // All slots are in use, so this client waits until the server drops one of those connections.
     let ca = secured.path("ca.pem");
     let reply = curl(&["--cacert", &ca, &format!("https://{}/metrics", server.address)]);
     assert_eq!(reply.status, 200, "{}", reply.error);
     for mut client in silent {
-        assert!(drain(&mut client).is_empty(), "nothing is said to a client that says nothing");
+        assert!(drain(&mut client).is_empty(), "a silent client must not get a response");
     }
 }

@@ -1,4 +1,4 @@
-//! Passwords, headers, and limits on requests.
+//! Tests passwords, headers, and limits on requests.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -8,7 +8,7 @@ use crate::daemon::Daemon;
 use crate::http::{connect, drain};
 use crate::redis::eventually;
 
-/// And what they answer to a user.
+/// The routes, and their responses to an authenticated user.
 const ROUTES: [(&str, u16); 12] = [
     ("/", 200),
     ("/metrics", 200),
@@ -33,7 +33,7 @@ fn url(daemon: &Daemon, path: &str) -> String {
 }
 
 #[test]
-fn every_route_wants_the_password() {
+fn every_route_requires_the_password() {
     let secured = Secured::new(&users());
     let daemon = secured.start(&["--web.enable-lifecycle"]);
     for (path, _) in ROUTES {
@@ -43,7 +43,11 @@ fn every_route_wants_the_password() {
             assert_eq!((reply.status, reply.body.as_str()), (401, "unauthorized\n"), "{path} with {arguments:?}");
             let challenge = reply.header("www-authenticate").unwrap();
             assert!(challenge.starts_with("Basic realm="), "{challenge}");
-            assert_eq!(reply.header("connection"), Some("close"), "a guess costs a connection");
+            assert_eq!(
+                reply.header("connection"),
+                Some("close"),
+                "the server must close the connection after a wrong password"
+            );
         };
         refused(&[]);
         refused(&["--user", "me:wrong"]);
@@ -61,7 +65,7 @@ fn every_route_wants_the_password() {
     for (path, expected) in ROUTES {
         eventually(path, || (with(&me, path) == expected).then_some(()));
     }
-    assert_eq!(with("the other:ä:ö", "/metrics"), 200, "a password may have a colon");
+    assert_eq!(with("the other:ä:ö", "/metrics"), 200, "a password may contain a colon");
     assert_eq!(curl(&["--user", &me, "--request", "POST", &url(&daemon, "/-/reload")]).status, 200);
 }
 
@@ -73,12 +77,12 @@ fn users_and_passwords_change_without_a_restart() {
     let old = format!("me:{PASSWORD}");
     assert_eq!(status(&old), 200);
     secured.configure(&format!("basic_auth_users:\n  me: {}\n", hash("another")));
-    eventually("the new password", || (status("me:another") == 200).then_some(()));
-    assert_eq!(status(&old), 401, "a remembered verdict must not outlive its password");
+    eventually("the new password to work", || (status("me:another") == 200).then_some(()));
+    assert_eq!(status(&old), 401, "a cached result must not outlive its password");
     assert_eq!(status("the other:ä:ö"), 401);
 }
 
-/// Sends a request and does not wait for the answer.
+/// Sends a request and does not wait for the response.
 fn send(daemon: &Daemon, user: &str) -> TcpStream {
     use base64::Engine as _;
     let login = base64::engine::general_purpose::STANDARD.encode(user);
@@ -97,37 +101,38 @@ fn is_answered(stream: &TcpStream) -> bool {
 }
 
 #[test]
-fn a_storm_of_wrong_passwords_holds_up_nobody_who_is_known() {
-    // So slow that the storm is far from over when the others are done.
+fn many_wrong_passwords_do_not_delay_authenticated_clients() {
+    // Slow enough that the wrong passwords are still being checked when the other requests are
+    // done.
     let slow = format!("$2y$18${}", ".".repeat(53));
     let secured = Secured::new(&format!("basic_auth_users:\n  me: {}\n  slow: {slow}\n", hash(PASSWORD)));
     let daemon = secured.start(&[]);
     let me = format!("me:{PASSWORD}");
     let metrics = url(&daemon, "/metrics");
     assert_eq!(curl(&["--user", &me, &metrics]).status, 200);
-    // Half of them with a name that does not exist, which takes as long.
+    // Half of them use an unknown user name, which takes as long.
     let storm: Vec<TcpStream> = (0..48)
         .map(|number| send(&daemon, &format!("{}:{number}", if number % 2 == 0 { "slow" } else { "nobody" })))
         .collect();
     for _ in 0..10 {
         assert_eq!(curl(&["--user", &me, &metrics]).status, 200);
     }
-    assert!(!storm.iter().any(is_answered), "each of them takes seconds, so there was no storm at all");
-    // Only so many may wait.
+    assert!(!storm.iter().any(is_answered), "each wrong password takes seconds, so no response may have arrived yet");
+    // The number of waiting requests is limited.
     let mut more: Vec<TcpStream> = (0..32).map(|number| send(&daemon, &format!("slow:more {number}"))).collect();
-    eventually("somebody is sent away", || {
+    eventually("the server to refuse a request", || {
         let sent_away = more.iter_mut().find(|stream| is_answered(stream))?;
         let answer = String::from_utf8(drain(sent_away)).unwrap();
         assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: 1\r\n"), "{answer}");
         Some(())
     });
     assert_eq!(curl(&["--user", &me, &metrics]).status, 200);
-    // Those who go away give up their place in the queue.
+    // Clients that disconnect free their place in the queue.
     for stream in storm.iter().chain(&more) {
         let _ = stream.shutdown(Shutdown::Both);
     }
     drop((storm, more));
-    eventually("a free place in the queue", || {
+    eventually("a free slot in the queue", || {
         let stream = send(&daemon, "slow:the last one");
         std::thread::sleep(std::time::Duration::from_millis(100));
         (!is_answered(&stream)).then_some(())
@@ -135,7 +140,7 @@ fn a_storm_of_wrong_passwords_holds_up_nobody_who_is_known() {
 }
 
 #[test]
-fn headers_are_added_to_every_answer() {
+fn configured_headers_are_added_to_every_response() {
     let web = "http_server_config:
   headers:
     Strict-Transport-Security: max-age=60
@@ -160,13 +165,13 @@ fn headers_are_added_to_every_answer() {
         assert_eq!(reply.header("x-xss-protection"), Some("0"), "{path}");
         assert_eq!(reply.headers.matches("x-content-type-options: nosniff").count(), 1, "{path}");
         let policy = reply.header("content-security-policy").unwrap();
-        // The page needs its own and keeps it.
+        // The page needs its own policy and keeps it.
         assert_eq!(policy == "default-src 'none'", path != "/", "{path}: {policy}");
     }
 }
 
 #[test]
-fn requests_can_be_limited() {
+fn the_request_rate_can_be_limited() {
     let secured = Secured::new("rate_limit: {interval: 1h, burst: 3}\n");
     let daemon = secured.start(&[]);
     let healthy = url(&daemon, "/-/healthy");
@@ -174,13 +179,14 @@ fn requests_can_be_limited() {
     assert_eq!(statuses(), [200, 200, 200, 429, 429]);
     assert_eq!(curl(&[&healthy]).header("retry-after"), Some("1"));
     secured.configure("rate_limit: {interval: 1ms, burst: 1000}\n");
-    eventually("another limit", || (curl(&[&healthy]).status == 200).then_some(()));
+    eventually("the new limit to apply", || (curl(&[&healthy]).status == 200).then_some(()));
     assert_eq!(statuses(), [200; 5]);
 }
 
-/// A browser sends along what it knows of a site, whoever made it ask.
+/// A browser attaches its credentials for a site to every request, even if another site triggers
+/// the request.
 #[test]
-fn pages_of_other_sites_cannot_make_a_browser_change_anything() {
+fn cross_site_requests_cannot_change_anything() {
     let secured = Secured::new("");
     let daemon = secured.start(&["--web.enable-lifecycle"]);
     let own = format!("Origin: http://{}", daemon.address);
@@ -201,18 +207,18 @@ fn pages_of_other_sites_cannot_make_a_browser_change_anything() {
         assert_eq!(status("/-/reload", header), 200, "{header}");
         assert_eq!(status("/loki/api/v1/push", header), 404, "{header}");
     }
-    // Reading changes nothing.
+    // Read requests change nothing.
     assert_eq!(curl(&["--header", "Sec-Fetch-Site: cross-site", &url(&daemon, "/metrics")]).status, 200);
 }
 
 #[test]
-fn a_large_body_is_not_taken() {
+fn a_large_unexpected_body_is_not_read() {
     let secured = Secured::new("");
     let daemon = secured.start(&[]);
     let mut client = connect(daemon.address);
     client.write_all(b"POST /-/reload HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n").unwrap();
     let chunk = vec![0; 1 << 20];
     let taken = (0..1_000).take_while(|_| client.write_all(&chunk).is_ok()).count();
-    assert!(taken < 100, "{taken} MiB of a body that nobody wants were taken");
+    assert!(taken < 100, "the server read {taken} MiB of an unwanted body");
     assert_eq!(curl(&[&url(&daemon, "/-/healthy")]).status, 200);
 }

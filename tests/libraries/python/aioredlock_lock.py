@@ -1,4 +1,4 @@
-"""aioredlock 0.7.3 with aioredis 1.x, on the last Python that can run them."""
+"""aioredlock 0.7.3 with aioredis 1.x, on the last Python version that can run them."""
 
 import asyncio
 

@@ -68,7 +68,7 @@ def count(**_):
 
 @signals.task_retry.connect
 def count_retry(**_):
-    """Celery tells of it in one line, with `repr(error)`, which is the class alone."""
+    """Celery logs the error in one line, with `repr(error)`, which is only the class."""
     global left
     release_refused(told={"event": "not_owned", "operation": "unknown", "reason": "not_owned"})
     left -= 1

@@ -1,4 +1,4 @@
-"""The ways in which Python programs log: the names that SETUP takes."""
+"""The logging setups of Python programs: the values of SETUP."""
 
 import logging
 import sys
@@ -7,7 +7,7 @@ from witness import SETUP
 
 
 def logger(name="billing.worker"):
-    """A logger as the set-up makes it; it has the methods of logging.Logger that the programs need."""
+    """Returns the logger of the setup, with the methods of logging.Logger that the programs need."""
     if SETUP == "structlog-json":
         import structlog
 
@@ -58,7 +58,7 @@ def logger(name="billing.worker"):
 
 
 def report(log, what, error):
-    """Logs an error that was caught, the way the set-up stands for."""
+    """Logs a caught error in the way of the setup."""
     if SETUP == "message":
         log.error("%s: %s", what, error)
     elif SETUP == "repr":

@@ -1,4 +1,4 @@
-"""python-redis-lock: a lock that ran out, a renewal thread that finds nothing to renew, a lock that others have."""
+"""python-redis-lock: an expired lock, a renewal thread that finds no lock to renew, and a lock that others hold."""
 
 import time
 
@@ -30,7 +30,7 @@ def extend():
 
 
 def renewal_thread():
-    """The library's own thread dies with a traceback; nobody catches it."""
+    """The library's own thread ends with a traceback that no code catches."""
     lock = redis_lock.Lock(client, NAME, expire=6, auto_renewal=True)
     assert lock.acquire()
     held("held")
@@ -42,13 +42,13 @@ def renewal_thread():
 
 
 def wait():
-    """Without blocking the library logs a warning and returns False."""
+    """Without blocking, the library logs a warning and returns False."""
     client.set(KEY, "f" * 24, px=60000)
     assert not redis_lock.Lock(client, NAME, expire=60).acquire(blocking=False)
 
 
 def wait_with():
-    """`with` on a busy lock: the library warns, and then raises with the text of a lost one."""
+    """`with` on a busy lock: the library warns, and then raises an error with the text of a lost lock."""
     client.set(KEY, "f" * 24, px=60000)
     with redis_lock.Lock(client, NAME, expire=60, blocking=False):
         pass

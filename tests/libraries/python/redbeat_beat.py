@@ -1,4 +1,4 @@
-"""Celery beat with RedBeat's scheduler, whose lock is taken away between two ticks."""
+"""Celery beat with RedBeat's scheduler, which loses its lock between two ticks."""
 
 import sys
 import threading
@@ -10,7 +10,7 @@ from witness import REDIS_URL, held, renewal_refused
 
 app = Celery("billing", broker=REDIS_URL.rsplit("/", 1)[0] + "/1")
 app.conf.redbeat_redis_url = REDIS_URL
-# Long enough for the conductor to look at the keys before the next tick ends the program.
+# Long enough for the conductor to read the keys before the next tick ends the program.
 app.conf.beat_max_loop_interval = 5
 app.conf.beat_schedule = {"book": {"task": "billing.book", "schedule": 3600.0}}
 client = redis.Redis.from_url(REDIS_URL)

@@ -1,4 +1,4 @@
-"""redis-py's Lock, and redis.asyncio's with LIBRARY=asyncio: loses locks, fails to extend them, waits in vain."""
+"""redis-py's Lock, or redis.asyncio's with LIBRARY=asyncio: loses locks, fails to extend them, and times out waiting."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ log = logger()
 
 
 def lost():
-    """A lock that another owner took after it ran out."""
+    """A lock that another owner acquired after it expired."""
     lock = client.lock(NAME, timeout=60, thread_local=False)
     assert lock.acquire()
     held("held")
@@ -56,7 +56,7 @@ def context_manager():
 
 
 def chained():
-    """Told twice by the program: as the cause and as what came of it."""
+    """The program reports the failure twice: as the cause and as the consequence."""
     try:
         lost().release()
     except LockError as error:
@@ -72,7 +72,7 @@ def while_handling():
 
 
 def quiet_context_manager():
-    """Since 6.0: the library itself logs, and nothing is raised."""
+    """Since 6.0 the library logs the failure itself and raises nothing."""
     with client.lock(NAME, timeout=60, raise_on_release_error=False):
         client.set(NAME, "f" * 32, px=60000)
 
@@ -152,7 +152,7 @@ def main():
         steps, told = SYNC[SCENARIO]
     log.info("booking invoice %s", 17) if not SETUP.startswith("structlog") else log.info("booking invoice", number=17)
     if SETUP == "uncaught":
-        # Told first: this process is about to end.
+        # Reported first, because this process is about to end.
         told()
         steps()
     elif SETUP == "thread":

@@ -1,4 +1,4 @@
-"""celery-singleton: a second task with the same arguments, refused."""
+"""celery-singleton refuses a second task with the same arguments."""
 
 from celery import Celery
 from celery_singleton import Singleton

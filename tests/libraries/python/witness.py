@@ -1,7 +1,7 @@
-"""What a program that uses a lock library knows about its own failures, told to whoever runs it.
+"""Reports what a program that uses a lock library knows about its own failures to the conductor.
 
-A program calls `failed` when the library has refused something, and `held` when it holds a lock and wants it looked at.
-Both go through pipes of their own (WITNESS_OUT, WITNESS_IN), so that the log holds nothing but what programs print.
+A program calls `failed` when the library has refused something, and `held` when it holds a lock that the conductor should read.
+Both use separate pipes (WITNESS_OUT, WITNESS_IN), so that the log contains only the output of programs.
 """
 
 import json
@@ -21,7 +21,7 @@ def tell(what):
 
 
 def failed(event, operation=None, reason=None, key=None, **more):
-    """One failure. `key` only where the log tells it: otherwise no reader of the log can know."""
+    """Reports one failure. Set `key` only if the log contains it, because otherwise no reader of the log can know it."""
     tell({"failed": {"event": event, "operation": operation, "reason": reason, "lock_key": key, **more}})
 
 
@@ -38,6 +38,6 @@ def busy(key=None):
 
 
 def held(state):
-    """Waits until the keys were looked at. `state` says what they show: `held`, `taken` (by another owner), `gone`."""
+    """Waits until the conductor has read the keys. `state` is what they show: `held`, `taken` (by another owner), `gone`."""
     tell({"held": state})
     os.read(_in, 1)

@@ -14,7 +14,7 @@ fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"))
 }
 
-/// A pipe of the conductor's, by the variable that has its number.
+/// A pipe of the conductor. The environment variable contains its number.
 fn pipe(name: &str, options: &OpenOptions) -> File {
     options.open(format!("/proc/self/fd/{}", variable(name))).expect("a pipe of the conductor's")
 }
@@ -30,7 +30,7 @@ impl Witness {
         writeln!(self.out, r#"{{"failed": {failure}}}"#).expect("the conductor listens");
     }
 
-    /// Waits until the keys were looked at.
+    /// Waits until the conductor has read the keys.
     fn held(&mut self, state: &str) {
         writeln!(self.out, r#"{{"held": "{state}"}}"#).expect("the conductor listens");
         self.input.read_exact(&mut [0]).expect("the conductor answers");
@@ -41,7 +41,7 @@ impl Witness {
 fn set_up(setup: &str) {
     let formatted = tracing_subscriber::fmt().with_writer(std::io::stderr);
     match setup {
-        // With colors, as it writes to files too.
+        // With colors, which it also writes to files.
         "tracing" | "tracing-debug" => formatted.with_ansi(true).init(),
         "tracing-json" => formatted.json().init(),
         "env-logger" => env_logger::Builder::new().filter_level(log::LevelFilter::Info).init(),
@@ -49,14 +49,14 @@ fn set_up(setup: &str) {
     }
 }
 
-/// What a program says of an error.
+/// What a program prints about an error.
 fn tell(setup: &str, doing: &str, error: LockError) -> anyhow::Result<()> {
     match setup {
         "message" => eprintln!("ERROR billing: could not {doing}: {error}"),
         "tracing" | "tracing-json" => tracing::error!(%error, "could not {doing}"),
         "tracing-debug" => tracing::error!("could not {doing}: {error:?}"),
         "env-logger" => log::error!("could not {doing}: {error}"),
-        // Printed at the end of `main`, with a line for each cause.
+        // Printed at the end of `main`, with one line per cause.
         "report" | "report-backtrace" => return Err(error).with_context(|| format!("could not {doing}")),
         "report-deep" => return Err(error).with_context(|| format!("could not {doing}")).context("billing stopped"),
         "panic" | "panic-backtrace" => Err(error).unwrap(),
@@ -84,7 +84,7 @@ async fn main() -> anyhow::Result<()> {
     let minute = Duration::from_secs(60);
 
     if scenario == "using" {
-        // It renews the lock half a second before the end.
+        // The library renews the lock half a second before it expires.
         let ttl = Duration::from_millis(2500);
         let work = async || {
             witness.held("held");
@@ -106,7 +106,7 @@ async fn main() -> anyhow::Result<()> {
     take_away(minute).await?;
     witness.held("taken");
     match scenario.as_str() {
-        // Says nothing, and leaves the other's lock alone.
+        // Prints nothing, and does not touch the other owner's lock.
         "release" => {
             manager.unlock(&lock).await;
             Ok(())
@@ -116,7 +116,7 @@ async fn main() -> anyhow::Result<()> {
             witness.not_owned();
             tell(&setup, "see whether it is free", error)
         }
-        // `Resource is unavailable`, as many programs say of many things: silent.
+        // Many programs print `Resource is unavailable` for other reasons, so no rule matches.
         "extend" => {
             let error = manager.extend(&lock, minute).await.expect_err("another has it");
             tell(&setup, "extend the lock", error)
