@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use redis_lock_exporter::rehearsal::fleet::Random;
-use redis_lock_exporter::rehearsal::fleet::cordum::{Form, LineWriter, Nanos, SECOND, Service, chatter};
+use redis_lock_exporter::rehearsal::fleet::cordum::{CordumLogFormat, LineWriter, Nanos, SECOND, Service, chatter};
 
 use crate::incidents::{Due, Incidents, MEAN_LINES};
 use crate::truth::Truth;
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut truth = Truth::default();
     let mut random = Random::new(arguments.seed);
     let mut incidents = Incidents::new();
-    let mut out = LineWriter::new(Form::Json);
+    let mut out = LineWriter::new(CordumLogFormat::Json);
     // Lines of failures that have begun, by time; the number keeps lines of the same instant in their order.
     let mut due = BTreeMap::<(Nanos, u64), Due>::new();
     let mut n_due = 0;

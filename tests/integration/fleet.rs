@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use redis::Client;
 use redis_lock_exporter::rehearsal::fleet::{
-    Answer, Gate, Hold, Kept, Lock, Locker, Next, Program, Record, Trouble, Truth, Worker,
+    Gate, Kept, LockProgram, LockReply, LockSpec, Locker, OperationLog, RenewalAction, Truth, UnknownResult, Worker,
+    WorkerHold,
 };
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -19,16 +20,16 @@ const OFTEN: Duration = Duration::from_millis(10);
 struct Stage {
     server: RedisServer,
     client: Client,
-    record: Arc<Record>,
-    lock: Lock,
+    record: Arc<OperationLog>,
+    lock: LockSpec,
 }
 
 impl Stage {
     fn new() -> Self {
         let server = RedisServer::start(&[]);
         let client = Client::open(format!("redis://127.0.0.1:{}/", server.port())).unwrap();
-        let record: Arc<Record> = Arc::default();
-        let lock = Lock { key: "jobs:lock:1".to_owned(), ttl: TTL, record: Arc::clone(&record) };
+        let record: Arc<OperationLog> = Arc::default();
+        let lock = LockSpec { key: "jobs:lock:1".to_owned(), ttl: TTL, record: Arc::clone(&record) };
         Self { server, client, record, lock }
     }
 
@@ -52,14 +53,14 @@ struct GivesUpAfter {
     failures: u32,
 }
 
-impl Program for GivesUpAfter {
+impl LockProgram for GivesUpAfter {
     fn renew_after(&mut self) -> Option<Duration> {
         Some(OFTEN)
     }
 
-    fn heard(&mut self, _: &Hold, _: &Answer, failures: u32) -> anyhow::Result<Next> {
+    fn heard(&mut self, _: &WorkerHold, _: &LockReply, failures: u32) -> anyhow::Result<RenewalAction> {
         self.failures = failures;
-        Ok(if failures < self.budget { Next::GoOn } else { Next::GiveUp })
+        Ok(if failures < self.budget { RenewalAction::GoOn } else { RenewalAction::GiveUp })
     }
 }
 
@@ -77,7 +78,7 @@ async fn who_lost_a_lock_is_refused_gives_up_and_is_noted() {
     let truth = stage.record.truth();
     assert_eq!((truth.acquisitions, truth.renewals, truth.refused, truth.held), (1, 0, 3, 1));
     // Nothing was noted of its end: it must have been the TTL.
-    assert!(matches!(worker.release(&hold).await, Answer::Refused));
+    assert!(matches!(worker.release(&hold).await, LockReply::Refused));
     let truth = stage.record.truth();
     assert_eq!((truth.refused, truth.releases, truth.expirations, truth.held), (4, 0, 1, 0));
 }
@@ -98,7 +99,7 @@ async fn a_lock_is_kept_until_the_worker_is_told_to_end() {
     };
     let (kept, ()) = tokio::join!(keeping, ending);
     assert_eq!(kept, Kept::Done);
-    assert!(matches!(worker.release(&hold).await, Answer::Done));
+    assert!(matches!(worker.release(&hold).await, LockReply::Done));
     let truth = stage.record.truth();
     assert_eq!((truth.refused, truth.releases, truth.held), (0, 1, 0));
 }
@@ -123,15 +124,15 @@ async fn without_an_answer_nobody_knows_and_the_next_question_is_asked_all_the_s
     let hold = worker.take(&stage.lock).await.unwrap().unwrap();
     stage.server.pause();
     worker.wait_at_most(OFTEN);
-    assert!(matches!(worker.renew(&hold).await, Answer::Unanswered(Trouble::Late)));
+    assert!(matches!(worker.renew(&hold).await, LockReply::Unanswered(UnknownResult::Late)));
     stage.server.resume();
     worker.wait_at_most(PATIENCE);
-    assert!(matches!(worker.renew(&hold).await, Answer::Done), "over the same connection");
+    assert!(matches!(worker.renew(&hold).await, LockReply::Done), "over the same connection");
 
     stage.server.kill();
-    assert!(matches!(worker.renew(&hold).await, Answer::Unanswered(Trouble::Failed(_))));
+    assert!(matches!(worker.renew(&hold).await, LockReply::Unanswered(UnknownResult::Failed(_))));
     stage.server.restart();
-    assert!(matches!(worker.renew(&hold).await, Answer::Refused), "over a new one, and the new Redis is empty");
+    assert!(matches!(worker.renew(&hold).await, LockReply::Refused), "over a new one, and the new Redis is empty");
     let truth = stage.record.truth();
     assert_eq!((truth.renewals, truth.refused), (1, 1));
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use redis_lock_exporter::rehearsal::fleet::cordum::{Pace, exporter_settings};
+use redis_lock_exporter::rehearsal::fleet::cordum::{TimeScale, exporter_settings};
 use redis_lock_exporter::rehearsal::rule_scaling::{scale, to_text};
 
 use super::receiver::Receiver;
@@ -23,7 +23,7 @@ const SLICES: &str =
 const SPARE: Duration = Duration::from_secs(60);
 
 pub(super) struct Stage {
-    pub(super) pace: Pace,
+    pub(super) pace: TimeScale,
     pub(super) workload: Workload,
     pub(super) daemon: Daemon,
     pub(super) receiver: Receiver,
@@ -35,7 +35,7 @@ pub(super) struct Stage {
 impl Stage {
     /// `place` is where the services find Redis, HOST:PORT, and `redis` the exporter's section about it. Ends when all has been
     /// well for two minutes.
-    pub(super) fn start(pace: Pace, place: &str, redis: &str) -> Self {
+    pub(super) fn start(pace: TimeScale, place: &str, redis: &str) -> Self {
         let site = Site::new();
         let logs = "logs: [{path: 'SITE/logs/*.log', start_at: beginning}]";
         let settings = exporter_settings(&pace);
@@ -114,13 +114,13 @@ impl Stage {
 
 /// The exporter's section about one server. It gives up on a silent one after 5 s; in this world that may be no less than 2 s, for
 /// a machine that is busy with other things is not silent.
-pub(super) fn one_server(pace: &Pace, address: &str) -> String {
+pub(super) fn one_server(pace: &TimeScale, address: &str) -> String {
     let patience = to_text(pace.seconds(5.0).max(Duration::from_secs(2)));
     format!("{{connect_timeout: {patience}, response_timeout: {patience}, url: 'redis://{address}/0'}}")
 }
 
 /// Scrapes every 15 s, evaluates every 30 s, and has Prometheus's defaults otherwise: all of it as much faster as the fleet is.
-fn start_prometheus(pace: &Pace, exporter: SocketAddr, alertmanager: SocketAddr) -> Prometheus {
+fn start_prometheus(pace: &TimeScale, exporter: SocketAddr, alertmanager: SocketAddr) -> Prometheus {
     let rules = scale(&fs::read_to_string(RULES).unwrap(), pace.speed());
     let time = |seconds| to_text(pace.seconds(seconds));
     let config = format!(

@@ -5,7 +5,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-use redis_lock_exporter::rehearsal::fleet::Token;
+use redis_lock_exporter::rehearsal::fleet::LockToken;
 use redis_lock_exporter::util::clock;
 use serde_json::Value;
 
@@ -69,7 +69,7 @@ impl Engine {
     }
 
     /// A new holder, and the hash of its token.
-    fn acquire(&mut self, run: &str, ttl: Duration) -> (Token, String) {
+    fn acquire(&mut self, run: &str, ttl: Duration) -> (LockToken, String) {
         let token = self.program.acquire(&Self::key(run), ttl);
         let owner = self.seen(run, None);
         (token, owner)
@@ -88,14 +88,14 @@ impl Engine {
     }
 
     /// The holder tries to release what it has lost.
-    fn release_in_vain(&mut self, run: &str, token: &Token) {
+    fn release_in_vain(&mut self, run: &str, token: &LockToken) {
         let key = Self::key(run);
         assert!(!self.program.release(&key, token));
         self.log("lock release skipped: token mismatch", &[("key", &key)]);
     }
 
     /// The holder tries to renew what it has lost. The line has the id only.
-    fn renew_in_vain(&mut self, run: &str, token: &Token) {
+    fn renew_in_vain(&mut self, run: &str, token: &LockToken) {
         assert!(!self.program.renew(&Self::key(run), token, TTL));
         self.log("run lock renewal failed", &[("run_id", run), ("error", "lock not owned")]);
     }
@@ -235,7 +235,7 @@ fn five_causes_as_they_happen() {
 
 impl Engine {
     /// Redis is restarted with nothing in it, and the holder finds out at once.
-    fn lose_all(&mut self, lost: &Token) {
+    fn lose_all(&mut self, lost: &LockToken) {
         self.server.kill();
         self.server.restart();
         self.program = Program::connect(&self.server);
