@@ -392,7 +392,7 @@ pub struct DemoArgs {
     pub incident_after: Duration,
     /// Which incident begins by itself
     #[arg(long = "incident", value_name = "INCIDENT", default_value = "pauses")]
-    pub incident: Incident,
+    pub incident: DemoIncident,
     /// End after this time, with a summary; without it the demo runs until q or Ctrl-C
     #[arg(long = "duration", value_name = "DURATION", value_parser = duration)]
     pub duration: Option<Duration>,
@@ -412,7 +412,7 @@ pub struct DemoArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Incident {
+pub enum DemoIncident {
     /// One node freezes for longer than its locks live, again and again
     Pauses,
     /// Answers of Redis take longer than services wait for them

@@ -16,7 +16,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use redis_lock_exporter::rehearsal::fleet::cordum::{Fault, Fleet, Load, Pace, exporter_settings};
+use redis_lock_exporter::rehearsal::fleet::cordum::{Fault, Fleet, Load, TimeScale, exporter_settings};
 use redis_lock_exporter::rehearsal::rule_scaling;
 use tokio::sync::mpsc;
 
@@ -28,7 +28,7 @@ async fn main() -> anyhow::Result<()> {
             arguments.iter().position(|argument| argument == name).with_context(|| format!("{name} is missing"))?;
         Ok(arguments.get(at + 1).with_context(|| format!("{name} needs a value"))?)
     };
-    let pace = || Pace::new(flag("--speed")?.parse().context("--speed is no number")?);
+    let pace = || TimeScale::new(flag("--speed")?.parse().context("--speed is no number")?);
     match arguments.first().map(String::as_str) {
         Some("run") => {
             let n_nodes = flag("--nodes")?.parse().context("--nodes is no number")?;

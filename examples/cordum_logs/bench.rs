@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use redis_lock_exporter::rehearsal::fleet::Random;
-use redis_lock_exporter::rehearsal::fleet::cordum::{Form, LineWriter, Nanos, SECOND, Service, chatter};
+use redis_lock_exporter::rehearsal::fleet::cordum::{CordumLogFormat, LineWriter, Nanos, SECOND, Service, chatter};
 
 use crate::incidents::{Due, Incidents, MEAN_LINES};
 use crate::truth::Truth;
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut truth = Truth::default();
     let mut random = Random::new(arguments.seed);
     let mut incidents = Incidents::new();
-    let mut out = LineWriter::new(Form::Json);
+    let mut out = LineWriter::new(CordumLogFormat::Json);
     // Lines of started failures, ordered by time. The number keeps the order of lines with the same
     // time.
     let mut due = BTreeMap::<(Nanos, u64), Due>::new();

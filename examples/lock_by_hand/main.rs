@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use redis_lock_exporter::rehearsal::fleet::{Locker, Token};
+use redis_lock_exporter::rehearsal::fleet::{LockToken, Locker};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -41,11 +41,11 @@ async fn obey(locker: &mut Locker, line: &str) -> anyhow::Result<Value> {
     Ok(match command {
         Command::Acquire { key, ttl_ms } => {
             let token = locker.acquire(&key, Duration::from_millis(ttl_ms)).await?;
-            json!(token.as_ref().map(Token::reveal))
+            json!(token.as_ref().map(LockToken::reveal))
         }
         Command::Renew { key, token, ttl_ms } => {
-            json!(locker.renew(&key, &Token::new(&token), Duration::from_millis(ttl_ms)).await?)
+            json!(locker.renew(&key, &LockToken::new(&token), Duration::from_millis(ttl_ms)).await?)
         }
-        Command::Release { key, token } => json!(locker.release(&key, &Token::new(&token)).await?),
+        Command::Release { key, token } => json!(locker.release(&key, &LockToken::new(&token)).await?),
     })
 }

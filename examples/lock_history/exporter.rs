@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::Context as _;
 use redis_lock_exporter::config::{Config, Overrides};
-use redis_lock_exporter::daemon::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
-use redis_lock_exporter::daemon::state_file::State;
-use redis_lock_exporter::exposition::{self, Format};
+use redis_lock_exporter::daemon::pipeline::{Inputs, Pipeline, PipelineParts, RedisSide, ReloadStatus};
+use redis_lock_exporter::daemon::state_file::SavedState;
+use redis_lock_exporter::exposition::{self, TextFormat};
 use redis_lock_exporter::logs::extract::{Extractor, Joiner};
 use redis_lock_exporter::logs::rules::RuleSet;
-use redis_lock_exporter::model::input::{Batch, Input, Reached};
+use redis_lock_exporter::model::input::{Batch, PipelineInput, Reached};
 use redis_lock_exporter::model::position::SourceTotals;
 use redis_lock_exporter::model::sighting::{Held, LinkBatch, LinkId, LinkNews, OwnerHasher, Past, Sight, Sighting};
 use redis_lock_exporter::snapshot::{RedisNow, Snapshot, SourceNow};
@@ -46,7 +46,7 @@ pub(crate) struct Exporter {
     zero: TimeMs,
     offset: u64,
     running: Option<Running>,
-    state: State,
+    state: SavedState,
     redis_now: Arc<Mutex<RedisNow>>,
     generation: Option<u64>,
     /// The exporter is connected to Redis.
@@ -66,10 +66,10 @@ pub(crate) struct RedisSeen<'a> {
 }
 
 struct Running {
-    inputs: mpsc::Sender<Input>,
+    inputs: mpsc::Sender<PipelineInput>,
     reads: mpsc::Receiver<Vec<Box<str>>>,
     published: watch::Receiver<Arc<Snapshot>>,
-    task: JoinHandle<State>,
+    task: JoinHandle<SavedState>,
     /// Kept so that the channels stay open.
     _inquiries: mpsc::Sender<redis_lock_exporter::model::query::Inquiry>,
     _reloads: watch::Sender<ReloadStatus>,
@@ -92,7 +92,7 @@ impl Exporter {
             zero,
             offset: 0,
             running: None,
-            state: State::default(),
+            state: SavedState::default(),
             redis_now: Arc::default(),
             generation: None,
             up: false,
@@ -113,7 +113,7 @@ impl Exporter {
         let started = self.zero + now;
         let (reloads, reloaded) = watch::channel(ReloadStatus { ok: true, web_ok: true, last_success: started });
         *self.lock_redis() = RedisNow { nodes: u64::from(self.eyes.redis), ..RedisNow::default() };
-        let pipeline = Pipeline::new(Setup {
+        let pipeline = Pipeline::new(PipelineParts {
             config: Arc::clone(&self.config),
             state: std::mem::take(&mut self.state),
             directory: None,
@@ -135,7 +135,7 @@ impl Exporter {
         let Some(running) = self.running.take() else { return Ok(()) };
         drop(running.inputs);
         let state = running.task.await.context("the pipeline failed")?;
-        self.state = if keeps_state { state } else { State::default() };
+        self.state = if keeps_state { state } else { SavedState::default() };
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl Exporter {
         let RedisSeen { changes, store, reaches } = redis;
         if !lines.is_empty() {
             let batch = self.batch(now, lines);
-            self.send(Input::Logs(batch)).await?;
+            self.send(PipelineInput::Logs(batch)).await?;
         }
         if !self.eyes.redis {
             return Ok(());
@@ -164,7 +164,7 @@ impl Exporter {
         }
         self.report();
         if !news.is_empty() {
-            self.send(Input::Link(LinkBatch { link: LINK, news })).await?;
+            self.send(PipelineInput::Link(LinkBatch { link: LINK, news })).await?;
         }
         Ok(())
     }
@@ -179,7 +179,7 @@ impl Exporter {
         shown.namespaces.retain(|_| *wanted.next().unwrap_or(&false));
         let told = snapshot.told.iter().zip(&is_wanted).filter(|(_, wanted)| **wanted);
         shown.told = told.map(|(told, _)| told.clone()).collect();
-        Some(exposition::render(&shown, Format::Classic))
+        Some(exposition::render(&shown, TextFormat::Classic))
     }
 
     fn batch(&mut self, now: TimeMs, lines: &[&Line]) -> Batch {
@@ -291,7 +291,7 @@ impl Exporter {
         redis.nodes_tracking = u64::from(self.up && self.eyes.watch);
     }
 
-    async fn send(&self, input: Input) -> anyhow::Result<()> {
+    async fn send(&self, input: PipelineInput) -> anyhow::Result<()> {
         let Some(running) = &self.running else { return Ok(()) };
         running.inputs.send(input).await.ok().context("the pipeline ended")
     }

@@ -9,7 +9,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use redis_lock_exporter::rehearsal::fleet::Random;
-use redis_lock_exporter::rehearsal::fleet::cordum::{self, Form, LineWriter, NOT_OWNED, Pace, RENEWAL_BUDGET, Said};
+use redis_lock_exporter::rehearsal::fleet::cordum::{
+    self, CordumLogFormat, LineWriter, NOT_OWNED, RENEWAL_BUDGET, Said, TimeScale,
+};
 use redis_lock_exporter::util::clock::TimeMs;
 use serde::Deserialize;
 
@@ -92,7 +94,7 @@ pub(crate) struct Programs {
     /// Added to the times of all faults, so that they do not start exactly at a scrape.
     shift: TimeMs,
     /// The time scale of production.
-    pace: Pace,
+    pace: TimeScale,
     random: Random,
     queue: BinaryHeap<Reverse<(TimeMs, u64, Event)>>,
     sequence: u64,
@@ -109,13 +111,13 @@ impl Programs {
         let mut programs = Self {
             scenario: scenario.clone(),
             shift,
-            pace: Pace::new(1)?,
+            pace: TimeScale::new(1)?,
             random: Random::new(seed),
             queue: BinaryHeap::new(),
             sequence: 0,
             jobs: BTreeMap::new(),
             next_id: 1,
-            writer: LineWriter::new(Form::Text),
+            writer: LineWriter::new(CordumLogFormat::Text),
             lines: Vec::new(),
             store: Store::default(),
         };

@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
 use redis_lock_exporter::config::{Config, Overrides};
-use redis_lock_exporter::logs::line::{Record, unwrap_line};
-use redis_lock_exporter::logs::rules::{RuleSet, Verdict};
+use redis_lock_exporter::logs::line::{LogRecord, unwrap_line};
+use redis_lock_exporter::logs::rules::{RuleSet, RuleMatch};
 use redis_lock_exporter::logs::extract::search::Searcher;
 
 static RULES: LazyLock<Arc<RuleSet>> = LazyLock::new(|| {
@@ -24,9 +24,9 @@ static SEARCHER: LazyLock<Searcher> = LazyLock::new(|| Searcher::new(&RULES.need
 
 fuzz_target!(|line: &[u8]| {
     let unwrapped = unwrap_line(line);
-    let record = Record::parse(&unwrapped.text, unwrapped.time);
+    let record = LogRecord::parse(&unwrapped.text, unwrapped.time);
     let contains = |text: &[u8]| line.windows(text.len()).any(|window| window == text);
-    if let Verdict::Event(_) = RULES.evaluate(&record)
+    if let RuleMatch::Event(_) = RULES.evaluate(&record)
         && !contains(b"\\u")
     {
         assert!(SEARCHER.find_at(line, 0).is_some(), "a rule took a line that the search does not find");

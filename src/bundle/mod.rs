@@ -24,7 +24,7 @@ const RUNBOOKS: &str = "https://github.com/redis-lock-exporter/redis_lock_export
 
 /// A file to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
+pub struct BundledFile {
     /// Below the directory, as in the repository.
     pub path: &'static str,
     pub text: String,
@@ -111,8 +111,8 @@ pub(crate) fn original(path: &str) -> Option<&'static str> {
 }
 
 /// All files, with the changes.
-pub fn files(changes: &Changes) -> Vec<File> {
-    FILES.iter().map(|(path, text)| File { path, text: changes.apply(path, text) }).collect()
+pub fn files(changes: &Changes) -> Vec<BundledFile> {
+    FILES.iter().map(|(path, text)| BundledFile { path, text: changes.apply(path, text) }).collect()
 }
 
 impl Changes {

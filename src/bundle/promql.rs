@@ -2,9 +2,9 @@
 
 /// `name{label="value", ...}`, the braces optional.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Selector {
+pub(crate) struct PromqlSelector {
     pub(crate) name: String,
-    pub(crate) matchers: Vec<Matcher>,
+    pub(crate) matchers: Vec<LabelMatcher>,
     room: Room,
 }
 
@@ -18,7 +18,7 @@ enum Room {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Matcher {
+pub(crate) struct LabelMatcher {
     pub(crate) label: String,
     pub(crate) operator: String,
     pub(crate) value: String,
@@ -26,30 +26,35 @@ pub(crate) struct Matcher {
 
 /// Every name in the expression that is followed by neither `(` nor a modifier's list, with the matchers behind it. Names of
 /// labels in `by (...)` are among them: the caller looks at names that can only be metrics.
-pub(crate) fn selectors(expression: &str) -> Vec<Selector> {
+pub(crate) fn selectors(expression: &str) -> Vec<PromqlSelector> {
     let tokens = tokens(expression);
     let mut selectors = Vec::new();
     let mut index = 0;
     while index < tokens.len() {
-        let (at, Token::Word(name)) = &tokens[index] else {
+        let (at, PromqlToken::Word(name)) = &tokens[index] else {
             index += 1;
             continue;
         };
         index += 1;
         let mut matchers = Vec::new();
         let mut room = Room::After(at + name.len());
-        let sign = |wanted| move |(_, token): &(usize, Token<'_>)| *token == Token::Sign(wanted);
+        let sign = |wanted| move |(_, token): &(usize, PromqlToken<'_>)| *token == PromqlToken::Sign(wanted);
         match tokens.get(index).map(|(_, token)| token) {
-            Some(Token::Sign("(")) => continue,
-            Some(Token::Sign("{")) => {
+            Some(PromqlToken::Sign("(")) => continue,
+            Some(PromqlToken::Sign("{")) => {
                 let end = tokens[index..].iter().position(sign("}"));
                 let end = end.map_or(tokens.len(), |end| index + end);
                 let inside = &tokens[index + 1..end];
                 let needs_comma = inside.last().is_some_and(|last| !sign(",")(last));
                 room = Room::Inside { at: tokens.get(end).map_or(expression.len(), |(at, _)| *at), needs_comma };
                 for matcher in inside.split(sign(",")) {
-                    if let [(_, Token::Word(label)), (_, Token::Sign(operator)), (_, Token::Text(value))] = matcher {
-                        matchers.push(Matcher {
+                    if let [
+                        (_, PromqlToken::Word(label)),
+                        (_, PromqlToken::Sign(operator)),
+                        (_, PromqlToken::Text(value)),
+                    ] = matcher
+                    {
+                        matchers.push(LabelMatcher {
                             label: label.to_string(),
                             operator: operator.to_string(),
                             value: value.clone(),
@@ -60,7 +65,7 @@ pub(crate) fn selectors(expression: &str) -> Vec<Selector> {
             }
             _ => {}
         }
-        selectors.push(Selector { name: name.to_string(), matchers, room });
+        selectors.push(PromqlSelector { name: name.to_string(), matchers, room });
     }
     selectors
 }
@@ -71,14 +76,16 @@ pub(crate) fn listed_labels(expression: &str) -> Vec<String> {
     let tokens = tokens(expression);
     let mut labels = Vec::new();
     for (index, pair) in tokens.windows(2).enumerate() {
-        if let [(_, Token::Word(word)), (_, Token::Sign("("))] = pair
+        if let [(_, PromqlToken::Word(word)), (_, PromqlToken::Sign("("))] = pair
             && LISTS.contains(word)
         {
             let inside = tokens[index + 2..].iter().map(|(_, token)| token);
-            labels.extend(inside.take_while(|token| **token != Token::Sign(")")).filter_map(|token| match token {
-                Token::Word(label) => Some(label.to_string()),
-                _ => None,
-            }));
+            labels.extend(inside.take_while(|token| **token != PromqlToken::Sign(")")).filter_map(
+                |token| match token {
+                    PromqlToken::Word(label) => Some(label.to_string()),
+                    _ => None,
+                },
+            ));
         }
     }
     labels
@@ -93,9 +100,9 @@ pub(crate) fn queries_of_template(template: &str) -> Vec<String> {
         rest = &rest[start + 2..];
         let end = end_of_action(rest);
         let tokens = tokens(&rest[..end]);
-        if tokens.iter().any(|(_, token)| *token == Token::Word("query")) {
+        if tokens.iter().any(|(_, token)| *token == PromqlToken::Word("query")) {
             queries.extend(tokens.into_iter().filter_map(|(_, token)| match token {
-                Token::Text(text) => Some(text.replace("%q", "\"\"").replace("%s", "").replace("%v", "")),
+                PromqlToken::Text(text) => Some(text.replace("%q", "\"\"").replace("%s", "").replace("%v", "")),
                 _ => None,
             }));
         }
@@ -136,25 +143,25 @@ pub(crate) fn with_matchers(expression: &str, extra: &str, is_wanted: impl Fn(&s
 
 /// Is this `label="value", other=~"regex"`, and nothing else?
 pub(crate) fn is_list_of_matchers(text: &str) -> bool {
-    let tokens: Vec<Token<'_>> = tokens(text).into_iter().map(|(_, token)| token).collect();
-    let is_matcher = |matcher: &[Token<'_>]| match matcher {
-        [Token::Word(label), Token::Sign("=" | "!=" | "=~" | "!~"), Token::Text(_)] => {
+    let tokens: Vec<PromqlToken<'_>> = tokens(text).into_iter().map(|(_, token)| token).collect();
+    let is_matcher = |matcher: &[PromqlToken<'_>]| match matcher {
+        [PromqlToken::Word(label), PromqlToken::Sign("=" | "!=" | "=~" | "!~"), PromqlToken::Text(_)] => {
             !label.contains(':') && !label.starts_with(|first: char| first.is_ascii_digit())
         }
         _ => false,
     };
-    tokens.split(|token| *token == Token::Sign(",")).all(is_matcher)
+    tokens.split(|token| *token == PromqlToken::Sign(",")).all(is_matcher)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Token<'a> {
+enum PromqlToken<'a> {
     Word(&'a str),
     Text(String),
     Sign(&'a str),
 }
 
 /// Each with its offset.
-fn tokens(expression: &str) -> Vec<(usize, Token<'_>)> {
+fn tokens(expression: &str) -> Vec<(usize, PromqlToken<'_>)> {
     let mut tokens = Vec::new();
     let mut rest = expression.trim_start();
     while let Some(first) = rest.chars().next() {
@@ -163,18 +170,18 @@ fn tokens(expression: &str) -> Vec<(usize, Token<'_>)> {
             '#' => rest.find('\n').unwrap_or(rest.len()),
             '"' | '\'' | '`' => {
                 let (text, length) = quoted(rest, first);
-                tokens.push((at, Token::Text(text)));
+                tokens.push((at, PromqlToken::Text(text)));
                 length
             }
             _ if is_word(first) => {
                 let length = rest.find(|other: char| !is_word(other)).unwrap_or(rest.len());
-                tokens.push((at, Token::Word(&rest[..length])));
+                tokens.push((at, PromqlToken::Word(&rest[..length])));
                 length
             }
             _ => {
                 let two = ["=~", "!~", "!=", "==", ">=", "<="].into_iter().find(|sign| rest.starts_with(sign));
                 let length = two.map_or(first.len_utf8(), str::len);
-                tokens.push((at, Token::Sign(&rest[..length])));
+                tokens.push((at, PromqlToken::Sign(&rest[..length])));
                 length
             }
         };

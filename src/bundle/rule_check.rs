@@ -5,10 +5,10 @@
 
 use std::path::Path;
 
-use super::promql::{Matcher, Selector, listed_labels, queries_of_template, selectors};
+use super::promql::{LabelMatcher, PromqlSelector, listed_labels, queries_of_template, selectors};
 use crate::bundle;
-use crate::config::yaml::document::{Kind, Node, Place};
-use crate::config::yaml::problem::{Findings, Problem, Problems};
+use crate::config::yaml::document::{Place, YamlNode, YamlValue};
+use crate::config::yaml::problem::{ConfigProblem, ProblemCollector, Problems};
 use crate::config::yaml::suggest;
 use crate::exposition::{self, Metric, metrics};
 use crate::model::counters::After;
@@ -30,11 +30,11 @@ impl RuleFile {
     pub fn check(path: &Path) -> Result<Self, Problems> {
         let Some(document) = crate::config::read_file(Some(path), "--rules")? else { return Ok(Self::default()) };
         let root = document.parse(0).map_err(|problem| Problems(vec![problem]))?;
-        let mut findings = Findings::default();
+        let mut findings = ProblemCollector::default();
         let rules = rules_of(&root);
         if rules.is_empty() {
             let help = "a rule file has `groups: [{name: ..., rules: [...]}]`";
-            findings.add_problem(Problem::without_line(&document.name, "there are no rules in the file", help));
+            findings.add_problem(ConfigProblem::without_line(&document.name, "there are no rules in the file", help));
         }
         let own: Vec<&str> = rules.iter().filter_map(|rule| text(rule, "record")).map(|(name, _)| name).collect();
         let mut recorded: Vec<&str> = bundle::recorded_series();
@@ -58,43 +58,43 @@ impl RuleFile {
 }
 
 /// All rules of all groups, at the top or in the `spec` of a manifest.
-fn rules_of(root: &Node) -> Vec<&Node> {
+fn rules_of(root: &YamlNode) -> Vec<&YamlNode> {
     let groups = field(root, "groups").or_else(|| field(field(root, "spec")?, "groups"));
     let groups = groups.map(items).unwrap_or_default();
     groups.iter().filter_map(|group| field(group, "rules")).flat_map(items).collect()
 }
 
-fn field<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
-    let Kind::Mapping(fields) = &node.kind else { return None };
-    fields.iter().find(|(key, _)| matches!(&key.kind, Kind::Text(text) if text == name)).map(|(_, value)| value)
+fn field<'a>(node: &'a YamlNode, name: &str) -> Option<&'a YamlNode> {
+    let YamlValue::Mapping(fields) = &node.kind else { return None };
+    fields.iter().find(|(key, _)| matches!(&key.kind, YamlValue::Text(text) if text == name)).map(|(_, value)| value)
 }
 
-fn items(node: &Node) -> &[Node] {
+fn items(node: &YamlNode) -> &[YamlNode] {
     match &node.kind {
-        Kind::List(items) => items,
+        YamlValue::List(items) => items,
         _ => &[],
     }
 }
 
-fn text<'a>(node: &'a Node, name: &str) -> Option<(&'a str, Place)> {
+fn text<'a>(node: &'a YamlNode, name: &str) -> Option<(&'a str, Place)> {
     let value = field(node, name)?;
     match &value.kind {
-        Kind::Text(text) => Some((text, value.place)),
+        YamlValue::Text(text) => Some((text, value.place)),
         _ => None,
     }
 }
 
 /// The texts of a mapping.
-fn texts<'a>(node: &'a Node, name: &str) -> Vec<(&'a str, Place)> {
-    let Some(Kind::Mapping(fields)) = field(node, name).map(|node| &node.kind) else { return Vec::new() };
+fn texts<'a>(node: &'a YamlNode, name: &str) -> Vec<(&'a str, Place)> {
+    let Some(YamlValue::Mapping(fields)) = field(node, name).map(|node| &node.kind) else { return Vec::new() };
     let texts = fields.iter().filter_map(|(_, value)| match &value.kind {
-        Kind::Text(text) => Some((text.as_str(), value.place)),
+        YamlValue::Text(text) => Some((text.as_str(), value.place)),
         _ => None,
     });
     texts.collect()
 }
 
-fn check_expression(expression: &str, place: Place, recorded: &[&str], findings: &mut Findings) {
+fn check_expression(expression: &str, place: Place, recorded: &[&str], findings: &mut ProblemCollector) {
     for selector in selectors(expression) {
         let name = selector.name.as_str();
         if name.contains(':') {
@@ -118,7 +118,7 @@ fn check_expression(expression: &str, place: Place, recorded: &[&str], findings:
 
 /// A label to group or join by may come from the target or from outside, but not one that only other metrics of this exporter have,
 /// nor one that is nearly written like one of its own. Where series come from elsewhere, or labels are made, nothing is known.
-fn check_listed_labels(expression: &str, place: Place, findings: &mut Findings) {
+fn check_listed_labels(expression: &str, place: Place, findings: &mut ProblemCollector) {
     let selectors = selectors(expression);
     let named: Vec<&Metric> =
         selectors.iter().filter_map(|one| metrics().find(|metric| is_series_of(metric, &one.name))).collect();
@@ -153,13 +153,13 @@ fn did_you_mean(name: &str, known: &[&str], otherwise: &str) -> String {
 }
 
 fn is_series_of(metric: &Metric, name: &str) -> bool {
-    let is_histogram = metric.kind == exposition::Kind::Histogram;
+    let is_histogram = metric.kind == exposition::MetricKind::Histogram;
     let suffix = name.strip_prefix(metric.name);
     suffix == Some("") || is_histogram && matches!(suffix, Some("_bucket" | "_sum" | "_count"))
 }
 
 /// A label may come from the target or from outside; one that other metrics here have and this one has not is a mistake.
-fn check_labels(selector: &Selector, metric: &Metric, place: Place, findings: &mut Findings) {
+fn check_labels(selector: &PromqlSelector, metric: &Metric, place: Place, findings: &mut ProblemCollector) {
     for matcher in &selector.matchers {
         let label = matcher.label.as_str();
         let is_ours = metrics().any(|metric| metric.labels().contains(&label));
@@ -201,7 +201,7 @@ fn values_of(metric: &Metric, label: &str) -> Option<Vec<&'static str>> {
 }
 
 /// A negative matcher excludes, which is never wrong by itself.
-fn can_match(matcher: &Matcher, values: &[&str]) -> bool {
+fn can_match(matcher: &LabelMatcher, values: &[&str]) -> bool {
     match matcher.operator.as_str() {
         "=" => matcher.value.is_empty() || values.contains(&matcher.value.as_str()),
         "=~" => regex::Regex::new(&format!("^(?:{})$", matcher.value))

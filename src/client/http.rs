@@ -26,7 +26,7 @@ use crate::util::percent::percent_decode;
 const AGENT: &str = concat!("redis_lock_exporter/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ClientLimits {
     /// From the look-up of the name to the last byte.
     pub time: Duration,
     /// Of the body.
@@ -35,7 +35,7 @@ pub struct Limits {
     pub ca_file: Option<PathBuf>,
 }
 
-impl Default for Limits {
+impl Default for ClientLimits {
     fn default() -> Self {
         Self { time: Duration::from_secs(10), bytes: 64 << 20, ca_file: None }
     }
@@ -43,7 +43,7 @@ impl Default for Limits {
 
 /// For https://: what to show, and how much to believe.
 #[derive(Clone, Debug, Default)]
-pub struct Identity {
+pub struct ClientTls {
     /// Certificate and key, in PEM files.
     pub client: Option<(PathBuf, PathBuf)>,
     /// Take any certificate of the server. For a server on the same machine, whose certificate has another name.
@@ -70,7 +70,7 @@ impl Response {
 
 /// What an http:// or https:// URL says.
 #[derive(Debug, PartialEq, Eq)]
-struct Target {
+struct HttpTarget {
     is_tls: bool,
     /// An IPv6 address without its brackets.
     host: String,
@@ -84,20 +84,20 @@ struct Target {
 
 /// The answer to a GET of `http://HOST:PORT/PATH` or `https://...`; `USER:PASSWORD@` before the host is sent as basic
 /// authentication.
-pub async fn get(url: &str, limits: &Limits) -> anyhow::Result<Response> {
-    get_as(url, limits, &Identity::default()).await
+pub async fn get(url: &str, limits: &ClientLimits) -> anyhow::Result<Response> {
+    get_as(url, limits, &ClientTls::default()).await
 }
 
 /// The same, with an identity of our own.
-pub async fn get_as(url: &str, limits: &Limits, identity: &Identity) -> anyhow::Result<Response> {
+pub async fn get_as(url: &str, limits: &ClientLimits, identity: &ClientTls) -> anyhow::Result<Response> {
     let shown = shown(url);
-    let target = Target::parse(url).with_context(|| format!("bad URL {shown}"))?;
+    let target = HttpTarget::parse(url).with_context(|| format!("bad URL {shown}"))?;
     within(limits, &shown, ask(&target, limits, identity)).await
 }
 
 /// The same over a Unix socket, in plain HTTP.
-pub async fn get_over_unix(socket: &Path, path: &str, limits: &Limits) -> anyhow::Result<Response> {
-    let target = Target {
+pub async fn get_over_unix(socket: &Path, path: &str, limits: &ClientLimits) -> anyhow::Result<Response> {
+    let target = HttpTarget {
         is_tls: false,
         host: "localhost".to_owned(),
         port: 0,
@@ -113,7 +113,7 @@ pub async fn get_over_unix(socket: &Path, path: &str, limits: &Limits) -> anyhow
 }
 
 async fn within(
-    limits: &Limits,
+    limits: &ClientLimits,
     shown: &str,
     asked: impl Future<Output = anyhow::Result<Response>>,
 ) -> anyhow::Result<Response> {
@@ -139,7 +139,7 @@ pub fn shown(url: &str) -> String {
     format!("{scheme}://{host}{path}")
 }
 
-impl Target {
+impl HttpTarget {
     fn parse(url: &str) -> anyhow::Result<Self> {
         // The reason is not passed on where it could hold a part of a password.
         let uri: Uri = url.parse().ok().context("expected http://HOST:PORT/PATH or https://HOST:PORT/PATH")?;
@@ -172,7 +172,7 @@ impl Target {
     }
 }
 
-async fn ask(target: &Target, limits: &Limits, identity: &Identity) -> anyhow::Result<Response> {
+async fn ask(target: &HttpTarget, limits: &ClientLimits, identity: &ClientTls) -> anyhow::Result<Response> {
     let address = (target.host.as_str(), target.port);
     let stream =
         TcpStream::connect(address).await.with_context(|| format!("cannot connect to {}", target.authority))?;
@@ -188,7 +188,7 @@ async fn ask(target: &Target, limits: &Limits, identity: &Identity) -> anyhow::R
     exchange(stream, target, limits.bytes).await
 }
 
-async fn exchange<S>(stream: S, target: &Target, max_bytes: usize) -> anyhow::Result<Response>
+async fn exchange<S>(stream: S, target: &HttpTarget, max_bytes: usize) -> anyhow::Result<Response>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -237,15 +237,15 @@ mod tests {
 
     #[test]
     fn urls() {
-        let target = Target::parse("http://127.0.0.1:9877/metrics?a=b%20c").unwrap();
+        let target = HttpTarget::parse("http://127.0.0.1:9877/metrics?a=b%20c").unwrap();
         assert_eq!((target.is_tls, target.host.as_str(), target.port), (false, "127.0.0.1", 9877));
         assert_eq!((target.path.as_str(), target.authority.as_str()), ("/metrics?a=b%20c", "127.0.0.1:9877"));
-        let target = Target::parse("https://me:a%40b@[::1]").unwrap();
+        let target = HttpTarget::parse("https://me:a%40b@[::1]").unwrap();
         assert_eq!((target.is_tls, target.host.as_str(), target.port), (true, "::1", 443));
         assert_eq!((target.path.as_str(), target.authority.as_str()), ("/", "[::1]"));
         assert_eq!(target.authorization.as_deref(), Some("Basic bWU6YUBi"));
         for bad in ["", "127.0.0.1:9877", "ftp://a/", "/metrics", "http://", "http://a:b@/", "http://%:x@a/"] {
-            assert!(Target::parse(bad).is_err(), "{bad}");
+            assert!(HttpTarget::parse(bad).is_err(), "{bad}");
         }
         assert_eq!(below("http://a/prometheus/", "/api/v1"), "http://a/prometheus/api/v1");
         assert_eq!(shown("http://me:secret@a:1/b@c"), "http://a:1/b@c");
@@ -279,7 +279,7 @@ mod tests {
         for answer in [&b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone"[..], b"HTTP/1.0 404 No\r\n\r\nnone"]
         {
             let (url, asked) = serve(answer).await;
-            let response = get(&url, &Limits::default()).await.unwrap();
+            let response = get(&url, &ClientLimits::default()).await.unwrap();
             assert_eq!((response.status, response.body.as_slice()), (404, &b"none"[..]));
             let asked = asked.await.unwrap();
             assert!(asked.starts_with("GET /x HTTP/1.1\r\n"), "{asked}");
@@ -290,7 +290,7 @@ mod tests {
 
     #[tokio::test]
     async fn too_much_too_slow_and_not_there() {
-        let limits = Limits { time: Duration::from_millis(300), bytes: 3, ca_file: None };
+        let limits = ClientLimits { time: Duration::from_millis(300), bytes: 3, ca_file: None };
         let (url, _asked) = serve(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfour").await;
         let error = format!("{:#}", get(&url, &limits).await.unwrap_err());
         assert!(error.contains("length limit exceeded") && !error.contains("secret"), "{error}");

@@ -8,12 +8,12 @@ use anyhow::{Context as _, anyhow, bail};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::client::http::{Limits, Response, below, get, shown};
+use crate::client::http::{ClientLimits, Response, below, get, shown};
 use crate::util::percent::percent_encode;
 
 pub struct Prometheus {
     base: String,
-    limits: Limits,
+    limits: ClientLimits,
 }
 
 /// One element of the answer to a query.
@@ -25,7 +25,7 @@ pub struct Series {
 }
 
 #[derive(Deserialize)]
-struct Answer<T> {
+struct QueryResponse<T> {
     status: String,
     data: Option<T>,
     error: Option<String>,
@@ -48,7 +48,7 @@ impl Series {
 }
 
 impl Prometheus {
-    pub fn new(base: &str, limits: Limits) -> Self {
+    pub fn new(base: &str, limits: ClientLimits) -> Self {
         Self { base: base.to_owned(), limits }
     }
 
@@ -73,7 +73,7 @@ impl Prometheus {
         let name = self.shown();
         let unasked = |error: anyhow::Error| anyhow!("{}", format!("{error:#}").replace(&shown(&url), &name));
         let Response { status, body } = get(&url, &self.limits).await.map_err(unasked)?;
-        let answer: Answer<T> = serde_json::from_slice(&body)
+        let answer: QueryResponse<T> = serde_json::from_slice(&body)
             .with_context(|| format!("{name} answers with the status {status}, but not as Prometheus does"))?;
         match (answer.status.as_str(), answer.data) {
             ("success", Some(data)) => Ok(data),

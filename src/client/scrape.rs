@@ -8,7 +8,7 @@ pub(crate) struct Samples(BTreeMap<String, f64>);
 
 /// Which series of a metric are meant.
 #[derive(Clone, Debug)]
-pub(crate) struct Selector {
+pub(crate) struct SeriesSelector {
     pub(crate) metric: &'static str,
     pub(crate) labels: Vec<(&'static str, String)>,
     /// Series with one of these are not meant.
@@ -40,16 +40,16 @@ impl Samples {
     }
 
     /// The sum over all series that fit; 0 where there is none.
-    pub(crate) fn sum(&self, selector: &Selector) -> f64 {
+    pub(crate) fn sum(&self, selector: &SeriesSelector) -> f64 {
         self.fitting(selector).map(|(_, value)| value).sum()
     }
 
-    pub(crate) fn has(&self, selector: &Selector) -> bool {
+    pub(crate) fn has(&self, selector: &SeriesSelector) -> bool {
         self.fitting(selector).next().is_some()
     }
 
     /// The sums by the values of a label.
-    pub(crate) fn by_label(&self, selector: &Selector, name: &str) -> BTreeMap<String, f64> {
+    pub(crate) fn by_label(&self, selector: &SeriesSelector, name: &str) -> BTreeMap<String, f64> {
         let mut sums = BTreeMap::new();
         for (series, value) in self.fitting(selector) {
             if let Some(label) = label_of(series, name) {
@@ -59,7 +59,7 @@ impl Samples {
         sums
     }
 
-    fn fitting<'a>(&'a self, selector: &'a Selector) -> impl Iterator<Item = (&'a str, f64)> {
+    fn fitting<'a>(&'a self, selector: &'a SeriesSelector) -> impl Iterator<Item = (&'a str, f64)> {
         let fits = move |series: &str| {
             let mut labels = selector.labels.iter();
             metric_of(series) == selector.metric
@@ -70,7 +70,7 @@ impl Samples {
     }
 }
 
-impl Selector {
+impl SeriesSelector {
     pub(crate) fn new(metric: &'static str, labels: &[(&'static str, &str)]) -> Self {
         let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         Self { metric, labels, but: Vec::new() }
@@ -106,14 +106,14 @@ mod tests {
                     redis_lock_hold_seconds_bucket{le=\"1\"} 4\nother_total 5\nredis_lock_held 1\n";
         let samples = Samples::parse(text, |series| !series.starts_with("redis_lock_hold_seconds_bucket"));
         assert_eq!(samples.0.len(), 6);
-        let selector = |labels: &[(&'static str, &str)]| Selector::new("redis_lock_a_total", labels);
+        let selector = |labels: &[(&'static str, &str)]| SeriesSelector::new("redis_lock_a_total", labels);
         let sum = |labels: &[(&'static str, &str)]| samples.sum(&selector(labels));
         assert_eq!(sum(&[("lock_namespace", "n")]), 5.0);
         assert_eq!(sum(&[("lock_namespace", "n"), ("cause", "d")]), 3.0);
         assert_eq!(sum(&[("lock_namespace", "m")]), 9.0);
         assert_eq!(samples.sum(&selector(&[("lock_namespace", "n")]).but(&[("cause", "c")])), 3.0);
         assert_eq!((sum(&[]), sum(&[("namespace", "n")])), (21.0, 0.0));
-        assert!(!samples.has(&Selector::new("redis_lock_b_total", &[])));
+        assert!(!samples.has(&SeriesSelector::new("redis_lock_b_total", &[])));
         let causes = samples.by_label(&selector(&[("lock_namespace", "n")]), "cause");
         assert_eq!(causes, BTreeMap::from([("c".to_owned(), 2.0), ("d".to_owned(), 3.0)]));
     }

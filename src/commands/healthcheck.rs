@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use crate::cli::{EXIT_FINDINGS, EXIT_OK, HealthcheckArgs};
-use crate::client::http::{self, Identity, Limits, Response};
+use crate::client::http::{self, ClientLimits, ClientTls, Response};
 use crate::http::connection::HTTPS_WANTED;
 use crate::util::percent::percent_encode;
 
@@ -31,7 +31,7 @@ pub fn run(args: &HealthcheckArgs) -> ExitCode {
 
 fn ask(args: &HealthcheckArgs) -> anyhow::Result<String> {
     let path = if args.ready { "/-/ready" } else { "/-/healthy" };
-    let limits = Limits {
+    let limits = ClientLimits {
         time: Duration::from_secs(args.timeout as u64),
         bytes: MAX_ANSWER_BYTES,
         ca_file: args.ca_file.clone(),
@@ -42,7 +42,7 @@ fn ask(args: &HealthcheckArgs) -> anyhow::Result<String> {
             return http::get_over_unix(Path::new(socket), path, &limits).await;
         }
         let client = args.cert_file.clone().zip(args.key_file.clone());
-        let identity = Identity { client, insecure: args.insecure };
+        let identity = ClientTls { client, insecure: args.insecure };
         let url = http::below(&with_login(args)?, path);
         http::get_as(&url, &limits, &identity).await
     })?;

@@ -12,13 +12,13 @@ use crate::config::DEFAULT_MAX_LINE_BYTES;
 use crate::logs::blocks::{Blocks, Cut, FileBlocks};
 use crate::logs::extract::Extractor;
 use crate::logs::files::ASSUMED_BYTES_PER_MS;
-use crate::logs::files::prefetch::Finding;
+use crate::logs::files::prefetch::PrefetchedPart;
 use crate::model::log_event::LogEvent;
 use crate::util::clock::TimeMs;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-pub(super) struct Input {
+pub(super) struct LogInput {
     pub(super) pieces: Pieces,
     /// Bytes to expect, where that is known.
     pub(super) length: Option<u64>,
@@ -43,7 +43,7 @@ impl Pieces {
     }
 
     /// See [`FileBlocks::finding`].
-    pub(super) fn finding(&mut self, extractor: &Arc<Extractor>, is_between_lines: bool) -> Option<Finding> {
+    pub(super) fn finding(&mut self, extractor: &Arc<Extractor>, is_between_lines: bool) -> Option<PrefetchedPart> {
         match self {
             Self::Stream(_) => None,
             Self::File(blocks) => blocks.finding(extractor, is_between_lines),
@@ -51,9 +51,9 @@ impl Pieces {
     }
 }
 
-pub(super) fn open(path: &Path) -> anyhow::Result<Input> {
+pub(super) fn open(path: &Path) -> anyhow::Result<LogInput> {
     if path.as_os_str() == "-" {
-        return Ok(Input { pieces: Pieces::stream(io::stdin().lock()), length: None });
+        return Ok(LogInput { pieces: Pieces::stream(io::stdin().lock()), length: None });
     }
     let name = path.display().to_string();
     let mut file = File::open(path).with_context(|| format!("cannot open {name:?}"))?;
@@ -75,7 +75,7 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Input> {
         (false, Some(length)) => Pieces::File(FileBlocks::new(file, length, DEFAULT_MAX_LINE_BYTES)),
         (false, None) => Pieces::stream(file),
     };
-    Ok(Input { pieces, length })
+    Ok(LogInput { pieces, length })
 }
 
 /// The time to judge an event by. Where lines carry no time, their distance stands for it, as when the daemon reads a

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 
-use crate::bundle::{Changes, File, files};
+use crate::bundle::{BundledFile, Changes, files};
 use crate::cli::{EXIT_FAILED, EXIT_OK, EXIT_USAGE, PackArgs};
 
 pub fn run(args: &PackArgs) -> ExitCode {
@@ -25,7 +25,7 @@ pub fn run(args: &PackArgs) -> ExitCode {
     }
 }
 
-fn write(args: &PackArgs, files: &[File]) -> anyhow::Result<()> {
+fn write(args: &PackArgs, files: &[BundledFile]) -> anyhow::Result<()> {
     let mut pending = Vec::new();
     let mut changed = Vec::new();
     for file in files {

@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use crate::cli::{CheckOutput, EXIT_FAILED, EXIT_OK, EXIT_USAGE, PresetsArgs, PresetsCommand};
 use crate::config::presets::{self, Preset};
-use crate::config::{About, Checked, Side};
+use crate::config::{About, Checked, Coverage};
 
 /// Runs the command and returns the exit code.
 pub fn run(args: &PresetsArgs) -> u8 {
     let text = match (&args.command, args.output) {
         (None, CheckOutput::Text) => list(),
-        (None, CheckOutput::Json) => json(&presets::all().iter().map(Summary::of).collect::<Vec<_>>()),
+        (None, CheckOutput::Json) => json(&presets::all().iter().map(PresetRow::of).collect::<Vec<_>>()),
         (Some(PresetsCommand::Show { name }), output) => {
             let Some(preset) = presets::preset(name) else {
                 eprintln!("there is no preset `{name}`; `redis_lock_exporter presets` lists them");
@@ -38,14 +38,14 @@ pub fn run(args: &PresetsArgs) -> u8 {
 
 /// One line of the list.
 #[derive(Serialize)]
-struct Summary<'a> {
+struct PresetRow<'a> {
     name: &'a str,
     title: &'a str,
     language: &'a str,
     library: &'a str,
 }
 
-impl<'a> Summary<'a> {
+impl<'a> PresetRow<'a> {
     fn of(preset: &'a Preset) -> Self {
         let About { title, language, library, .. } = &preset.about;
         Self { name: &preset.name, title, language, library }
@@ -62,7 +62,7 @@ fn list() -> String {
     let width = presets.iter().map(|preset| preset.name.len()).max().unwrap_or_default();
     let mut text = String::new();
     for preset in &presets {
-        let Summary { name, language, library, .. } = Summary::of(preset);
+        let PresetRow { name, language, library, .. } = PresetRow::of(preset);
         let _ = writeln!(text, "{name:<width$}  {language:<10}  {library}");
     }
     text + "\n`presets show NAME` tells what one sees, and what it cannot see.\n"
@@ -84,7 +84,7 @@ fn explain(preset: &Preset) -> String {
 fn sections(preset: &Preset) -> Vec<(&'static str, Vec<String>)> {
     let About { checked, logs, log_level, keyspace, keys_from_user, notes, .. } = &preset.about;
     let plain = |sentences: &[String]| sentences.to_vec();
-    let sees = |side: &Side| plain(&side.sees);
+    let sees = |side: &Coverage| plain(&side.sees);
     let mut needed = Vec::new();
     if let Some(level) = log_level {
         needed.push(format!("the library's own lines, logged at the level {} and above", level.as_str()));

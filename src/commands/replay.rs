@@ -17,7 +17,7 @@ use crate::cli::{EXIT_FAILED, EXIT_USAGE, ReplayArgs, ReplayOutput};
 use crate::commands::input::{self, Pieces, is_closed_pipe};
 use crate::commands::table;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
-use crate::exposition::{Build, Format, Process, Scrape};
+use crate::exposition::{Build, ProcessStats, Scrape, TextFormat};
 use crate::ledger::{Counted, Ledger};
 use crate::logs::blocks::{Cut, count_lines};
 use crate::logs::extract::{Extractor, Joiner};
@@ -68,7 +68,7 @@ struct Replay<'a> {
     seen: SourceTotals,
     started: Instant,
     now: TimeMs,
-    progress: Progress,
+    progress: ReplayProgress,
 }
 
 /// One line of `--output events`.
@@ -102,7 +102,7 @@ impl<'a> Replay<'a> {
             seen: SourceTotals::default(),
             started: Instant::now(),
             now: clock::now(),
-            progress: Progress::new(),
+            progress: ReplayProgress::new(),
         }
     }
 
@@ -199,8 +199,8 @@ impl<'a> Replay<'a> {
             ReplayOutput::Events => {}
             ReplayOutput::Metrics => {
                 let snapshot = Arc::new(Snapshot { namespaces, ..Snapshot::default() });
-                let scrape = Scrape { snapshot, process: Process::default(), build: Build::CURRENT };
-                self.out.write_all(scrape.render(Format::Classic).as_bytes())?;
+                let scrape = Scrape { snapshot, process: ProcessStats::default(), build: Build::CURRENT };
+                self.out.write_all(scrape.render(TextFormat::Classic).as_bytes())?;
             }
             ReplayOutput::Table => table::write(&mut self.out, &namespaces, &self.seen, self.started.elapsed())?,
         }
@@ -209,14 +209,14 @@ impl<'a> Replay<'a> {
 }
 
 /// A line on the terminal that says how far a long replay is.
-struct Progress {
+struct ReplayProgress {
     is_terminal: bool,
     expected: Option<u64>,
     next: Instant,
     shown: bool,
 }
 
-impl Progress {
+impl ReplayProgress {
     /// Short replays show nothing.
     const FIRST_AFTER: Duration = Duration::from_millis(500);
     const EVERY: Duration = Duration::from_millis(100);

@@ -5,14 +5,14 @@
 
 use serde::Serialize;
 
-use super::yaml::document::Node;
-use super::yaml::fields::{At, Fields};
-use super::yaml::problem::Findings;
+use super::yaml::document::YamlNode;
+use super::yaml::fields::{At, YamlMapping};
+use super::yaml::problem::ProblemCollector;
 
 /// The lowest level at which a library's own lines must be logged for the rules to see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum LogLevel {
+pub enum LibraryLogLevel {
     Debug,
     Info,
     Notice,
@@ -28,10 +28,10 @@ pub struct About {
     /// Which packages in which versions.
     pub library: String,
     pub checked: Vec<Checked>,
-    pub logs: Side,
+    pub logs: Coverage,
     /// Of the lines that the library writes itself. None: it writes none, the program logs its exceptions.
-    pub log_level: Option<LogLevel>,
-    pub keyspace: Side,
+    pub log_level: Option<LibraryLogLevel>,
+    pub keyspace: Coverage,
     /// Namespaces whose keys only the user knows.
     pub keys_from_user: Vec<KeysFromUser>,
     /// Anything else a user must know.
@@ -58,7 +58,7 @@ pub struct KeysFromUser {
 
 /// What can be known from one side, and what cannot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Side {
+pub struct Coverage {
     pub sees: Vec<String>,
     pub blind_to: Vec<String>,
 }
@@ -67,23 +67,23 @@ pub struct Side {
 const FIELDS: [&str; 9] = [
     "title", "language", "library", "checked", "logs", "log_level", "keyspace", "keys_from_user", "notes",
 ];
-const LEVELS: [(&str, LogLevel); 5] = [
-    ("debug", LogLevel::Debug),
-    ("info", LogLevel::Info),
-    ("notice", LogLevel::Notice),
-    ("warning", LogLevel::Warning),
-    ("error", LogLevel::Error),
+const LEVELS: [(&str, LibraryLogLevel); 5] = [
+    ("debug", LibraryLogLevel::Debug),
+    ("info", LibraryLogLevel::Info),
+    ("notice", LibraryLogLevel::Notice),
+    ("warning", LibraryLogLevel::Warning),
+    ("error", LibraryLogLevel::Error),
 ];
 
-impl LogLevel {
+impl LibraryLogLevel {
     pub fn as_str(self) -> &'static str {
         LEVELS.iter().find(|(_, level)| *level == self).map_or("", |(name, _)| name)
     }
 }
 
 impl About {
-    pub(super) fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
-        let fields = Fields::of(node, "`about`", &FIELDS, findings)?;
+    pub(super) fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
+        let fields = YamlMapping::of(node, "`about`", &FIELDS, findings)?;
         for required in ["title", "language", "library", "checked", "logs", "keyspace"] {
             fields.require(required, "a preset tells what it is, how that was checked and what it can see", findings);
         }
@@ -97,9 +97,9 @@ impl About {
             language: value(fields.text("language", findings))?,
             library: value(fields.text("library", findings))?,
             checked,
-            logs: Side::read(&fields, "logs", findings),
+            logs: Coverage::read(&fields, "logs", findings),
             log_level: fields.choice("log_level", &LEVELS, findings).map(|level| level.value),
-            keyspace: Side::read(&fields, "keyspace", findings),
+            keyspace: Coverage::read(&fields, "keyspace", findings),
             keys_from_user,
             notes: texts(&fields, "notes", findings),
         })
@@ -107,31 +107,31 @@ impl About {
 }
 
 impl Checked {
-    fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
-        let fields = Fields::of(node, "an item of `checked`", &["run", "source"], findings)?;
+    fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
+        let fields = YamlMapping::of(node, "an item of `checked`", &["run", "source"], findings)?;
         let run = fields.text("run", findings).map(|text| Self::Run(text.value));
         run.or_else(|| fields.text("source", findings).map(|text| Self::Source(text.value)))
     }
 }
 
 impl KeysFromUser {
-    fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
-        let fields = Fields::of(node, "an item of `keys_from_user`", &["namespace", "example"], findings)?;
+    fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
+        let fields = YamlMapping::of(node, "an item of `keys_from_user`", &["namespace", "example"], findings)?;
         let (namespace, example) = (fields.text("namespace", findings)?, fields.text("example", findings)?);
         Some(Self { namespace: namespace.value, example: example.value })
     }
 }
 
-impl Side {
-    fn read(about: &Fields<'_>, name: &str, findings: &mut Findings) -> Self {
+impl Coverage {
+    fn read(about: &YamlMapping<'_>, name: &str, findings: &mut ProblemCollector) -> Self {
         let Some(node) = about.get(name) else { return Self::default() };
-        let Some(fields) = Fields::of(node, "one side of `about`", &["sees", "blind_to"], findings) else {
+        let Some(fields) = YamlMapping::of(node, "one side of `about`", &["sees", "blind_to"], findings) else {
             return Self::default();
         };
         Self { sees: texts(&fields, "sees", findings), blind_to: texts(&fields, "blind_to", findings) }
     }
 }
 
-fn texts(fields: &Fields<'_>, name: &str, findings: &mut Findings) -> Vec<String> {
+fn texts(fields: &YamlMapping<'_>, name: &str, findings: &mut ProblemCollector) -> Vec<String> {
     fields.texts(name, findings).unwrap_or_default().into_iter().map(|text| text.value).collect()
 }

@@ -31,19 +31,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::namespaces::Keyspace;
+use self::namespaces::OverlapCheck;
 use self::presets::Chosen;
 use self::raw::RawConfig;
 use self::rules::RuleBuilder;
 use self::rules::rule::RuleConfig;
 use self::yaml::document::{Document, position_of, quote};
-use self::yaml::problem::Findings;
+use self::yaml::problem::ProblemCollector;
 use crate::model::namespace::Namespace;
 
-pub use self::about::{About, Checked, KeysFromUser, LogLevel, Side};
+pub use self::about::{About, Checked, Coverage, KeysFromUser, LibraryLogLevel};
 pub use self::logs::{DEFAULT_MAX_LINE_BYTES, STDIN};
 pub use self::web::{Fingerprint, RateLimit, Users, WebConfig};
-pub use self::yaml::problem::{Problem, Problems};
+pub use self::yaml::problem::{ConfigProblem, Problems};
 
 const CONFIG_FLAG: &str = "--config.file";
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -84,13 +84,13 @@ pub enum LogKind {
     /// Those that the name stands for.
     Files,
     Stdin,
-    Journal(Journal),
+    Journal(JournalConfig),
     Push(Push),
 }
 
 /// A journal of systemd.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Journal {
+pub struct JournalConfig {
     /// `FIELD=value`, as journalctl takes them: one value of each field has to fit. Empty: every entry.
     pub matches: Arc<[String]>,
     /// None: the journal of this machine.
@@ -165,7 +165,9 @@ impl Config {
             if has_redis && !has_logs && preset.reads_logs && !keyspace.blind_to.is_empty() {
                 add(format!("without `logs` it cannot see: {}", keyspace.blind_to.join("; ")));
             }
-            if let (true, Some(level @ (LogLevel::Debug | LogLevel::Info | LogLevel::Notice))) = (has_logs, log_level) {
+            if let (true, Some(level @ (LibraryLogLevel::Debug | LibraryLogLevel::Info | LibraryLogLevel::Notice))) =
+                (has_logs, log_level)
+            {
                 add(format!(
                     "some of its lines are written at the level {}; a program that logs only what is above it hides them",
                     level.as_str()
@@ -205,12 +207,12 @@ pub(crate) fn read_file(path: Option<&Path>, flag: &str) -> Result<Option<Docume
         Ok(bytes) => bytes,
         Err(error) => {
             let help = format!("check the path given to {flag} and its permissions");
-            return refuse(Problem::without_line(&name, format!("cannot read the file: {error}"), help));
+            return refuse(ConfigProblem::without_line(&name, format!("cannot read the file: {error}"), help));
         }
     };
     if bytes.len() as u64 > MAX_FILE_BYTES {
         let help = "is it the right file? a configuration is a few KiB";
-        return refuse(Problem::without_line(&name, "the file is larger than 1MiB", help));
+        return refuse(ConfigProblem::without_line(&name, "the file is larger than 1MiB", help));
     }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Some(Document { name, text })),
@@ -218,7 +220,7 @@ pub(crate) fn read_file(path: Option<&Path>, flag: &str) -> Result<Option<Docume
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let (line, column) = position_of(&String::from_utf8_lossy(valid), valid.len());
             let help = Some("save the file as UTF-8".to_owned());
-            refuse(Problem { file: name, line, column, message: "not UTF-8 text".to_owned(), help })
+            refuse(ConfigProblem { file: name, line, column, message: "not UTF-8 text".to_owned(), help })
         }
     }
 }
@@ -238,7 +240,7 @@ struct Layer {
 }
 
 fn assemble(file: Option<Document>, overrides: &Overrides, targets: Targets) -> Result<Config, Problems> {
-    let mut findings = Findings::default();
+    let mut findings = ProblemCollector::default();
     let mut documents = Vec::new();
     let file_name = file.as_ref().map(|document| document.name.clone());
     let user = file.map_or_else(RawConfig::default, |document| read_layer(document, &mut documents, &mut findings));
@@ -268,7 +270,7 @@ fn assemble(file: Option<Document>, overrides: &Overrides, targets: Targets) -> 
     let state_dir = logs::state_dir(user.state_dir.as_ref(), overrides);
     let join_window = join_window(user, &mut findings);
     let asks_for_keys = redis.is_some() && ask_for_keys(&abouts, &layers[0].raw.namespaces, &mut findings);
-    let keyspace = if redis.is_some() { Keyspace::Watched } else { Keyspace::NotWatched };
+    let keyspace = if redis.is_some() { OverlapCheck::Watched } else { OverlapCheck::NotWatched };
     let namespace_layers = layers.iter_mut().map(|layer| std::mem::take(&mut layer.raw.namespaces)).collect();
     let namespaces = namespaces::build(namespace_layers, keyspace, &mut findings);
     if redis.is_some() && !asks_for_keys && namespaces.iter().all(|namespace| namespace.keys.is_empty()) {
@@ -294,7 +296,7 @@ fn assemble(file: Option<Document>, overrides: &Overrides, targets: Targets) -> 
 }
 
 /// Reads a document and keeps it for the positions of problems; what cannot be parsed says nothing.
-fn read_layer(document: Document, documents: &mut Vec<Document>, findings: &mut Findings) -> RawConfig {
+fn read_layer(document: Document, documents: &mut Vec<Document>, findings: &mut ProblemCollector) -> RawConfig {
     let raw = match document.parse(documents.len()) {
         Ok(root) => RawConfig::read(&root, findings),
         Err(problem) => {
@@ -309,7 +311,7 @@ fn read_layer(document: Document, documents: &mut Vec<Document>, findings: &mut 
 fn read_preset(
     document: Document,
     documents: &mut Vec<Document>,
-    findings: &mut Findings,
+    findings: &mut ProblemCollector,
 ) -> (RawConfig, Option<About>) {
     let read = match document.parse(documents.len()) {
         Ok(root) => RawConfig::read_preset(&root, findings),
@@ -324,7 +326,7 @@ fn read_preset(
 
 /// Reports presets whose library has no prefix of its own, where the user did not say which keys are locks: to look at
 /// every key would be the alternative. True if there are any.
-fn ask_for_keys(abouts: &[(&Chosen, About)], user: &[raw::RawNamespace], findings: &mut Findings) -> bool {
+fn ask_for_keys(abouts: &[(&Chosen, About)], user: &[raw::RawNamespace], findings: &mut ProblemCollector) -> bool {
     let mut asks = false;
     for (preset, about) in abouts {
         for KeysFromUser { namespace, example } in &about.keys_from_user {
@@ -346,7 +348,7 @@ fn ask_for_keys(abouts: &[(&Chosen, About)], user: &[raw::RawNamespace], finding
             );
             match preset.place {
                 Some(place) => findings.add(place, message, help),
-                None => findings.add_problem(Problem::without_line(presets::FLAG, message, help)),
+                None => findings.add_problem(ConfigProblem::without_line(presets::FLAG, message, help)),
             }
         }
     }
@@ -354,7 +356,7 @@ fn ask_for_keys(abouts: &[(&Chosen, About)], user: &[raw::RawNamespace], finding
 }
 
 /// The presets of the file, then those of the flags that the file does not have.
-fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut Findings) -> Vec<Chosen> {
+fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut ProblemCollector) -> Vec<Chosen> {
     let mut chosen: Vec<Chosen> = Vec::new();
     let unknown = |name: &str| {
         let help = yaml::suggest::help_with(name, &presets::names());
@@ -373,7 +375,7 @@ fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut Findin
     for name in &overrides.presets {
         if presets::find(name).is_none() {
             let (message, help) = unknown(name);
-            findings.add_problem(Problem::without_line(presets::FLAG, message, help));
+            findings.add_problem(ConfigProblem::without_line(presets::FLAG, message, help));
         } else if !chosen.iter().any(|other| other.name == *name) {
             chosen.push(Chosen { name: name.clone(), place: None });
         }
@@ -381,7 +383,7 @@ fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut Findin
     chosen
 }
 
-fn join_window(user: &RawConfig, findings: &mut Findings) -> Duration {
+fn join_window(user: &RawConfig, findings: &mut ProblemCollector) -> Duration {
     let Some(window) = &user.join_window else { return DEFAULT_JOIN_WINDOW };
     if window.value > MAX_JOIN_WINDOW {
         let message = format!("`join_window` is out of range: {}", crate::util::units::format_duration(window.value));
@@ -390,15 +392,15 @@ fn join_window(user: &RawConfig, findings: &mut Findings) -> Duration {
     window.value
 }
 
-fn nothing_to_watch_problem(file: Option<&str>) -> Problem {
+fn nothing_to_watch_problem(file: Option<&str>) -> ConfigProblem {
     let message = "nothing to watch: there is neither a log source nor a Redis";
     let help = "add `logs: [{path: /var/log/app/*.log}]` or `redis: {url: redis://HOST:PORT}` to the file given by \
                 --config.file, or give --logs.path or --redis.url";
     match file {
         Some(file) => {
             let (file, message) = (file.to_owned(), message.to_owned());
-            Problem { file, line: 1, column: 1, message, help: Some(help.to_owned()) }
+            ConfigProblem { file, line: 1, column: 1, message, help: Some(help.to_owned()) }
         }
-        None => Problem::without_line("command line", message, help),
+        None => ConfigProblem::without_line("command line", message, help),
     }
 }

@@ -6,7 +6,7 @@ use super::about::About;
 use super::raw::{RawConfig, RawNamespace};
 use super::rules::raw::RawRule;
 use super::yaml::document::{Document, Place};
-use super::yaml::problem::Findings;
+use super::yaml::problem::ProblemCollector;
 
 pub(super) const FLAG: &str = "--preset";
 
@@ -81,7 +81,7 @@ pub fn all() -> Vec<Preset> {
 /// None: there is no such preset. Every one of them is good, a test loads them all.
 pub fn preset(name: &str) -> Option<Preset> {
     let document = find(name)?;
-    let mut findings = Findings::default();
+    let mut findings = ProblemCollector::default();
     let (raw, about) = RawConfig::read_preset(&document.parse(0).ok()?, &mut findings);
     let namespaces = raw.namespaces.iter().map(RawNamespace::describe).collect();
     let reads_logs = raw.rules.iter().any(RawRule::counts);

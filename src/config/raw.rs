@@ -11,9 +11,9 @@ use super::logs::raw::RawLog;
 use super::namespaces::raw_owner::RawOwner;
 use super::redis::raw::{RawRedis, RawScan, RawWatch};
 use super::rules::raw::{RawReason, RawRule};
-use super::yaml::document::{Kind, Node};
-use super::yaml::fields::{At, Fields, text};
-use super::yaml::problem::Findings;
+use super::yaml::document::{YamlNode, YamlValue};
+use super::yaml::fields::{At, YamlMapping, text};
+use super::yaml::problem::ProblemCollector;
 use crate::model::namespace::{OnRenewalFailure, Severity, Style};
 
 /// A program that shrugs off more failed renewals in a row does not give up at all.
@@ -78,24 +78,24 @@ impl RawConfig {
     const PRESET_FIELDS: [&str; 5] = ["about", "namespaces", "reasons", "keys_in_text", "rules"];
 
     /// Reads a whole document; an empty one says nothing.
-    pub(super) fn read(root: &Node, findings: &mut Findings) -> Self {
-        if matches!(root.kind, Kind::Null) {
+    pub(super) fn read(root: &YamlNode, findings: &mut ProblemCollector) -> Self {
+        if matches!(root.kind, YamlValue::Null) {
             return Self::default();
         }
-        let fields = Fields::of(root, "the configuration", &Self::FIELDS, findings);
+        let fields = YamlMapping::of(root, "the configuration", &Self::FIELDS, findings);
         fields.map_or_else(Self::default, |fields| Self::of(&fields, findings))
     }
 
     /// Reads a preset. Only the generic one has nothing to say about itself.
-    pub(super) fn read_preset(root: &Node, findings: &mut Findings) -> (Self, Option<About>) {
-        let Some(fields) = Fields::of(root, "a preset", &Self::PRESET_FIELDS, findings) else {
+    pub(super) fn read_preset(root: &YamlNode, findings: &mut ProblemCollector) -> (Self, Option<About>) {
+        let Some(fields) = YamlMapping::of(root, "a preset", &Self::PRESET_FIELDS, findings) else {
             return Default::default();
         };
         let about = fields.get("about").and_then(|node| About::read(node, findings));
         (Self::of(&fields, findings), about)
     }
 
-    fn of(fields: &Fields<'_>, findings: &mut Findings) -> Self {
+    fn of(fields: &YamlMapping<'_>, findings: &mut ProblemCollector) -> Self {
         let preset_names = fields.items("presets", findings);
         let patterns = fields.items("keys_in_text", findings);
         Self {
@@ -118,10 +118,10 @@ impl RawConfig {
 }
 
 fn read_items<T>(
-    fields: &Fields<'_>,
+    fields: &YamlMapping<'_>,
     name: &str,
-    read: fn(&Node, &mut Findings) -> Option<T>,
-    findings: &mut Findings,
+    read: fn(&YamlNode, &mut ProblemCollector) -> Option<T>,
+    findings: &mut ProblemCollector,
 ) -> Vec<T> {
     let items = fields.items(name, findings);
     items.iter().filter_map(|item| read(item, findings)).collect()
@@ -135,8 +135,8 @@ impl RawNamespace {
         "leader_absent", "strict", "fence", "thresholds",
     ];
 
-    fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
-        let fields = Fields::of(node, "a namespace", &Self::FIELDS, findings)?;
+    fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
+        let fields = YamlMapping::of(node, "a namespace", &Self::FIELDS, findings)?;
         fields.require("name", "add `name: NAME`, which becomes the label lock_namespace", findings);
         let style = [("item", Style::Item), ("loop", Style::Loop)];
         let policy = [("fence", OnRenewalFailure::Fence), ("continue", OnRenewalFailure::Continue)];
@@ -180,9 +180,9 @@ impl RawNamespace {
 }
 
 impl RawThresholds {
-    fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
+    fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
         let known = ["not_owned_ratio", "renewal_failure_ratio", "busy_ratio", "min_failures"];
-        let fields = Fields::of(node, "`thresholds`", &known, findings)?;
+        let fields = YamlMapping::of(node, "`thresholds`", &known, findings)?;
         Some(Self {
             not_owned_ratio: fields.ratio("not_owned_ratio", findings),
             renewal_failure_ratio: fields.ratio("renewal_failure_ratio", findings),

@@ -12,9 +12,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{error, info};
 
 use crate::config::{Config, LogKind};
-use crate::daemon::state_file::{State, StateDirectory, encode};
+use crate::daemon::state_file::{SavedState, StateDirectory, encode};
 use crate::ledger::{KeyspaceSettings, Ledger};
-use crate::model::input::{Batch, Input, Pushed, Reached};
+use crate::model::input::{Batch, PipelineInput, Pushed, Reached};
 use crate::model::namespace::NamespaceId;
 use crate::model::query::Inquiry;
 use crate::model::sighting::{LinkBatch, LinkNews};
@@ -42,7 +42,7 @@ pub struct Pipeline {
     config: Arc<Config>,
     ledger: Ledger,
     /// All that is saved but the ledger's part.
-    state: State,
+    state: SavedState,
     directory: Option<Arc<StateDirectory>>,
     sources_now: Arc<Mutex<Vec<SourceNow>>>,
     redis: Option<RedisSide>,
@@ -61,9 +61,9 @@ pub struct Pipeline {
 }
 
 /// What the pipeline is built from.
-pub struct Setup {
+pub struct PipelineParts {
     pub config: Arc<Config>,
-    pub state: State,
+    pub state: SavedState,
     pub directory: Option<Arc<StateDirectory>>,
     pub sources_now: Arc<Mutex<Vec<SourceNow>>>,
     /// `None`: no Redis is configured.
@@ -83,7 +83,7 @@ pub struct RedisSide {
 
 /// What the pipeline is told and asked.
 pub struct Inputs {
-    pub events: mpsc::Receiver<Input>,
+    pub events: mpsc::Receiver<PipelineInput>,
     pub inquiries: mpsc::Receiver<Inquiry>,
 }
 
@@ -114,8 +114,9 @@ impl ReloadStatus {
 }
 
 impl Pipeline {
-    pub fn new(setup: Setup) -> Self {
-        let Setup { config, mut state, directory, sources_now, redis, publish, ready, started, reloads } = setup;
+    pub fn new(setup: PipelineParts) -> Self {
+        let PipelineParts { config, mut state, directory, sources_now, redis, publish, ready, started, reloads } =
+            setup;
         let saved = std::mem::take(&mut state.ledger);
         let ledger = Ledger::new(config.namespaces.clone(), config.join_window, saved);
         let mut ledger = ledger.naming_rules(config.rules.names());
@@ -152,7 +153,7 @@ impl Pipeline {
     }
 
     /// Runs until every sender is gone, saves a last time and gives the state back.
-    pub async fn run(mut self, inputs: Inputs) -> State {
+    pub async fn run(mut self, inputs: Inputs) -> SavedState {
         let Inputs { mut events, mut inquiries } = inputs;
         let mut next_save = Instant::now();
         let mut prompt_save = Instant::now();
@@ -170,14 +171,14 @@ impl Pipeline {
                 _ = due.tick(), if self.redis.is_some() => self.ask_for_due_reads(),
                 Some(inquiry) = inquiries.recv() => self.ledger.answer(inquiry, clock::steady()),
                 received = events.recv() => match received {
-                    Some(Input::Logs(batch)) => {
+                    Some(PipelineInput::Logs(batch)) => {
                         self.apply(batch);
                         if !self.awaiting_save.is_empty() && self.failing_since.is_none() {
                             next_save = next_save.min(prompt_save);
                         }
                     }
-                    Some(Input::Link(batch)) => self.apply_link(batch),
-                    Some(Input::LogsReady) => {
+                    Some(PipelineInput::Link(batch)) => self.apply_link(batch),
+                    Some(PipelineInput::LogsReady) => {
                         self.unstarted = self.unstarted.saturating_sub(1);
                         // Where the logs begin must be on disk before anything else happens to them.
                         next_save = Instant::now();
@@ -290,7 +291,7 @@ impl Pipeline {
         let Some(directory) = self.directory.clone() else { return Ok(()) };
         let saved_at = Some(clock::now());
         let saves = self.state.saves + 1;
-        let state = State { ledger: self.ledger.saved().clone(), saves, saved_at, ..self.state.clone() };
+        let state = SavedState { ledger: self.ledger.saved().clone(), saves, saved_at, ..self.state.clone() };
         let encoded = encode(&state);
         let saved = tokio::task::spawn_blocking(move || directory.save(&encoded)).await;
         saved.unwrap_or_else(|error| Err(std::io::Error::other(error)))?;

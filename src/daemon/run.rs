@@ -21,19 +21,19 @@ use tracing::{error, info, warn};
 
 use crate::cli::{EXIT_FAILED, EXIT_USAGE, RunArgs};
 use crate::config::{Config, LogKind, LogSource, STDIN};
-use crate::daemon::pipeline::{Inputs, Pipeline, RedisSide, ReloadStatus, Setup};
-use crate::daemon::state_file::{State, StateDirectory};
+use crate::daemon::pipeline::{Inputs, Pipeline, PipelineParts, RedisSide, ReloadStatus};
+use crate::daemon::state_file::{SavedState, StateDirectory};
 use crate::daemon::systemd;
-use crate::http::{self, App, Entrance, Limits, Listener, ReloadRequest, WebFile, WebFollower};
+use crate::http::{self, App, ConnectionLimits, Entrance, Listener, ReloadRequest, WebFile, WebFollower};
 use crate::keyspace;
 use crate::logs::extract::Extractor;
 use crate::logs::files::{Start, Tailer};
 use crate::logs::journal;
 use crate::logs::push::{self, Intake};
 use crate::logs::rules::RuleSet;
-use crate::logs::stdin::{self, Follower};
-use crate::logs::streams::Streams;
-use crate::model::input::Input;
+use crate::logs::stdin::{self, StdinReader};
+use crate::logs::streams::StreamSet;
+use crate::model::input::PipelineInput;
 use crate::model::key_index::KeyMap;
 use crate::model::query::Inquiry;
 use crate::model::sighting::OwnerHasher;
@@ -145,7 +145,7 @@ impl Exporter {
                 warn!(
                     "no state directory: counts are kept in memory and start at 0 with every start (see --state.dir)"
                 );
-                State::default()
+                SavedState::default()
             }
         };
         let mut listeners = if args.systemd_socket { Listener::from_systemd()? } else { Vec::new() };
@@ -181,7 +181,7 @@ impl Exporter {
             let report = move |ok| reports.send_modify(|status| status.note_web(ok, clock::now()));
             tokio::spawn(follower.run(report, http.clone()));
         }
-        let limits = Limits { connections: args.max_connections, ..Limits::default() };
+        let limits = ConnectionLimits { connections: args.max_connections, ..ConnectionLimits::default() };
         let mut servers = JoinSet::new();
         for listener in listeners {
             let is_ready = is_ready.clone();
@@ -249,17 +249,17 @@ struct Generation {
     stop: CancellationToken,
     /// Each gives its name back when it ends.
     sources: JoinSet<&'static str>,
-    pipeline: JoinHandle<State>,
+    pipeline: JoinHandle<SavedState>,
 }
 
 impl Daemon {
-    fn start(&mut self, config: Arc<Config>, state: State) -> anyhow::Result<Generation> {
+    fn start(&mut self, config: Arc<Config>, state: SavedState) -> anyhow::Result<Generation> {
         info!(
             sources = config.logs.len(), namespaces = config.namespaces.len(), rules = config.n_rules,
             presets = ?config.presets, "watching"
         );
         let stop = CancellationToken::new();
-        let (out, events) = mpsc::channel::<Input>(QUEUE);
+        let (out, events) = mpsc::channel::<PipelineInput>(QUEUE);
         let sources_now = Arc::new(Mutex::new(vec![Default::default(); config.logs.len()]));
         let mut sources = JoinSet::new();
         let rules = RuleSet::compile(&config);
@@ -284,7 +284,7 @@ impl Daemon {
                 None => stdin::read(source.max_line_bytes).context("cannot read standard input")?,
             };
             self.stdin = Some(lines.clone());
-            let follower = Follower {
+            let follower = StdinReader {
                 lines,
                 source: index,
                 extractor: extractor(source),
@@ -300,11 +300,11 @@ impl Daemon {
 
         let mut intake = None;
         for (index, source) in config.logs.iter().enumerate() {
-            let streams = || Streams::new(Arc::clone(&rules), source.max_line_bytes);
+            let streams = || StreamSet::new(Arc::clone(&rules), source.max_line_bytes);
             match &source.kind {
                 LogKind::Files | LogKind::Stdin => {}
                 LogKind::Journal(journal) => {
-                    let setup = journal::Setup {
+                    let setup = journal::JournalSource {
                         source: index,
                         journal: journal.clone(),
                         start_at: source.start_at,
@@ -324,7 +324,8 @@ impl Daemon {
                     let (sender, requests) = mpsc::channel(push::QUEUE);
                     intake = Some(Intake::new(push, sender, index, &sources_now));
                     let known = state.pushed.clone();
-                    let setup = push::Setup { source: index, streams: streams(), known, requests, out: out.clone() };
+                    let setup =
+                        push::PushSource { source: index, streams: streams(), known, requests, out: out.clone() };
                     let stop = stop.clone();
                     sources.spawn(async move {
                         push::run(setup, stop).await;
@@ -337,7 +338,7 @@ impl Daemon {
         let redis = config.redis.clone().map(|redis| {
             let now = Arc::default();
             let (reads, wanted) = mpsc::channel(READS);
-            let setup = keyspace::Setup {
+            let setup = keyspace::KeyspaceSource {
                 config: redis,
                 keys: Arc::new(KeyMap::new(&config.namespaces)),
                 namespaces: config.namespaces.clone(),
@@ -354,7 +355,7 @@ impl Daemon {
             RedisSide { now, reads }
         });
 
-        let pipeline = Pipeline::new(Setup {
+        let pipeline = Pipeline::new(PipelineParts {
             config: Arc::clone(&config),
             state,
             directory: self.directory.clone(),
@@ -427,7 +428,7 @@ impl Generation {
     }
 
     /// Sources finish their batch, the pipeline takes what is left and saves.
-    async fn stop(&mut self) -> anyhow::Result<State> {
+    async fn stop(&mut self) -> anyhow::Result<SavedState> {
         self.stop.cancel();
         let sources = async { while self.sources.join_next().await.is_some() {} };
         timeout(GRACE, sources).await.context("the sources did not stop in time")?;

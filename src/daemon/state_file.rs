@@ -29,7 +29,7 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Everything that survives a restart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct State {
+pub struct SavedState {
     pub ledger: ledger::Saved,
     /// By name, which is the path pattern for files. One that is here has been followed before.
     pub sources: BTreeMap<String, SourceTotals>,
@@ -95,13 +95,13 @@ impl StateDirectory {
     }
 
     /// The saved state; an empty one where there is none or it had to be set aside.
-    pub fn load(&self, now: TimeMs) -> Result<State, StateError> {
+    pub fn load(&self, now: TimeMs) -> Result<SavedState, StateError> {
         let path = self.path.join(FILE);
         let fail = |source| StateError::Read { path: path.clone(), source };
         let mut bytes = Vec::new();
         match File::open(&path) {
             Ok(file) => file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(fail)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(SavedState::default()),
             Err(error) => return Err(fail(error)),
         };
         match decode(&bytes) {
@@ -113,7 +113,7 @@ impl StateDirectory {
                     path = %path.display(), moved_to = %aside.display(), reason = %unusable,
                     "state file cannot be used and was set aside; counters start at 0 and logs at their configured start"
                 );
-                Ok(State { set_aside: 1, ..State::default() })
+                Ok(SavedState { set_aside: 1, ..SavedState::default() })
             }
         }
     }
@@ -129,7 +129,7 @@ impl StateDirectory {
     }
 }
 
-pub fn encode(state: &State) -> Vec<u8> {
+pub fn encode(state: &SavedState) -> Vec<u8> {
     // Serializing plain structs and maps with string or number keys into memory cannot fail.
     let body = serde_json::to_vec(state).unwrap_or_default();
     let header = Header { format: FORMAT.to_owned(), version: VERSION, checksum: checksum(&body) };
@@ -139,7 +139,7 @@ pub fn encode(state: &State) -> Vec<u8> {
     encoded
 }
 
-pub fn decode(bytes: &[u8]) -> Result<State, Unusable> {
+pub fn decode(bytes: &[u8]) -> Result<SavedState, Unusable> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Unusable::Foreign);
     }
@@ -183,8 +183,8 @@ mod tests {
     fn what_was_saved_is_what_is_loaded() {
         let directory = tempfile::tempdir().unwrap();
         let state_directory = StateDirectory::open(directory.path()).unwrap();
-        assert_eq!(state_directory.load(0).unwrap(), State::default());
-        let mut state = State { next_file_id: 7, ..State::default() };
+        assert_eq!(state_directory.load(0).unwrap(), SavedState::default());
+        let mut state = SavedState { next_file_id: 7, ..SavedState::default() };
         state.sources.insert("*.log".to_owned(), SourceTotals { bytes: 5, ..SourceTotals::default() });
         state_directory.save(&encode(&state)).unwrap();
         assert_eq!(state_directory.load(0).unwrap(), state);
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn every_damage_is_noticed() {
-        let encoded = encode(&State { saves: 3, ..State::default() });
+        let encoded = encode(&SavedState { saves: 3, ..SavedState::default() });
         assert!(decode(&encoded).is_ok());
         for length in 0..encoded.len() {
             assert!(decode(&encoded[..length]).is_err(), "cut at {length}");
@@ -250,7 +250,8 @@ mod tests {
     fn foreign_and_newer_files_are_told_apart() {
         assert_eq!(decode(b"{\"some\":\"json\"}"), Err(Unusable::Foreign));
         assert_eq!(decode(b"not json"), Err(Unusable::Foreign));
-        let newer = String::from_utf8(encode(&State::default())).unwrap().replace("\"version\":1", "\"version\":2");
+        let newer =
+            String::from_utf8(encode(&SavedState::default())).unwrap().replace("\"version\":1", "\"version\":2");
         assert_eq!(decode(newer.as_bytes()), Err(Unusable::Newer { found: 2 }));
     }
 

@@ -10,7 +10,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 
 use super::Scrape;
-use super::metric::{Distribution, Kind, Metric, Number, Numbers};
+use super::metric::{Distribution, Metric, MetricKind, Number, Numbers};
 use super::metrics::{metrics, seconds, timestamp};
 use crate::config::rules::countable::CountableSeries;
 use crate::model::counters::{LogCounters, Tally};
@@ -42,18 +42,18 @@ impl Collector for SnapshotCollector {
     }
 }
 
-struct Sample<'a> {
+struct MetricSample<'a> {
     labels: Vec<(&'static str, &'a str)>,
-    value: Value,
+    value: SampleValue,
 }
 
-enum Value {
+enum SampleValue {
     Number(Number),
     Distribution(Distribution),
 }
 
 impl Scrape {
-    fn samples(&self, metric: &Metric) -> Vec<Sample<'_>> {
+    fn samples(&self, metric: &Metric) -> Vec<MetricSample<'_>> {
         let names = metric.labels();
         match metric.numbers {
             Numbers::Namespace(read) => {
@@ -92,7 +92,8 @@ impl Scrape {
             Numbers::Distribution(read) => {
                 let distributions = self.observed().filter_map(|seen| {
                     let labels = label(names, &seen.labels());
-                    read(seen.namespace, seen.view).map(|value| Sample { labels, value: Value::Distribution(value) })
+                    read(seen.namespace, seen.view)
+                        .map(|value| MetricSample { labels, value: SampleValue::Distribution(value) })
                 });
                 distributions.collect()
             }
@@ -137,8 +138,8 @@ impl Scrape {
                 redis.filter_map(|redis| sample(names, &[], read(&redis.now))).collect()
             }
             Numbers::RedisDistribution(read) => {
-                let distributions = self.snapshot.redis.iter().map(|redis| Value::Distribution(read(&redis.now)));
-                distributions.map(|value| Sample { labels: Vec::new(), value }).collect()
+                let distributions = self.snapshot.redis.iter().map(|redis| SampleValue::Distribution(read(&redis.now)));
+                distributions.map(|value| MetricSample { labels: Vec::new(), value }).collect()
             }
             Numbers::Command(read) => {
                 let commands = self.snapshot.redis.iter().flat_map(|redis| read(&redis.now));
@@ -158,7 +159,7 @@ impl Scrape {
         names: &[&'static str],
         tally: fn(&LogCounters) -> &Tally<L>,
         possible: fn(&CountableSeries) -> &[L],
-    ) -> Vec<Sample<'_>> {
+    ) -> Vec<MetricSample<'_>> {
         let mut samples = Vec::new();
         for (view, told) in self.told() {
             let counts = tally(&view.logs).iter().filter(|(label, count)| *count > 0 || possible(told).contains(label));
@@ -179,7 +180,7 @@ impl Scrape {
     /// The namespaces that are looked at in Redis, with their labels and what they should have.
     fn advised(&self) -> impl Iterator<Item = ([&str; 2], Advice)> {
         self.snapshot.redis.iter().flat_map(|redis| {
-            let replies = advice::Sample::of(&redis.now.reply_seconds);
+            let replies = advice::BucketedSample::of(&redis.now.reply_seconds);
             self.snapshot.namespaces.iter().filter_map(move |view| {
                 let evidence = Evidence::of(view, &replies)?;
                 Some(([redis.name.as_str(), &view.namespace.name], advise(&view.namespace, &evidence)))
@@ -212,24 +213,24 @@ impl<'a> Observed<'a> {
         [self.redis, &self.namespace.name]
     }
 
-    fn sample(self, names: &[&'static str], last_label: &'a str, value: Option<Number>) -> Option<Sample<'a>> {
+    fn sample(self, names: &[&'static str], last_label: &'a str, value: Option<Number>) -> Option<MetricSample<'a>> {
         sample(names, &[self.redis, &self.namespace.name, last_label], value)
     }
 
     /// Both values from the start, but only where it is said what is soon enough.
-    fn takeovers(self, names: &[&'static str]) -> Vec<Sample<'a>> {
+    fn takeovers(self, names: &[&'static str]) -> Vec<MetricSample<'a>> {
         let counters = &self.view.counters;
         let counts = [("true", counters.takeovers_within_slo), ("false", counters.takeovers_beyond_slo)];
         let counts = counts.into_iter().filter(|_| self.namespace.takeover_slo.is_some());
         counts.filter_map(|(within, count)| self.sample(names, within, Some(Number::Whole(count)))).collect()
     }
 
-    fn last_held(self, names: &[&'static str]) -> Vec<Sample<'a>> {
+    fn last_held(self, names: &[&'static str]) -> Vec<MetricSample<'a>> {
         let times = self.view.now.last_held.iter();
         times.filter_map(|(lock, time)| self.sample(names, lock, timestamp(*time))).collect()
     }
 
-    fn ratios(self, names: &[&'static str], read: fn(&Namespace, &Ratios) -> Option<f64>) -> Vec<Sample<'a>> {
+    fn ratios(self, names: &[&'static str], read: fn(&Namespace, &Ratios) -> Option<f64>) -> Vec<MetricSample<'a>> {
         let windows = Ratios::WINDOWS.iter().zip(&self.view.ratios);
         windows
             .filter_map(|((window, _), ratios)| self.sample(names, window, rounded(read(self.namespace, ratios))))
@@ -237,11 +238,15 @@ impl<'a> Observed<'a> {
     }
 }
 
-fn logged<'a>(names: &[&'static str], view: &'a NamespaceView, read: fn(&LogCounters) -> u64) -> Option<Sample<'a>> {
+fn logged<'a>(
+    names: &[&'static str],
+    view: &'a NamespaceView,
+    read: fn(&LogCounters) -> u64,
+) -> Option<MetricSample<'a>> {
     sample(names, &[&view.namespace.name], Some(Number::Whole(read(&view.logs))))
 }
 
-fn counted<'a, L: Label>(names: &[&'static str], labels: &[&'a str], tally: &Tally<L>) -> Vec<Sample<'a>> {
+fn counted<'a, L: Label>(names: &[&'static str], labels: &[&'a str], tally: &Tally<L>) -> Vec<MetricSample<'a>> {
     let counts = tally.iter();
     let samples = counts.filter_map(|(label, count)| {
         let labels: Vec<&str> = labels.iter().copied().chain([label.as_str()]).collect();
@@ -259,9 +264,9 @@ fn six_digits(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
 }
 
-fn sample<'a>(names: &[&'static str], values: &[&'a str], value: Option<Number>) -> Option<Sample<'a>> {
-    let value = Value::Number(value?);
-    Some(Sample { labels: label(names, values), value })
+fn sample<'a>(names: &[&'static str], values: &[&'a str], value: Option<Number>) -> Option<MetricSample<'a>> {
+    let value = SampleValue::Number(value?);
+    Some(MetricSample { labels: label(names, values), value })
 }
 
 fn label<'a>(names: &[&'static str], values: &[&'a str]) -> Vec<(&'static str, &'a str)> {
@@ -269,28 +274,28 @@ fn label<'a>(names: &[&'static str], values: &[&'a str]) -> Vec<(&'static str, &
     names.iter().copied().zip(values.iter().copied()).collect()
 }
 
-fn encode_sample(family: &mut MetricEncoder<'_>, kind: Kind, sample: &Sample<'_>) -> fmt::Result {
+fn encode_sample(family: &mut MetricEncoder<'_>, kind: MetricKind, sample: &MetricSample<'_>) -> fmt::Result {
     match kind {
-        Kind::Info => family.encode_info(&sample.labels),
+        MetricKind::Info => family.encode_info(&sample.labels),
         // The encoder would write empty braces.
         _ if sample.labels.is_empty() => encode_value(family, kind, &sample.value),
         _ => encode_value(&mut family.encode_family(&sample.labels)?, kind, &sample.value),
     }
 }
 
-fn encode_value(encoder: &mut MetricEncoder<'_>, kind: Kind, value: &Value) -> fmt::Result {
+fn encode_value(encoder: &mut MetricEncoder<'_>, kind: MetricKind, value: &SampleValue) -> fmt::Result {
     match (kind, value) {
-        (_, Value::Distribution(Distribution { sum, buckets })) => {
+        (_, SampleValue::Distribution(Distribution { sum, buckets })) => {
             let count = buckets.iter().map(|(_, count)| count).sum();
             encoder.encode_histogram::<NoLabelSet>(six_digits(*sum), count, buckets, None)
         }
-        (Kind::Counter, Value::Number(Number::Whole(value))) => {
+        (MetricKind::Counter, SampleValue::Number(Number::Whole(value))) => {
             encoder.encode_counter::<NoLabelSet, _, u64>(value, None)
         }
-        (Kind::Counter, Value::Number(Number::Real(value))) => {
+        (MetricKind::Counter, SampleValue::Number(Number::Real(value))) => {
             encoder.encode_counter::<NoLabelSet, _, u64>(value, None)
         }
-        (_, Value::Number(Number::Whole(value))) => encoder.encode_gauge(value),
-        (_, Value::Number(Number::Real(value))) => encoder.encode_gauge(value),
+        (_, SampleValue::Number(Number::Whole(value))) => encoder.encode_gauge(value),
+        (_, SampleValue::Number(Number::Real(value))) => encoder.encode_gauge(value),
     }
 }

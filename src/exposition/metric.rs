@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use prometheus_client::metrics::MetricType;
 
-use super::Process;
+use super::ProcessStats;
 use crate::config::rules::countable::CountableSeries;
 use crate::model::counters::{Bounds, Histogram, LogCounters, Tally};
 use crate::model::failure::{ConflictKind, Operation, Reason};
@@ -19,14 +19,14 @@ use crate::snapshot::{ExporterView, KeyspaceView, NamespaceView, Ratios, RedisNo
 pub struct Metric {
     /// As it is written in a query, with `_total` or `_info`.
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// One sentence without quotes, backslashes or line ends: they would need different escapes in the two formats.
     pub help: &'static str,
     pub(super) numbers: Numbers,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     Counter,
     Gauge,
     /// Written as `_bucket`, `_sum` and `_count`.
@@ -99,7 +99,7 @@ pub(super) enum Numbers {
     Redis(fn(&RedisNow) -> Option<Number>),
     RedisDistribution(fn(&RedisNow) -> Distribution),
     Command(fn(&RedisNow) -> Vec<(&'static str, u64)>),
-    Process(fn(&Process) -> Option<Number>),
+    Process(fn(&ProcessStats) -> Option<Number>),
     Build,
 }
 
@@ -129,14 +129,14 @@ impl Metric {
     /// The name without the suffix that OpenMetrics gives to samples only.
     pub fn family(&self) -> &'static str {
         match self.kind {
-            Kind::Counter => self.name.trim_end_matches("_total"),
-            Kind::Info => self.name.trim_end_matches("_info"),
-            Kind::Gauge | Kind::Histogram => self.name,
+            MetricKind::Counter => self.name.trim_end_matches("_total"),
+            MetricKind::Info => self.name.trim_end_matches("_info"),
+            MetricKind::Gauge | MetricKind::Histogram => self.name,
         }
     }
 }
 
-impl Kind {
+impl MetricKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
-pub use metric::{Kind, Metric};
+pub use metric::{Metric, MetricKind};
 pub use metrics::metrics;
 
 use crate::snapshot::Snapshot;
@@ -26,14 +26,14 @@ use collector::SnapshotCollector;
 
 /// The two text formats that scrapers ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum TextFormat {
     /// OpenMetrics 1.0.0.
     OpenMetrics,
     /// The Prometheus text format 0.0.4.
     Classic,
 }
 
-impl Format {
+impl TextFormat {
     pub fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -62,7 +62,7 @@ impl Build {
 
 /// What the operating system says about this process. What cannot be read is absent, not 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Process {
+pub struct ProcessStats {
     pub resident_memory_bytes: Option<u64>,
     pub cpu_seconds: Option<f64>,
     pub open_fds: Option<u64>,
@@ -75,28 +75,28 @@ pub struct Process {
 #[derive(Clone, Debug)]
 pub struct Scrape {
     pub snapshot: Arc<Snapshot>,
-    pub process: Process,
+    pub process: ProcessStats,
     pub build: Build,
 }
 
 impl Scrape {
-    pub fn render(self, format: Format) -> String {
+    pub fn render(self, format: TextFormat) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(SnapshotCollector(self)));
         let mut openmetrics = String::with_capacity(64 * 1024);
         text::encode(&mut openmetrics, &registry)
             .expect("a String takes every write, and no metric is a native histogram");
         match format {
-            Format::OpenMetrics => openmetrics,
-            Format::Classic => classic::from_openmetrics(&openmetrics),
+            TextFormat::OpenMetrics => openmetrics,
+            TextFormat::Classic => classic::from_openmetrics(&openmetrics),
         }
     }
 }
 
 /// Renders a snapshot on its own, without the metrics of a running process.
-pub fn render(snapshot: &Snapshot, format: Format) -> String {
+pub fn render(snapshot: &Snapshot, format: TextFormat) -> String {
     let snapshot = Arc::new(snapshot.clone());
-    Scrape { snapshot, process: Process::default(), build: Build::CURRENT }.render(format)
+    Scrape { snapshot, process: ProcessStats::default(), build: Build::CURRENT }.render(format)
 }
 
 #[cfg(test)]
@@ -105,16 +105,16 @@ mod tests {
 
     #[test]
     fn an_empty_snapshot_renders_in_both_formats() {
-        let openmetrics = render(&Snapshot::default(), Format::OpenMetrics);
+        let openmetrics = render(&Snapshot::default(), TextFormat::OpenMetrics);
         assert!(openmetrics.ends_with("\n# EOF\n"), "{openmetrics}");
         assert!(openmetrics.contains(concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"")), "{openmetrics}");
-        let classic = render(&Snapshot::default(), Format::Classic);
+        let classic = render(&Snapshot::default(), TextFormat::Classic);
         assert!(!classic.contains("# EOF") && !classic.contains("# UNIT"), "{classic}");
     }
 
     #[test]
     fn what_is_not_known_is_absent_and_has_no_help_either() {
-        let text = render(&Snapshot::default(), Format::OpenMetrics);
+        let text = render(&Snapshot::default(), TextFormat::OpenMetrics);
         for name in ["process_open_fds", "redis_lock_exporter_start_time_seconds", "redis_lock_not_owned"] {
             assert!(!text.contains(name), "{name} in {text}");
         }

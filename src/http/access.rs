@@ -26,7 +26,7 @@ const MAX_WAITING: usize = 64;
 
 /// Why somebody is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum AccessDenied {
     /// No password, or a wrong one.
     Unauthorized,
     /// More verdicts are asked for than can be given.
@@ -40,7 +40,7 @@ pub(super) struct Access {
     verdicts: Mutex<Verdicts>,
     waiting: Arc<Semaphore>,
     comparing: Arc<Semaphore>,
-    bucket: Mutex<Option<Bucket>>,
+    bucket: Mutex<Option<TokenBucket>>,
 }
 
 #[derive(Default)]
@@ -50,7 +50,7 @@ struct Verdicts {
 }
 
 /// What is left of a rate limit.
-struct Bucket {
+struct TokenBucket {
     limit: RateLimit,
     tokens: f64,
     filled: Instant,
@@ -70,11 +70,11 @@ impl Access {
     }
 
     /// Takes one from the bucket.
-    pub(super) fn spend(&self, limit: Option<RateLimit>) -> Result<(), Refusal> {
+    pub(super) fn spend(&self, limit: Option<RateLimit>) -> Result<(), AccessDenied> {
         let Some(limit) = limit else { return Ok(()) };
         let Ok(mut bucket) = self.bucket.lock() else { return Ok(()) };
         let now = Instant::now();
-        let full = Bucket { limit, tokens: limit.burst as f64, filled: now };
+        let full = TokenBucket { limit, tokens: limit.burst as f64, filled: now };
         let bucket = match &mut *bucket {
             Some(bucket) if bucket.limit == limit => bucket,
             other => other.insert(full),
@@ -83,24 +83,24 @@ impl Access {
         bucket.tokens = (bucket.tokens + grown).min(limit.burst as f64);
         bucket.filled = now;
         if bucket.tokens < 1.0 {
-            return Err(Refusal::TooMany);
+            return Err(AccessDenied::TooMany);
         }
         bucket.tokens -= 1.0;
         Ok(())
     }
 
-    pub(super) async fn admit(&self, users: &Users, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(super) async fn admit(&self, users: &Users, headers: &HeaderMap) -> Result<(), AccessDenied> {
         if users.is_empty() {
             return Ok(());
         }
-        let Some((name, password)) = credentials(headers) else { return Err(Refusal::Unauthorized) };
+        let Some((name, password)) = credentials(headers) else { return Err(AccessDenied::Unauthorized) };
         let (hash, exists) = users.find(&name);
         let key = self.key(&name, hash, &password);
         let is_good = match self.remembered(key) {
             Some(is_good) => is_good,
             None => self.compare(key, hash, password, exists, users.len()).await?,
         };
-        if is_good { Ok(()) } else { Err(Refusal::Unauthorized) }
+        if is_good { Ok(()) } else { Err(AccessDenied::Unauthorized) }
     }
 
     fn remembered(&self, key: u128) -> Option<bool> {
@@ -116,12 +116,12 @@ impl Access {
         password: Vec<u8>,
         exists: bool,
         n_users: usize,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, AccessDenied> {
         let _waiting = match self.waiting.try_acquire() {
             Ok(permit) => permit,
-            Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => return Err(Refusal::Busy),
+            Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => return Err(AccessDenied::Busy),
         };
-        let turn = Arc::clone(&self.comparing).acquire_owned().await.map_err(|_| Refusal::Busy)?;
+        let turn = Arc::clone(&self.comparing).acquire_owned().await.map_err(|_| AccessDenied::Busy)?;
         // Somebody with the same password may have been before us in the queue.
         if let Some(is_good) = self.remembered(key) {
             return Ok(is_good);
@@ -133,7 +133,7 @@ impl Access {
             drop(turn);
             fits
         });
-        let is_good = compared.await.map_err(|_| Refusal::Busy)? && exists;
+        let is_good = compared.await.map_err(|_| AccessDenied::Busy)? && exists;
         self.remember(key, is_good, n_users + SPARE_GOOD_VERDICTS);
         Ok(is_good)
     }

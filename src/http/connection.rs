@@ -21,7 +21,7 @@ use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
 use super::listener::Client;
-use super::routes::Answer;
+use super::routes::HttpResponse;
 use super::stall::StallGuard;
 use super::{Context, routes};
 
@@ -32,9 +32,9 @@ const MAX_HEADERS: usize = 64;
 pub(crate) const HTTPS_WANTED: &str = "this is an https server: use https://\n";
 
 /// Anything that carries bytes both ways.
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
 
 pub(super) async fn serve(client: Client, context: Arc<Context>) {
     let limit = context.limits.header_read;
@@ -50,7 +50,7 @@ pub(super) async fn serve(client: Client, context: Arc<Context>) {
 }
 
 /// What HTTP is spoken over.
-async fn open(client: Client, context: &Context) -> io::Result<Box<dyn Stream>> {
+async fn open(client: Client, context: &Context) -> io::Result<Box<dyn ByteStream>> {
     let tls = context.web.as_ref().and_then(|web| web.tls());
     match client {
         Client::Tcp(stream) => {
@@ -70,7 +70,7 @@ async fn open(client: Client, context: &Context) -> io::Result<Box<dyn Stream>> 
     }
 }
 
-async fn accept_tls<S: Stream>(stream: S, tls: Arc<ServerConfig>) -> io::Result<TlsStream<S>> {
+async fn accept_tls<S: ByteStream>(stream: S, tls: Arc<ServerConfig>) -> io::Result<TlsStream<S>> {
     TlsAcceptor::from(tls).accept(stream).await
 }
 
@@ -90,7 +90,7 @@ async fn expect_tls(mut stream: TcpStream) -> io::Result<TcpStream> {
     Err(io::Error::other("the client speaks plain http"))
 }
 
-async fn serve_http(stream: Box<dyn Stream>, context: Arc<Context>) {
+async fn serve_http(stream: Box<dyn ByteStream>, context: Arc<Context>) {
     let limits = &context.limits;
     let stream = TokioIo::new(StallGuard::new(stream, limits.write_stall));
     let service = service_fn(|request: Request<Incoming>| {
@@ -119,7 +119,7 @@ async fn serve_http(stream: Box<dyn Stream>, context: Arc<Context>) {
 }
 
 /// The routes, behind what the web configuration asks for.
-async fn answer(context: &Context, request: Request<Incoming>) -> Answer {
+async fn answer(context: &Context, request: Request<Incoming>) -> HttpResponse {
     let Some(web) = &context.web else { return routes::answer(context, request).await };
     let mut answer = match web.admit(request.headers()).await {
         Ok(()) => routes::answer(context, request).await,

@@ -94,7 +94,7 @@ pub struct ReloadRequest {
 
 /// What a client may take from us.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ConnectionLimits {
     /// At the same time; more wait in the kernel's queue until one ends.
     pub connections: usize,
     /// For a whole request head, and for the next one on an idle connection.
@@ -115,7 +115,7 @@ pub struct Limits {
     pub push: Duration,
 }
 
-impl Default for Limits {
+impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             connections: 512,
@@ -148,7 +148,7 @@ impl From<TcpListener> for Entrance {
 pub async fn serve_with_limits(
     entrance: impl Into<Entrance>,
     app: App,
-    limits: Limits,
+    limits: ConnectionLimits,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     process::note_start();
@@ -200,7 +200,7 @@ pub async fn serve_with_limits(
 /// What every connection shares.
 struct Context {
     app: App,
-    limits: Limits,
+    limits: ConnectionLimits,
     web: Option<Arc<Web>>,
     stop: CancellationToken,
 }

@@ -4,20 +4,20 @@
 use hyper::HeaderMap;
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderName};
 
-use crate::exposition::Format;
+use crate::exposition::TextFormat;
 
 /// The format with the highest quality; of two equals the one that was named first, and never OpenMetrics for a bare `*/*`.
-pub(super) fn format(headers: &HeaderMap) -> Format {
+pub(super) fn format(headers: &HeaderMap) -> TextFormat {
     let ranges = ranges(headers, &ACCEPT);
     let openmetrics = best_match(&ranges, "application/openmetrics-text", "1.0.0");
     let classic = best_match(&ranges, "text/plain", "0.0.4");
-    let Some(openmetrics) = openmetrics.filter(|wish| wish.quality > 0.0) else { return Format::Classic };
+    let Some(openmetrics) = openmetrics.filter(|wish| wish.quality > 0.0) else { return TextFormat::Classic };
     let prefer_openmetrics = match classic {
         Some(classic) if classic.quality == openmetrics.quality => openmetrics.position < classic.position,
         Some(classic) => classic.quality < openmetrics.quality,
         None => true,
     };
-    if prefer_openmetrics { Format::OpenMetrics } else { Format::Classic }
+    if prefer_openmetrics { TextFormat::OpenMetrics } else { TextFormat::Classic }
 }
 
 pub(super) fn gzip(headers: &HeaderMap) -> bool {
@@ -37,7 +37,7 @@ struct Range<'a> {
     quality: f32,
 }
 
-struct Wish {
+struct Preference {
     quality: f32,
     position: usize,
 }
@@ -62,7 +62,7 @@ fn parse_range(text: &str) -> Range<'_> {
 }
 
 /// The most specific range that takes this type and version decides, wherever it stands; of equals the most wanted.
-fn best_match(ranges: &[Range<'_>], media_type: &str, version: &str) -> Option<Wish> {
+fn best_match(ranges: &[Range<'_>], media_type: &str, version: &str) -> Option<Preference> {
     let main_type = media_type.split('/').next().unwrap_or("");
     let specificity = |range: &Range<'_>| match range.version {
         Some(wanted) if wanted != version => None,
@@ -73,7 +73,7 @@ fn best_match(ranges: &[Range<'_>], media_type: &str, version: &str) -> Option<W
         _ => None,
     };
     let matches = ranges.iter().enumerate().filter_map(|(position, range)| {
-        let wish = Wish { quality: range.quality, position };
+        let wish = Preference { quality: range.quality, position };
         specificity(range).map(|specificity| (specificity, wish))
     });
     let best =
@@ -91,7 +91,7 @@ mod tests {
         HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())])
     }
 
-    fn check_format(accept: &str, expected: Format) {
+    fn check_format(accept: &str, expected: TextFormat) {
         assert_eq!(format(&headers(ACCEPT, accept)), expected, "{accept}");
     }
 
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn prometheus_gets_openmetrics() {
-        use Format::OpenMetrics;
+        use TextFormat::OpenMetrics;
         // 2.45, 2.50 with native histograms, 3.x
         check_format(
             "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_format_with_the_higher_quality_wins() {
-        use Format::{Classic, OpenMetrics};
+        use TextFormat::{Classic, OpenMetrics};
         check_format("application/openmetrics-text", OpenMetrics);
         check_format("Application/OpenMetrics-Text; Version=\"1.0.0\"; Q=0.9, text/plain; q=0.8", OpenMetrics);
         check_format("application/openmetrics-text;q=0.3, text/plain;q=0.7", Classic);
@@ -150,16 +150,16 @@ mod tests {
             "application/openmetrics-text;q=nonsense",
             "text/plain;version=1.0.0",
         ] {
-            check_format(accept, Format::Classic);
+            check_format(accept, TextFormat::Classic);
         }
-        assert_eq!(format(&HeaderMap::new()), Format::Classic);
+        assert_eq!(format(&HeaderMap::new()), TextFormat::Classic);
     }
 
     #[test]
     fn several_header_lines_are_one_list() {
         let mut headers = headers(ACCEPT, "text/plain;q=0.5");
         headers.append(ACCEPT, HeaderValue::from_static("application/openmetrics-text;version=1.0.0"));
-        assert_eq!(format(&headers), Format::OpenMetrics);
+        assert_eq!(format(&headers), TextFormat::OpenMetrics);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::fs;
 use std::sync::OnceLock;
 
-use crate::exposition::Process;
+use crate::exposition::ProcessStats;
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 
@@ -25,14 +25,14 @@ pub(super) fn note_start() {
     STARTED.get_or_init(clock::now);
 }
 
-pub(super) fn read_process() -> Process {
+pub(super) fn read_process() -> ProcessStats {
     let auxiliary = fs::read("/proc/self/auxv").unwrap_or_default();
     let ticks = auxiliary_value(&auxiliary, AT_CLKTCK).unwrap_or(USUAL_TICKS_PER_SECOND) as f64;
     let page_bytes = auxiliary_value(&auxiliary, AT_PAGESZ).unwrap_or(USUAL_PAGE_BYTES);
     let stat = read("/proc/self/stat").and_then(|text| parse_stat(&text));
     let boot_time = read("/proc/stat").and_then(|text| boot_time(&text));
     let start_time = boot_time.zip(stat).map(|(boot, stat)| boot as f64 + stat.start_ticks as f64 / ticks);
-    Process {
+    ProcessStats {
         resident_memory_bytes: stat.map(|stat| stat.resident_pages.saturating_mul(page_bytes)),
         cpu_seconds: stat.map(|stat| stat.cpu_ticks as f64 / ticks),
         // One of them is the directory that is being listed.

@@ -24,7 +24,7 @@ use super::{Context, ReloadRequest, api, negotiate, page, push};
 use crate::exposition::{Build, Scrape};
 use crate::snapshot::Snapshot;
 
-pub(super) type Answer = Response<Full<Bytes>>;
+pub(super) type HttpResponse = Response<Full<Bytes>>;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -33,7 +33,7 @@ pub(super) const CSS: &str = "text/css; charset=utf-8";
 pub(super) const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 pub(super) const SVG: &str = "image/svg+xml";
 
-pub(super) async fn answer(context: &Context, request: Request<Incoming>) -> Answer {
+pub(super) async fn answer(context: &Context, request: Request<Incoming>) -> HttpResponse {
     let (reading, writing): (&[Method], &[Method]) = (&[Method::GET, Method::HEAD], &[Method::POST, Method::PUT]);
     let methods = match request.uri().path() {
         "/metrics" | "/-/healthy" | "/-/ready" | "/" => reading,
@@ -71,7 +71,7 @@ fn is_from_elsewhere(headers: &HeaderMap) -> bool {
 }
 
 /// The text is small and no lock is held while it is made and packed.
-fn metrics<B>(context: &Context, request: &Request<B>) -> Answer {
+fn metrics<B>(context: &Context, request: &Request<B>) -> HttpResponse {
     let snapshot = Arc::clone(&context.app.snapshot.borrow());
     let format = negotiate::format(request.headers());
     let text = Scrape { snapshot, process: read_process(), build: Build::CURRENT }.render(format);
@@ -79,7 +79,7 @@ fn metrics<B>(context: &Context, request: &Request<B>) -> Answer {
 }
 
 /// Small where the client unpacks it.
-fn packed<B>(request: &Request<B>, text: &str, content_type: &'static str) -> Answer {
+fn packed<B>(request: &Request<B>, text: &str, content_type: &'static str) -> HttpResponse {
     let packed = if negotiate::gzip(request.headers()) { gzip(text) } else { None };
     let is_packed = packed.is_some();
     let body = packed.unwrap_or_else(|| text.as_bytes().to_vec());
@@ -93,7 +93,7 @@ fn gzip(text: &str) -> Option<Vec<u8>> {
 }
 
 /// A Redis that is down does not make the exporter unready, for the logs are counted all the same; but it is said.
-fn ready(context: &Context) -> Answer {
+fn ready(context: &Context) -> HttpResponse {
     if context.stop.is_cancelled() {
         return text(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
     }
@@ -119,7 +119,7 @@ fn degraded(snapshot: &Snapshot) -> String {
     logs + &complaints.chain(down).collect::<String>()
 }
 
-async fn reload(context: &Context) -> Answer {
+async fn reload(context: &Context) -> HttpResponse {
     let Some(requests) = &context.app.reload else {
         return text(
             StatusCode::FORBIDDEN,
@@ -145,7 +145,7 @@ async fn reload(context: &Context) -> Answer {
 }
 
 /// The page, or the counters alone where it is off or has nothing to ask.
-fn front_page<B>(context: &Context, request: &Request<B>) -> Answer {
+fn front_page<B>(context: &Context, request: &Request<B>) -> HttpResponse {
     let has_api = context.app.inquiries.is_some();
     if context.app.page && has_api {
         let page = shown(request, page::DOCUMENT.text, page::DOCUMENT.content_type);
@@ -162,7 +162,7 @@ fn is_for_people(context: &Context, path: &str) -> bool {
     context.app.page && is_known
 }
 
-fn for_people<B>(request: &Request<B>, path: &str) -> Answer {
+fn for_people<B>(request: &Request<B>, path: &str) -> HttpResponse {
     if let Some(file) = page::file(path) {
         return shown(request, file.text, file.content_type);
     }
@@ -177,25 +177,25 @@ fn for_people<B>(request: &Request<B>, path: &str) -> Answer {
 }
 
 /// Always fresh: after an upgrade all parts must fit each other.
-fn shown<B>(request: &Request<B>, text: &str, content_type: &'static str) -> Answer {
+fn shown<B>(request: &Request<B>, text: &str, content_type: &'static str) -> HttpResponse {
     let answer = with(packed(request, text, content_type), CACHE_CONTROL, "no-store");
     with(answer, REFERRER_POLICY, "no-referrer")
 }
 
-pub(super) fn json(status: StatusCode, body: String) -> Answer {
+pub(super) fn json(status: StatusCode, body: String) -> HttpResponse {
     with(plain(status, body, JSON), CACHE_CONTROL, "no-store")
 }
 
 /// For good news, which may be long.
-pub(super) fn packed_json<B>(request: &Request<B>, body: &str) -> Answer {
+pub(super) fn packed_json<B>(request: &Request<B>, body: &str) -> HttpResponse {
     with(packed(request, body, JSON), CACHE_CONTROL, "no-store")
 }
 
-pub(super) fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+pub(super) fn text(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
     with(plain(status, body, TEXT), CACHE_CONTROL, "no-store")
 }
 
-fn plain(status: StatusCode, body: impl Into<Bytes>, content_type: &'static str) -> Answer {
+fn plain(status: StatusCode, body: impl Into<Bytes>, content_type: &'static str) -> HttpResponse {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
     let answer = with(answer, CONTENT_TYPE, content_type);
@@ -203,7 +203,7 @@ fn plain(status: StatusCode, body: impl Into<Bytes>, content_type: &'static str)
     with(answer, X_CONTENT_TYPE_OPTIONS, "nosniff")
 }
 
-fn with(mut answer: Answer, name: HeaderName, value: &'static str) -> Answer {
+fn with(mut answer: HttpResponse, name: HeaderName, value: &'static str) -> HttpResponse {
     answer.headers_mut().insert(name, HeaderValue::from_static(value));
     answer
 }

@@ -17,8 +17,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use super::access::{Access, Refusal};
-use super::routes::{Answer, text};
+use super::access::{Access, AccessDenied};
+use super::routes::{HttpResponse, text};
 use crate::config::{Fingerprint, Problems, WebConfig};
 
 const LOOKS_APART: Duration = Duration::from_millis(500);
@@ -38,7 +38,7 @@ impl Web {
     }
 
     /// `Err` is the answer to somebody who is not let in.
-    pub(super) async fn admit(&self, headers: &HeaderMap) -> Result<(), Answer> {
+    pub(super) async fn admit(&self, headers: &HeaderMap) -> Result<(), HttpResponse> {
         let config = Arc::clone(&self.config.borrow());
         let admitted = match self.access.spend(config.rate_limit) {
             Ok(()) => self.access.admit(&config.users, headers).await,
@@ -46,14 +46,18 @@ impl Web {
         };
         admitted.map_err(|refusal| {
             let (status, words) = match refusal {
-                Refusal::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized\n"),
-                Refusal::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many passwords are being checked, try again\n"),
-                Refusal::TooMany => (StatusCode::TOO_MANY_REQUESTS, "too many requests\n"),
+                AccessDenied::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized\n"),
+                AccessDenied::Busy => {
+                    (StatusCode::SERVICE_UNAVAILABLE, "too many passwords are being checked, try again\n")
+                }
+                AccessDenied::TooMany => (StatusCode::TOO_MANY_REQUESTS, "too many requests\n"),
             };
             let mut answer = text(status, words);
             let (name, value) = match refusal {
-                Refusal::Unauthorized => (WWW_AUTHENTICATE, "Basic realm=\"redis_lock_exporter\", charset=\"UTF-8\""),
-                Refusal::Busy | Refusal::TooMany => (RETRY_AFTER, "1"),
+                AccessDenied::Unauthorized => {
+                    (WWW_AUTHENTICATE, "Basic realm=\"redis_lock_exporter\", charset=\"UTF-8\"")
+                }
+                AccessDenied::Busy | AccessDenied::TooMany => (RETRY_AFTER, "1"),
             };
             answer.headers_mut().insert(name, HeaderValue::from_static(value));
             // Whoever guesses pays with a connection for each guess, and a handshake where there is TLS.
@@ -63,7 +67,7 @@ impl Web {
     }
 
     /// An answer that has a header already knows better.
-    pub(super) fn add_headers(&self, answer: &mut Answer) {
+    pub(super) fn add_headers(&self, answer: &mut HttpResponse) {
         for (name, value) in &self.config.borrow().headers {
             answer.headers_mut().entry(name).or_insert_with(|| value.clone());
         }
@@ -71,13 +75,13 @@ impl Web {
 }
 
 /// Somebody wants the file to be read at once.
-type Request = oneshot::Sender<Result<(), Problems>>;
+type WebFileReload = oneshot::Sender<Result<(), Problems>>;
 
 /// The handle to a file that is followed.
 #[derive(Clone)]
 pub struct WebFile {
     pub web: Arc<Web>,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<WebFileReload>,
 }
 
 impl WebFile {
@@ -115,7 +119,7 @@ pub struct WebFollower {
     used: Fingerprint,
     /// What the last look saw.
     seen: Fingerprint,
-    asked: mpsc::Receiver<Request>,
+    asked: mpsc::Receiver<WebFileReload>,
 }
 
 impl WebFollower {

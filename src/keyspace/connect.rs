@@ -22,7 +22,7 @@ const DEFAULT_USER: &str = "default";
 
 /// Where to connect to, and how.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Target<'a> {
+pub(super) struct RedisTarget<'a> {
     pub(super) address: &'a Address,
     pub(super) credentials: &'a Credentials,
     pub(super) database: u32,
@@ -32,7 +32,7 @@ pub(super) struct Target<'a> {
     pub(super) response_timeout: Duration,
 }
 
-impl<'a> Target<'a> {
+impl<'a> RedisTarget<'a> {
     /// A data node of the configured Redis.
     pub(super) fn node(config: &'a RedisConfig, address: &'a Address) -> Self {
         Self {
@@ -72,7 +72,7 @@ pub(super) enum ConnectError {
 }
 
 /// A connection that is authenticated and in the right database.
-pub(super) async fn connect(target: &Target<'_>) -> Result<Wire, ConnectError> {
+pub(super) async fn connect(target: &RedisTarget<'_>) -> Result<Wire, ConnectError> {
     let login = Login::read(target.credentials).await?;
     let mut wire = dial(target).await?;
     match hello(&mut wire, &login).await {
@@ -145,7 +145,7 @@ async fn log_in(wire: &mut Wire, login: &Login) -> Result<(), ConnectError> {
     Ok(())
 }
 
-async fn dial(target: &Target<'_>) -> Result<Wire, ConnectError> {
+async fn dial(target: &RedisTarget<'_>) -> Result<Wire, ConnectError> {
     let address = target.address;
     let after = target.connect_timeout;
     match timeout(after, dial_without_limit(target)).await {
@@ -154,7 +154,7 @@ async fn dial(target: &Target<'_>) -> Result<Wire, ConnectError> {
     }
 }
 
-async fn dial_without_limit(target: &Target<'_>) -> Result<Wire, ConnectError> {
+async fn dial_without_limit(target: &RedisTarget<'_>) -> Result<Wire, ConnectError> {
     let address = target.address.clone();
     let cannot_dial = |source| ConnectError::Dial { address: address.clone(), source };
     let (host, port) = match &address {

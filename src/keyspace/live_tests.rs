@@ -7,20 +7,20 @@ use redis::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::connect::{ConnectError, Target, connect};
+use super::connect::{ConnectError, RedisTarget, connect};
 use super::servers::RedisServer;
 use super::servers::certificates::Certificates;
 use super::servers::cluster::Cluster;
 use super::servers::sentinel::{PRIMARY_NAME, Sentinels};
 use super::status::LinkTotals;
 use super::topology::slots::slot_of;
-use super::topology::{Node, discover};
+use super::topology::{Primary, discover};
 use super::wire::WireError;
-use super::{Setup, run};
+use super::{KeyspaceSource, run};
 use crate::config::redis::{
     Address, Credentials, PasswordSource, RedisConfig, RedisMode, ScanConfig, Tls, WatchConfig,
 };
-use crate::model::input::Input;
+use crate::model::input::PipelineInput;
 use crate::model::key_index::KeyMap;
 use crate::model::sighting::{LinkNews, OwnerHasher};
 use crate::snapshot::RedisNow;
@@ -56,13 +56,13 @@ fn login(username: &str, password: &str) -> Credentials {
 
 /// Connects to the first address and reads a key.
 async fn read(config: &RedisConfig, key: &str) -> Result<Value, ConnectError> {
-    let mut wire = connect(&Target::node(config, &config.addresses[0])).await?;
+    let mut wire = connect(&RedisTarget::node(config, &config.addresses[0])).await?;
     assert!(wire.is_resp3());
     Ok(wire.ask(&[b"GET", key.as_bytes()]).await?)
 }
 
 async fn refusal(config: &RedisConfig) -> String {
-    let error = connect(&Target::node(config, &config.addresses[0])).await.err().expect("refused");
+    let error = connect(&RedisTarget::node(config, &config.addresses[0])).await.err().expect("refused");
     format!("{:#}", anyhow::Error::new(error))
 }
 
@@ -104,7 +104,7 @@ async fn servers_without_hello() {
     let server = RedisServer::start(&["--requirepass", "secret", "--rename-command", "HELLO", ""]);
     let mut config = single(tcp(server.port()));
     config.credentials.password = Some(PasswordSource::Inline("secret".to_owned()));
-    let mut wire = connect(&Target::node(&config, &config.addresses[0])).await.unwrap();
+    let mut wire = connect(&RedisTarget::node(&config, &config.addresses[0])).await.unwrap();
     assert!(!wire.is_resp3());
     assert_eq!(wire.ask(&[b"PING"]).await.unwrap(), Value::SimpleString("PONG".to_owned()));
     assert_eq!(server.exporter_connections(), 1);
@@ -116,7 +116,7 @@ async fn servers_without_hello() {
 async fn servers_that_stand_still_or_come_back() {
     let mut server = RedisServer::start(&[]);
     let config = RedisConfig { response_timeout: Duration::from_secs(3), ..single(tcp(server.port())) };
-    let mut wire = connect(&Target::node(&config, &config.addresses[0])).await.unwrap();
+    let mut wire = connect(&RedisTarget::node(&config, &config.addresses[0])).await.unwrap();
     server.pause();
     assert!(matches!(wire.ask(&[b"PING"]).await, Err(WireError::Timeout { .. })));
     assert!(refusal(&config).await.ends_with("did not answer within 3s"), "the system accepts, nobody answers");
@@ -155,7 +155,7 @@ async fn tls_with_a_ca_of_its_own() {
     assert!(refusal(&with(not_pem)).await.contains("there is no certificate in"));
 }
 
-async fn find(config: &Arc<RedisConfig>, known: &[Node]) -> Vec<Node> {
+async fn find(config: &Arc<RedisConfig>, known: &[Primary]) -> Vec<Primary> {
     discover(config, known, &mut LinkTotals::default()).await.unwrap()
 }
 
@@ -217,7 +217,7 @@ async fn a_failover_under_sentinels() {
     let (_reads, reads) = mpsc::channel(1);
     let now = Arc::new(Mutex::new(RedisNow::default()));
     let stop = CancellationToken::new();
-    let setup = Setup {
+    let setup = KeyspaceSource {
         config,
         keys: Arc::new(KeyMap::default()),
         namespaces: Vec::new(),
@@ -235,7 +235,7 @@ async fn a_failover_under_sentinels() {
     let _sentinels = new_primary.await.unwrap();
     let removed = tokio::time::timeout(Duration::from_secs(120), async {
         while let Some(input) = input.recv().await {
-            if let Input::Link(batch) = input
+            if let PipelineInput::Link(batch) = input
                 && batch.news.iter().any(|news| matches!(news, LinkNews::Removed { .. }))
             {
                 return batch.link.0;

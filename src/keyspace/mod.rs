@@ -29,29 +29,29 @@ use tokio_util::sync::CancellationToken;
 
 use self::status::LinkStatus;
 use self::supervisor::Supervisor;
-use self::topology::Node;
+use self::topology::Primary;
 use crate::config::redis::{Address, RedisConfig};
-use crate::model::input::Input;
+use crate::model::input::PipelineInput;
 use crate::model::key_index::KeyMap;
 use crate::model::namespace::Namespace;
 use crate::model::sighting::{LinkId, OwnerHasher};
 use crate::snapshot::RedisNow;
 
 /// What the keyspace source is built from.
-pub struct Setup {
+pub struct KeyspaceSource {
     pub config: RedisConfig,
     pub keys: Arc<KeyMap>,
     /// For their fence templates.
     pub namespaces: Vec<Arc<Namespace>>,
     pub hasher: OwnerHasher,
-    pub out: mpsc::Sender<Input>,
+    pub out: mpsc::Sender<PipelineInput>,
     pub now: Arc<Mutex<RedisNow>>,
     /// Keys that the ledger wants to be read now, wherever they are.
     pub reads: mpsc::Receiver<Vec<Box<str>>>,
 }
 
 /// Looks at Redis until it is stopped; whatever fails is tried again.
-pub async fn run(setup: Setup, stop: CancellationToken) {
+pub async fn run(setup: KeyspaceSource, stop: CancellationToken) {
     Supervisor::new(setup).run(stop).await;
 }
 
@@ -61,7 +61,7 @@ struct Shared {
     keys: Arc<KeyMap>,
     namespaces: Vec<Arc<Namespace>>,
     hasher: OwnerHasher,
-    out: mpsc::Sender<Input>,
+    out: mpsc::Sender<PipelineInput>,
     /// A link found that the topology is not what it was: a slot moved, a node is gone or no longer a primary.
     rediscover: Notify,
 }
@@ -70,7 +70,7 @@ struct Shared {
 struct LinkSetup {
     id: LinkId,
     /// As it was found; its replicas come and go.
-    node: Node,
+    node: Primary,
     replicas: watch::Receiver<Vec<Address>>,
     /// A failover put this node in the place of another one: its first `Up` says `Past::OtherServer`.
     takes_over: bool,

@@ -14,10 +14,10 @@ use tracing::{error, info, warn};
 
 use super::status::{self, LinkStatus, LinkTotals};
 use super::topology::slots::slot_of;
-use super::topology::{self, DiscoverError, Node};
-use super::{LinkSetup, Setup, Shared, link};
+use super::topology::{self, DiscoverError, Primary};
+use super::{KeyspaceSource, LinkSetup, Shared, link};
 use crate::config::redis::{Address, RedisConfig, RedisMode};
-use crate::model::input::Input;
+use crate::model::input::PipelineInput;
 use crate::model::sighting::{LinkBatch, LinkId, LinkNews};
 use crate::snapshot::RedisNow;
 use crate::util::backoff::Backoff;
@@ -33,7 +33,7 @@ const READS_QUEUE: usize = 4;
 /// A link that does not end in this time is dropped where it stands.
 const LINK_GRACE: Duration = Duration::from_secs(2);
 
-type Discovered = (Result<Vec<Node>, DiscoverError>, LinkTotals);
+type Discovered = (Result<Vec<Primary>, DiscoverError>, LinkTotals);
 
 pub(super) struct Supervisor {
     shared: Arc<Shared>,
@@ -54,7 +54,7 @@ pub(super) struct Supervisor {
 
 struct Running {
     id: LinkId,
-    node: Node,
+    node: Primary,
     replicas: watch::Sender<Vec<Address>>,
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -63,8 +63,8 @@ struct Running {
 }
 
 impl Supervisor {
-    pub(super) fn new(setup: Setup) -> Self {
-        let Setup { config, keys, namespaces, hasher, out, now, reads } = setup;
+    pub(super) fn new(setup: KeyspaceSource) -> Self {
+        let KeyspaceSource { config, keys, namespaces, hasher, out, now, reads } = setup;
         let shared = Shared { config: config.clone(), keys, namespaces, hasher, out, rediscover: Notify::new() };
         Self {
             shared: Arc::new(shared),
@@ -121,7 +121,7 @@ impl Supervisor {
         self.next_discovery = None;
         self.last_discovery = Some(Instant::now());
         let config = Arc::clone(&self.config);
-        let known: Vec<Node> = self.links.iter().map(|link| link.node.clone()).collect();
+        let known: Vec<Primary> = self.links.iter().map(|link| link.node.clone()).collect();
         self.discovery.spawn(async move {
             let mut totals = LinkTotals::default();
             let result = topology::discover(&config, &known, &mut totals).await;
@@ -139,7 +139,7 @@ impl Supervisor {
         self.next_discovery = Some(planned.min(earliest.max(now)));
     }
 
-    async fn take(&mut self, result: Result<Vec<Node>, DiscoverError>, took: &LinkTotals) {
+    async fn take(&mut self, result: Result<Vec<Primary>, DiscoverError>, took: &LinkTotals) {
         self.ended.add(took);
         match result {
             Ok(nodes) => {
@@ -164,7 +164,7 @@ impl Supervisor {
     }
 
     /// Ends the links of nodes that are no primaries any more, and starts those of new ones.
-    async fn apply(&mut self, nodes: Vec<Node>) {
+    async fn apply(&mut self, nodes: Vec<Primary>) {
         let (kept, gone): (Vec<Running>, Vec<Running>) = std::mem::take(&mut self.links)
             .into_iter()
             .partition(|link| nodes.iter().any(|node| node.address == link.node.address));
@@ -192,7 +192,7 @@ impl Supervisor {
         }
     }
 
-    fn start(&mut self, node: Node, takes_over: bool) {
+    fn start(&mut self, node: Primary, takes_over: bool) {
         let id = LinkId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1);
         let status = Arc::new(Mutex::new(LinkStatus::default()));
@@ -218,7 +218,7 @@ impl Supervisor {
         self.end(link).await;
         let news = vec![LinkNews::Removed { at: clock::steady() }];
         // Nobody listens any more: the whole source is about to be stopped.
-        let _ = self.shared.out.send(Input::Link(LinkBatch { link: id, news })).await;
+        let _ = self.shared.out.send(PipelineInput::Link(LinkBatch { link: id, news })).await;
     }
 
     async fn end(&mut self, mut link: Running) {
@@ -245,7 +245,7 @@ impl Supervisor {
     }
 
     fn route(&self, keys: Vec<Box<str>>) {
-        let nodes: Vec<&Node> = self.links.iter().map(|link| &link.node).collect();
+        let nodes: Vec<&Primary> = self.links.iter().map(|link| &link.node).collect();
         for (link, keys) in self.links.iter().zip(by_node(keys, &nodes)).filter(|(_, keys)| !keys.is_empty()) {
             // A full queue: the ledger asks again.
             let _ = link.reads.try_send(keys);
@@ -261,7 +261,7 @@ impl Supervisor {
 }
 
 /// Did a failover put the node in the place of one that is gone?
-fn takes_over(mode: &RedisMode, node: &Node, gone: &[Node]) -> bool {
+fn takes_over(mode: &RedisMode, node: &Primary, gone: &[Primary]) -> bool {
     match mode {
         RedisMode::Single => false,
         RedisMode::Sentinel { .. } => !gone.is_empty(),
@@ -271,7 +271,7 @@ fn takes_over(mode: &RedisMode, node: &Node, gone: &[Node]) -> bool {
 }
 
 /// The keys of each node. Keys in slots that nobody serves are left out.
-fn by_node(keys: Vec<Box<str>>, nodes: &[&Node]) -> Vec<Vec<Box<str>>> {
+fn by_node(keys: Vec<Box<str>>, nodes: &[&Primary]) -> Vec<Vec<Box<str>>> {
     if nodes.len() == 1 {
         return vec![keys];
     }
@@ -294,10 +294,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn node(port: u16, replicas: &[u16], slots: &[(u16, u16)]) -> Node {
+    fn node(port: u16, replicas: &[u16], slots: &[(u16, u16)]) -> Primary {
         let address = |port: &u16| Address::Tcp { host: "redis".to_owned(), port: *port };
         let replicas = replicas.iter().map(address).collect();
-        Node { address: address(&port), replicas, slots: slots.to_vec() }
+        Primary { address: address(&port), replicas, slots: slots.to_vec() }
     }
 
     #[test]

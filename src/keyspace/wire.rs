@@ -20,12 +20,12 @@ const MAX_FRAME_BYTES: usize = 64 << 20;
 /// Read at once. A buffer that grew beyond this is given back when it is empty.
 const READ_BYTES: usize = 64 << 10;
 
-pub(super) type Reader = Box<dyn AsyncRead + Send + Unpin>;
+pub(super) type ReplyReader = Box<dyn AsyncRead + Send + Unpin>;
 pub(super) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 pub(super) struct Wire {
     address: Address,
-    reader: Reader,
+    reader: ReplyReader,
     writer: Writer,
     codec: ValueCodec,
     /// Received and not yet decoded.
@@ -56,7 +56,7 @@ pub(super) enum WireError {
 }
 
 impl Wire {
-    pub(super) fn new(address: Address, reader: Reader, writer: Writer, response_timeout: Duration) -> Self {
+    pub(super) fn new(address: Address, reader: ReplyReader, writer: Writer, response_timeout: Duration) -> Self {
         Self {
             address,
             reader,

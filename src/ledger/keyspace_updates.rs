@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use super::causes::incidents::Incident;
-use super::causes::{self, Finding, Loss};
+use super::causes::{self, Explanation, Loss};
 use super::locks::history::Saying;
 use super::locks::hold::Life;
 use super::locks::ring::KeyHash;
-use super::locks::{AllCounters, Keyspace, KeyspaceSettings};
+use super::locks::{AllCounters, KeyspaceSettings, LockTracker};
 use super::recent::Event;
 use super::{Counted, Ledger, Moment};
 use crate::model::counters::Tally;
@@ -28,7 +28,7 @@ impl Ledger {
         for namespace in self.namespaces.iter().filter(|namespace| !namespace.keys.is_empty()) {
             self.saved.keyspace.entry(namespace.name.clone()).or_default();
         }
-        self.keyspace = Some(Keyspace::new(settings, &self.namespaces));
+        self.keyspace = Some(LockTracker::new(settings, &self.namespaces));
         self
     }
 
@@ -173,14 +173,14 @@ impl Ledger {
     }
 
     fn settle_loss(&mut self, loss: Loss) {
-        let finding = self.keyspace.as_mut().map_or(Finding::NOTHING, |keyspace| keyspace.explain(&loss));
+        let finding = self.keyspace.as_mut().map_or(Explanation::NOTHING, |keyspace| keyspace.explain(&loss));
         let name = self.namespaces[usize::from(loss.namespace.0)].name.clone();
         self.saved.causes.entry(name).or_default().increment(finding.cause);
         self.incidents.remember(Incident { loss, finding });
     }
 }
 
-impl Keyspace {
+impl LockTracker {
     /// The next loss that has waited long enough, as long as Redis has shown what was before it.
     fn next_settled(&mut self, now: TimeMs) -> Option<Loss> {
         let (loss, is_late) = self.causes.first_due(now)?;
@@ -201,9 +201,9 @@ impl Keyspace {
         self.links.have_shown(loss.at) && !self.possible_keys(loss.namespace, lock).into_iter().any(is_open)
     }
 
-    fn explain(&mut self, loss: &Loss) -> Finding {
+    fn explain(&mut self, loss: &Loss) -> Explanation {
         let was_observed = self.links.first_baseline().is_some_and(|baseline| loss.at >= baseline);
-        let Some(lock) = loss.lock.as_deref().filter(|_| was_observed) else { return Finding::NOTHING };
+        let Some(lock) = loss.lock.as_deref().filter(|_| was_observed) else { return Explanation::NOTHING };
         let keys = self.possible_keys(loss.namespace, lock);
         for key in keys {
             let hash = self.hash(&key);
@@ -218,7 +218,7 @@ impl Keyspace {
             }
             return finding;
         }
-        Finding::NOTHING
+        Explanation::NOTHING
     }
 
     /// A line tells the key, or only an id; then the key is one that a template makes of it.

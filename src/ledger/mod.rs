@@ -30,11 +30,11 @@ use crate::model::failure::{Cause, ConflictKind, Operation, Reason};
 use crate::model::log_event::{Happening, LogEvent, RuleId};
 use crate::model::namespace::{Namespace, NamespaceId};
 use crate::util::clock::TimeMs;
-use causes::incidents::Incidents;
+use causes::incidents::IncidentLog;
 use failures::final_states::Finals;
 use failures::joining::{Aspect, Joined, LockHash, Window};
-use locks::Keyspace;
 pub use locks::KeyspaceSettings;
+use locks::LockTracker;
 use recent::{Event, Recent};
 
 /// A lost lock is noticed by each renewal that follows. They are one loss while they keep coming at about the pace of
@@ -46,12 +46,12 @@ pub struct Ledger {
     join_window: TimeMs,
     saved: Saved,
     /// `None`: Redis is not observed.
-    keyspace: Option<Keyspace>,
+    keyspace: Option<LockTracker>,
     /// For their names.
     rule_names: Arc<[String]>,
     /// What happened lately, for each namespace.
     recents: Vec<Recent>,
-    incidents: Incidents,
+    incidents: IncidentLog,
 }
 
 /// All that must survive a restart.
@@ -81,7 +81,7 @@ impl Ledger {
     pub fn new(namespaces: Vec<Arc<Namespace>>, join_window: Duration, saved: Saved) -> Self {
         let join_window = join_window.as_millis() as TimeMs;
         let recents = namespaces.iter().map(|_| Recent::new()).collect();
-        let (keyspace, rule_names, incidents) = (None, Arc::default(), Incidents::default());
+        let (keyspace, rule_names, incidents) = (None, Arc::default(), IncidentLog::default());
         let mut ledger = Self { namespaces, join_window, saved, keyspace, rule_names, recents, incidents };
         ledger.settle_saved();
         ledger

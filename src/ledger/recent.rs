@@ -29,19 +29,19 @@ const EVENTS: usize = Event::FenceRegression as usize + 1;
 
 /// Counts of one bucket, and which one it is: places are used again.
 #[derive(Clone, Copy)]
-struct Bucket {
+struct RecentBucket {
     number: TimeMs,
     counts: [u32; EVENTS],
 }
 
 /// Lately, for one namespace.
 pub(super) struct Recent {
-    buckets: Vec<Bucket>,
+    buckets: Vec<RecentBucket>,
 }
 
 impl Recent {
     pub(super) fn new() -> Self {
-        Self { buckets: vec![Bucket { number: TimeMs::MIN, counts: [0; EVENTS] }; BUCKETS] }
+        Self { buckets: vec![RecentBucket { number: TimeMs::MIN, counts: [0; EVENTS] }; BUCKETS] }
     }
 
     /// `at` may lie in the past. What is older than the longest window is left out.
@@ -49,7 +49,7 @@ impl Recent {
         let number = at.div_euclid(BUCKET_MS);
         let bucket = &mut self.buckets[number.rem_euclid(BUCKETS as TimeMs) as usize];
         if bucket.number < number {
-            *bucket = Bucket { number, counts: [0; EVENTS] };
+            *bucket = RecentBucket { number, counts: [0; EVENTS] };
         }
         if bucket.number == number {
             let place = &mut bucket.counts[event as usize];

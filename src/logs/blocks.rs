@@ -9,7 +9,7 @@ use std::sync::Arc;
 use memchr::{memchr, memchr_iter, memrchr};
 
 use crate::logs::extract::Extractor;
-use crate::logs::files::prefetch::{Finding, PART_BYTES, Scout};
+use crate::logs::files::prefetch::{PART_BYTES, PrefetchedPart, Scout};
 
 /// How much is read and searched at once: large enough to pay for the system call, small enough to stay in the cache.
 pub const BLOCK_BYTES: usize = 256 * 1024;
@@ -179,7 +179,7 @@ impl FileBlocks {
 
     /// What was found ahead of the next piece, if it can be used: then the next piece begins behind it. To be asked before
     /// each piece; `is_between_lines` tells that no line is half done.
-    pub fn finding(&mut self, extractor: &Arc<Extractor>, is_between_lines: bool) -> Option<Finding> {
+    pub fn finding(&mut self, extractor: &Arc<Extractor>, is_between_lines: bool) -> Option<PrefetchedPart> {
         if self.stop_at.is_some_and(|stop_at| self.offset >= stop_at) {
             self.stop_at = None;
             let finding = self.scout.finding().filter(|finding| is_between_lines && finding.start == self.offset)?;

@@ -18,8 +18,8 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Push;
-use crate::logs::streams::{Entry, Fields, Report, Streams};
-use crate::model::input::{Batch, Input, Pushed, Reached};
+use crate::logs::streams::{AttachedFields, StreamEntry, StreamReport, StreamSet};
+use crate::model::input::{Batch, PipelineInput, Pushed, Reached};
 use crate::snapshot::{PushNow, SourceNow};
 use crate::util::clock::TimeMs;
 
@@ -95,13 +95,13 @@ impl Intake {
 }
 
 /// What taking pushed lines needs.
-pub struct Setup {
+pub struct PushSource {
     /// Index of the log source.
     pub source: usize,
-    pub streams: Streams,
+    pub streams: StreamSet,
     pub known: Known,
     pub requests: mpsc::Receiver<PushRequest>,
-    pub out: mpsc::Sender<Input>,
+    pub out: mpsc::Sender<PipelineInput>,
 }
 
 /// Runs until `stop`. Requests that wait then are dropped, and their clients told to come again.
@@ -109,8 +109,8 @@ pub struct Setup {
 /// In a thread of its own, for two reasons. A large request takes long enough for others to notice: those who scrape, and the
 /// watchdog. And what it becomes in memory is many times its size in small pieces, which allocators keep for the thread
 /// that asked for them: with one thread the next request gets what the one before gave back.
-pub async fn run(setup: Setup, stop: CancellationToken) {
-    let Setup { source, streams, known, mut requests, out } = setup;
+pub async fn run(setup: PushSource, stop: CancellationToken) {
+    let PushSource { source, streams, known, mut requests, out } = setup;
     let places = Arc::new(Semaphore::new(HANDED_OVER));
     let mut taker = Taker { source, streams, known, places, out };
     let runtime = Handle::current();
@@ -130,10 +130,10 @@ pub async fn run(setup: Setup, stop: CancellationToken) {
 
 struct Taker {
     source: usize,
-    streams: Streams,
+    streams: StreamSet,
     known: Known,
     places: Arc<Semaphore>,
-    out: mpsc::Sender<Input>,
+    out: mpsc::Sender<PipelineInput>,
 }
 
 impl Taker {
@@ -147,14 +147,14 @@ impl Taker {
         self.hand_over(report, saved, place).await;
     }
 
-    fn search(&mut self, streams: Vec<PushedStream>) -> Report {
-        let mut report = Report::default();
+    fn search(&mut self, streams: Vec<PushedStream>) -> StreamReport {
+        let mut report = StreamReport::default();
         // Two equal lines of one moment in one request are two lines: a client repeats requests, not lines.
         let mut repetitions: HashMap<u64, u64> = HashMap::new();
         for stream in streams {
             let stream_id =
                 hash_of(|hasher| stream.labels.iter().for_each(|(name, value)| feed(hasher, &[name, value])));
-            let labels: Fields = stream.labels.into();
+            let labels: AttachedFields = stream.labels.into();
             for entry in stream.entries {
                 let line = hash_of(|hasher| {
                     hasher.write_u64(stream_id);
@@ -169,7 +169,7 @@ impl Taker {
                     false => labels.iter().cloned().chain(entry.metadata).collect(),
                 };
                 let time: TimeMs = entry.time / 1_000_000;
-                let entry = Entry { stream: stream_id, text: &entry.line, time, fields: &fields, id };
+                let entry = StreamEntry { stream: stream_id, text: &entry.line, time, fields: &fields, id };
                 self.streams.take(&entry, &mut report);
             }
         }
@@ -178,7 +178,7 @@ impl Taker {
         report
     }
 
-    async fn hand_over(&mut self, mut report: Report, client: oneshot::Sender<()>, place: OwnedSemaphorePermit) {
+    async fn hand_over(&mut self, mut report: StreamReport, client: oneshot::Sender<()>, place: OwnedSemaphorePermit) {
         let n_events = report.events.len();
         let mut known: HashSet<u64> = if n_events > 0 { self.known.iter().collect() } else { HashSet::new() };
         report.events.retain(|(_, event)| known.insert(event.offset));
@@ -190,7 +190,7 @@ impl Taker {
         let (saved, client) = if n_events > 0 { (Some(client), None) } else { (None, Some(client)) };
         let reached = Reached::Pushed(Pushed { lines, saved, place });
         let batch = Batch { source: self.source, events: report.events, reached, seen: report.seen };
-        if self.out.send(Input::Logs(batch)).await.is_ok()
+        if self.out.send(PipelineInput::Logs(batch)).await.is_ok()
             && let Some(client) = client
         {
             let _ = client.send(());

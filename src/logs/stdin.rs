@@ -17,7 +17,7 @@ use tracing::{error, info};
 use crate::logs::blocks::{Blocks, Cut, count_lines};
 use crate::logs::extract::{Extractor, Joiner};
 use crate::logs::tell;
-use crate::model::input::{Batch, Input, Reached};
+use crate::model::input::{Batch, PipelineInput, Reached};
 use crate::model::log_event::LogEvent;
 use crate::model::position::SourceTotals;
 use crate::snapshot::SourceNow;
@@ -29,9 +29,9 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Lines from standard input, taken by one follower at a time.
 #[derive(Clone)]
-pub struct Lines(Arc<Mutex<Receiver<Piece>>>);
+pub struct Lines(Arc<Mutex<Receiver<StdinChunk>>>);
 
-struct Piece {
+struct StdinChunk {
     text: Vec<u8>,
     seen: SourceTotals,
 }
@@ -46,7 +46,7 @@ pub fn read(max_line_bytes: usize) -> io::Result<Lines> {
     Ok(Lines(Arc::new(Mutex::new(receiver))))
 }
 
-fn pump(max_line_bytes: usize, sender: &SyncSender<Piece>) -> io::Result<()> {
+fn pump(max_line_bytes: usize, sender: &SyncSender<StdinChunk>) -> io::Result<()> {
     let mut blocks = Blocks::new(io::stdin().lock(), max_line_bytes);
     let mut skipping = false;
     loop {
@@ -68,23 +68,23 @@ fn pump(max_line_bytes: usize, sender: &SyncSender<Piece>) -> io::Result<()> {
             }
             Cut::Unfinished | Cut::NeedMore => return Ok(()),
         };
-        if sender.send(Piece { text: searched.to_vec(), seen }).is_err() {
+        if sender.send(StdinChunk { text: searched.to_vec(), seen }).is_err() {
             return Ok(());
         }
     }
 }
 
 /// What following standard input needs.
-pub struct Follower {
+pub struct StdinReader {
     pub lines: Lines,
     pub source: usize,
     pub extractor: Extractor,
-    pub out: mpsc::Sender<Input>,
+    pub out: mpsc::Sender<PipelineInput>,
     /// Of all log sources.
     pub now: Arc<Mutex<Vec<SourceNow>>>,
 }
 
-impl Follower {
+impl StdinReader {
     /// Hands lines over until `stop` or the end of standard input. Blocks its thread.
     pub fn run(self, stop: &CancellationToken) {
         let mut joiner = Joiner::default();
@@ -124,6 +124,6 @@ impl Follower {
         let events = events.into_iter().map(|event| (read(&event), event)).collect();
         seen.last_read = (seen.bytes > 0).then_some(now);
         let batch = Batch { source: self.source, events, reached: Reached::Nothing, seen };
-        let _ = self.out.blocking_send(Input::Logs(batch));
+        let _ = self.out.blocking_send(PipelineInput::Logs(batch));
     }
 }

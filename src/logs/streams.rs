@@ -20,31 +20,31 @@ const MAX_STREAMS: usize = 256;
 const MAX_RECENT: usize = 512;
 
 /// Fields that come with a text rather than in it.
-pub type Fields = Arc<[(String, String)]>;
+pub type AttachedFields = Arc<[(String, String)]>;
 
-pub struct Entry<'a> {
+pub struct StreamEntry<'a> {
     /// The same for all entries of one stream, and no other.
     pub stream: u64,
     /// One line or several; the last newline may be missing.
     pub text: &'a [u8],
     /// For lines without a time of their own.
     pub time: TimeMs,
-    pub fields: &'a Fields,
+    pub fields: &'a AttachedFields,
     /// What the entry is known again by. Becomes the offset of its events, plus the place of their line in the text.
     pub id: u64,
 }
 
 /// What entries had to say.
 #[derive(Default)]
-pub struct Report {
+pub struct StreamReport {
     pub events: Vec<(TimeMs, LogEvent)>,
     pub seen: SourceTotals,
 }
 
-pub struct Streams {
+pub struct StreamSet {
     extractor: Extractor,
     max_line_bytes: usize,
-    streams: HashMap<u64, Stream>,
+    streams: HashMap<u64, EntryStream>,
     n_waiting: usize,
     /// Entries so far, which says what was heard last.
     n_entries: u64,
@@ -54,7 +54,7 @@ pub struct Streams {
 
 /// One stream as if it were a file.
 #[derive(Default)]
-struct Stream {
+struct EntryStream {
     joiner: Joiner,
     /// Bytes so far.
     end: u64,
@@ -70,7 +70,7 @@ struct Begun {
     time: TimeMs,
 }
 
-impl Streams {
+impl StreamSet {
     pub fn new(rules: Arc<RuleSet>, max_line_bytes: usize) -> Self {
         let extractor = Extractor::with_fields_around(rules, max_line_bytes);
         Self { extractor, max_line_bytes, streams: HashMap::new(), n_waiting: 0, n_entries: 0, buffer: Vec::new() }
@@ -81,7 +81,7 @@ impl Streams {
         self.n_waiting > 0
     }
 
-    pub fn take(&mut self, entry: &Entry<'_>, report: &mut Report) {
+    pub fn take(&mut self, entry: &StreamEntry<'_>, report: &mut StreamReport) {
         let seen = &mut report.seen;
         seen.bytes += entry.text.len() as u64;
         seen.lines += count_lines(entry.text);
@@ -119,16 +119,16 @@ impl Streams {
     }
 
     /// Takes as it is what has waited long enough for its rest.
-    pub fn flush_overdue(&mut self, report: &mut Report) {
+    pub fn flush_overdue(&mut self, report: &mut StreamReport) {
         self.flush_those(Joiner::is_overdue, report);
     }
 
     /// The same for all that waits.
-    pub fn flush(&mut self, report: &mut Report) {
+    pub fn flush(&mut self, report: &mut StreamReport) {
         self.flush_those(Joiner::is_waiting, report);
     }
 
-    fn flush_those(&mut self, is_meant: fn(&Joiner) -> bool, report: &mut Report) {
+    fn flush_those(&mut self, is_meant: fn(&Joiner) -> bool, report: &mut StreamReport) {
         for stream in self.streams.values_mut().filter(|stream| is_meant(&stream.joiner)) {
             flush(&self.extractor, stream, report);
             self.n_waiting -= 1;
@@ -136,7 +136,7 @@ impl Streams {
     }
 
     /// The one that was not heard for the longest time.
-    fn forget_one(&mut self, report: &mut Report) {
+    fn forget_one(&mut self, report: &mut StreamReport) {
         let oldest = self.streams.iter().min_by_key(|(_, stream)| stream.heard).map(|(id, _)| *id);
         let Some(mut stream) = oldest.and_then(|id| self.streams.remove(&id)) else { return };
         if stream.joiner.is_waiting() {
@@ -146,13 +146,13 @@ impl Streams {
     }
 }
 
-fn flush(extractor: &Extractor, stream: &mut Stream, report: &mut Report) {
+fn flush(extractor: &Extractor, stream: &mut EntryStream, report: &mut StreamReport) {
     let mut events = Vec::new();
     extractor.flush(&mut stream.joiner, &mut events);
     report.add(events, stream);
 }
 
-impl Stream {
+impl EntryStream {
     /// What a place is known by, and its time: those of the entry it is in, or of the oldest that is remembered.
     fn known_of(&self, offset: u64) -> Option<(u64, TimeMs)> {
         let entry = self.recent.iter().rev().find(|entry| entry.at <= offset).or(self.recent.front())?;
@@ -160,12 +160,12 @@ impl Stream {
     }
 }
 
-impl Report {
+impl StreamReport {
     pub fn is_empty(&self) -> bool {
         self.events.is_empty() && self.seen == SourceTotals::default()
     }
 
-    fn add(&mut self, events: Vec<LogEvent>, stream: &Stream) {
+    fn add(&mut self, events: Vec<LogEvent>, stream: &EntryStream) {
         self.seen.events += events.len() as u64;
         self.events.extend(events.into_iter().map(|event| {
             let (offset, time) = stream.known_of(event.offset).unwrap_or((event.offset, clock::now()));

@@ -9,7 +9,7 @@ use crate::util::clock::TimeMs;
 
 /// What the pipeline is told.
 #[derive(Debug)]
-pub enum Input {
+pub enum PipelineInput {
     Logs(Batch),
     /// The log files, or a journal, have their place to start from: once that is saved, nothing written later can be
     /// missed. Told once by the tailer and once for each journal, also where looking failed.

@@ -44,7 +44,7 @@ label_enum! {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct HealthFinding {
     pub level: Level,
     pub text: String,
     /// Name of the runbook that says what to do.
@@ -52,21 +52,21 @@ pub struct Finding {
 }
 
 /// The level of several findings together.
-pub fn level<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Level {
+pub fn level<'a>(findings: impl IntoIterator<Item = &'a HealthFinding>) -> Level {
     findings.into_iter().map(|finding| finding.level).min().unwrap_or(Level::Well)
 }
 
 /// What may be said of a namespace without findings of its own that are worse: an exporter that does not see everything cannot
 /// call it well.
-pub fn level_of_namespace(findings: &[Finding], of_exporter: &[Finding]) -> Level {
+pub fn level_of_namespace(findings: &[HealthFinding], of_exporter: &[HealthFinding]) -> Level {
     let own = level(findings);
     let is_blind = level(of_exporter) <= Level::Blind;
     if own == Level::Well && is_blind { Level::Blind } else { own }
 }
 
 /// The exporter's own sight: Redis, logs, and whether the numbers are fresh and saved.
-pub fn of_exporter(snapshot: &Snapshot, now: TimeMs) -> Vec<Finding> {
-    let mut findings = Findings::default();
+pub fn of_exporter(snapshot: &Snapshot, now: TimeMs) -> Vec<HealthFinding> {
+    let mut findings = HealthFindings::default();
     let age = now - snapshot.taken;
     if snapshot.taken == 0 {
         findings.add(Level::Blind, "RedisLockExporterAbsent", "The exporter is starting.".to_owned());
@@ -96,7 +96,7 @@ pub fn of_exporter(snapshot: &Snapshot, now: TimeMs) -> Vec<Finding> {
     findings.sorted()
 }
 
-fn of_redis(redis: &RedisView, watches: bool, now: TimeMs, findings: &mut Findings) {
+fn of_redis(redis: &RedisView, watches: bool, now: TimeMs, findings: &mut HealthFindings) {
     let RedisView { name, now: state } = redis;
     let complaints = state.complaints.join("; ");
     if !state.is_up() {
@@ -133,7 +133,7 @@ fn of_redis(redis: &RedisView, watches: bool, now: TimeMs, findings: &mut Findin
     }
 }
 
-fn of_log(source: &SourceView, now: TimeMs, findings: &mut Findings) {
+fn of_log(source: &SourceView, now: TimeMs, findings: &mut HealthFindings) {
     let SourceView { name, totals, now: state } = source;
     let silence = totals.last_read.map(|last| now - last);
     if let Some(complaint) = &state.complaint {
@@ -154,8 +154,8 @@ fn of_log(source: &SourceView, now: TimeMs, findings: &mut Findings) {
 }
 
 /// One namespace, by its own thresholds.
-pub fn of_namespace(view: &NamespaceView, now: TimeMs) -> Vec<Finding> {
-    let mut findings = Findings::default();
+pub fn of_namespace(view: &NamespaceView, now: TimeMs) -> Vec<HealthFinding> {
+    let mut findings = HealthFindings::default();
     of_losses(view, &mut findings);
     of_renewals(view, &mut findings);
     of_acquisitions(view, &mut findings);
@@ -167,7 +167,7 @@ pub fn of_namespace(view: &NamespaceView, now: TimeMs) -> Vec<Finding> {
     findings.sorted()
 }
 
-fn of_losses(view: &NamespaceView, findings: &mut Findings) {
+fn of_losses(view: &NamespaceView, findings: &mut HealthFindings) {
     let NamespaceView { namespace, keyspace, lately, .. } = view;
     let lost = lately.windows[0].not_owned;
     if lost == 0 {
@@ -197,7 +197,7 @@ fn of_losses(view: &NamespaceView, findings: &mut Findings) {
     }
 }
 
-fn of_renewals(view: &NamespaceView, findings: &mut Findings) {
+fn of_renewals(view: &NamespaceView, findings: &mut HealthFindings) {
     let NamespaceView { namespace, keyspace, lately, .. } = view;
     let failed = lately.windows[0].renewal_failures;
     if failed == 0 {
@@ -226,7 +226,7 @@ fn of_renewals(view: &NamespaceView, findings: &mut Findings) {
 }
 
 /// By the threshold of renewals, as the alert rules do: both ask Redis for the same thing, and fail for the same reasons.
-fn of_acquisitions(view: &NamespaceView, findings: &mut Findings) {
+fn of_acquisitions(view: &NamespaceView, findings: &mut HealthFindings) {
     let NamespaceView { namespace, keyspace, lately, .. } = view;
     let failed = lately.windows[0].acquire_failures;
     if failed == 0 {
@@ -251,7 +251,7 @@ fn of_acquisitions(view: &NamespaceView, findings: &mut Findings) {
     }
 }
 
-fn of_damage(view: &NamespaceView, findings: &mut Findings) {
+fn of_damage(view: &NamespaceView, findings: &mut HealthFindings) {
     let NamespaceView { namespace, lately, .. } = view;
     let [minutes, hour] = &lately.windows;
     if minutes.unlocked_work > 0 {
@@ -278,7 +278,7 @@ fn of_damage(view: &NamespaceView, findings: &mut Findings) {
     }
 }
 
-fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, findings: &mut Findings) {
+fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, findings: &mut HealthFindings) {
     let state = &keyspace.now;
     if state.source.is_none_or(|source| source == OperationsSource::None) {
         let text = "Redis is not seen: what happens to these locks is not known.";
@@ -314,7 +314,7 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
     }
 }
 
-fn of_expiries(view: &NamespaceView, keyspace: &KeyspaceView, findings: &mut Findings) {
+fn of_expiries(view: &NamespaceView, keyspace: &KeyspaceView, findings: &mut HealthFindings) {
     let expired = view.lately.windows[0].expirations;
     let ratio = keyspace.ratios[0].expiry.filter(|ratio| *ratio > EXPIRY_RATIO);
     if let Some(ratio) =
@@ -349,14 +349,14 @@ pub fn summary(snapshot: &Snapshot, level: Level, subjects: &[&str]) -> String {
 }
 
 #[derive(Default)]
-struct Findings(Vec<Finding>);
+struct HealthFindings(Vec<HealthFinding>);
 
-impl Findings {
+impl HealthFindings {
     fn add(&mut self, level: Level, runbook: &'static str, text: String) {
-        self.0.push(Finding { level, text, runbook });
+        self.0.push(HealthFinding { level, text, runbook });
     }
 
-    fn sorted(mut self) -> Vec<Finding> {
+    fn sorted(mut self) -> Vec<HealthFinding> {
         self.0.sort_by_key(|finding| finding.level);
         self.0
     }
@@ -648,8 +648,8 @@ mod tests {
 
     #[test]
     fn no_namespace_is_well_while_something_is_not_seen() {
-        let finding = |level| Finding { level, text: String::new(), runbook: "" };
-        let check = |own: &[Finding], exporter: Level, expected: Level| {
+        let finding = |level| HealthFinding { level, text: String::new(), runbook: "" };
+        let check = |own: &[HealthFinding], exporter: Level, expected: Level| {
             assert_eq!(level_of_namespace(own, &[finding(exporter)]), expected, "{exporter}");
         };
         check(&[], Level::Blind, Level::Blind);

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis_lock_exporter::http::Limits;
+use redis_lock_exporter::http::ConnectionLimits;
 use redis_lock_exporter::model::query::{
     HistoryView, HoldView, IncidentView, IncidentsPage, Inquiry, LockHistory, LockOrder, LockView, LocksPage,
 };
@@ -19,7 +19,7 @@ const ASKING: [&str; 3] = ["/api/v1/locks", "/api/v1/locks/a", "/api/v1/incident
 #[test]
 fn namespaces_come_from_the_snapshot() {
     let (_pipeline, inquiries) = watch::channel(None);
-    let server = Server::start_api(Limits::default(), inquiries);
+    let server = Server::start_api(ConnectionLimits::default(), inquiries);
     let answer = server.get("/api/v1/namespaces");
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("content-type"), Some("application/json"));
@@ -118,7 +118,7 @@ fn errors_name_the_bad_parameter() {
 #[test]
 fn without_a_pipeline_the_api_reports_that_the_exporter_is_starting() {
     let (pipeline, inquiries) = watch::channel(None);
-    let server = Server::start_api(Limits::default(), inquiries);
+    let server = Server::start_api(ConnectionLimits::default(), inquiries);
     for path in ASKING {
         check_refused(&server.get(path), 503, "starting");
     }
@@ -134,7 +134,7 @@ fn without_a_pipeline_the_api_reports_that_the_exporter_is_starting() {
 fn a_busy_pipeline_returns_503_within_the_time_limit() {
     let (questions, mut waiting) = mpsc::channel(1);
     let (_pipeline, inquiries) = watch::channel(Some(questions));
-    let limits = Limits { inquiry: Duration::from_secs(3), ..Limits::default() };
+    let limits = ConnectionLimits { inquiry: Duration::from_secs(3), ..ConnectionLimits::default() };
     let server = Server::start_api(limits, inquiries);
     let started = Instant::now();
     check_refused(&server.get("/api/v1/locks"), 503, "busy");
@@ -153,7 +153,7 @@ fn a_busy_pipeline_returns_503_within_the_time_limit() {
 
 #[test]
 fn a_disabled_api_reports_that_it_is_disabled() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ConnectionLimits::default());
     for path in ASKING.into_iter().chain(["/api/v1/namespaces", "/api/v1/overview", "/api/v1/config"]) {
         check_refused(&server.get(path), 404, "--web.disable-api");
     }
@@ -181,7 +181,7 @@ pub(crate) fn answering() -> Server {
         }
     });
     let (_pipeline, inquiries) = watch::channel(Some(questions));
-    Server::start_api(Limits::default(), inquiries)
+    Server::start_api(ConnectionLimits::default(), inquiries)
 }
 
 fn answer(inquiry: Inquiry) {

@@ -13,7 +13,7 @@ use promql_parser::parser::{Expr, VectorSelector};
 use regex::Regex;
 use serde_json::Value;
 
-use redis_lock_exporter::exposition::{Kind, metrics};
+use redis_lock_exporter::exposition::{MetricKind, metrics};
 
 use crate::runbooks::pack;
 use crate::runbooks::queries::{Known, Selected, collect};
@@ -244,8 +244,8 @@ fn panels_explain_what_they_show_and_what_no_data_means() {
 fn queries_filter_by_job_and_instance_and_use_rates_for_counters() {
     let counters: BTreeSet<String> = metrics()
         .flat_map(|metric| match metric.kind {
-            Kind::Counter => vec![metric.name.to_owned()],
-            Kind::Histogram => ["bucket", "sum", "count"].map(|part| format!("{}_{part}", metric.name)).to_vec(),
+            MetricKind::Counter => vec![metric.name.to_owned()],
+            MetricKind::Histogram => ["bucket", "sum", "count"].map(|part| format!("{}_{part}", metric.name)).to_vec(),
             _ => Vec::new(),
         })
         .collect();

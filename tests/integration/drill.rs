@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis_lock_exporter::rehearsal::drill::NAMES;
-use redis_lock_exporter::rehearsal::fleet::{Locker, Territory, Token};
+use redis_lock_exporter::rehearsal::fleet::{LockToken, Locker, Territory};
 use redis_lock_exporter::util::ports::UnusedPort;
 use serde_json::Value;
 
@@ -511,7 +511,7 @@ async fn a_drill_client_writes_only_keys_of_its_own_run() {
     let writes = || server.info("rdb_changes_since_last_save").unwrap();
     for key in ["cordum:wf:run:lock:1", "redis_lock_drill:abce:x", "redis_lock_drill:abcd:", "x", ""] {
         server.command(&["SET", "cordum:wf:run:lock:1", "their token"]);
-        let (token, before) = (Token::new("their token"), writes());
+        let (token, before) = (LockToken::new("their token"), writes());
         assert!(locker.acquire(key, ttl).await.is_err());
         assert!(locker.renew(key, &token, ttl).await.is_err());
         assert!(locker.release(key, &token).await.is_err());

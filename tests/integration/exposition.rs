@@ -9,7 +9,7 @@ use std::{env, fs, io::Write};
 
 use redis_lock_exporter::config::rules::countable::CountableSeries;
 use redis_lock_exporter::config::{Config, Overrides};
-use redis_lock_exporter::exposition::{Build, Format, Kind, Process, Scrape, metrics, render};
+use redis_lock_exporter::exposition::{Build, MetricKind, ProcessStats, Scrape, TextFormat, metrics, render};
 use redis_lock_exporter::model::counters::LogCounters;
 use redis_lock_exporter::model::failure::{Cause, ConflictKind, Operation, Reason};
 use redis_lock_exporter::model::key_template::KeyTemplate;
@@ -21,17 +21,17 @@ use crate::sample::{full_counters, full_keyspace, full_redis, full_snapshot, nam
 
 #[test]
 fn the_openmetrics_format_equals_its_golden_file() {
-    check_golden("metrics.openmetrics", &full_text(Format::OpenMetrics));
+    check_golden("metrics.openmetrics", &full_text(TextFormat::OpenMetrics));
 }
 
 #[test]
 fn the_classic_format_equals_its_golden_file() {
-    check_golden("metrics.classic", &full_text(Format::Classic));
+    check_golden("metrics.classic", &full_text(TextFormat::Classic));
 }
 
 #[test]
 fn the_full_snapshot_shows_exactly_the_metrics_of_the_table() {
-    for format in [Format::OpenMetrics, Format::Classic] {
+    for format in [TextFormat::OpenMetrics, TextFormat::Classic] {
         let text = full_text(format);
         let shown: BTreeSet<&str> = samples(&text).map(name_of).collect();
         let table: BTreeSet<&str> = metrics().map(|metric| metric.name).collect();
@@ -41,7 +41,7 @@ fn the_full_snapshot_shows_exactly_the_metrics_of_the_table() {
 
 #[test]
 fn samples_have_the_labels_of_the_metric_table() {
-    let text = full_text(Format::OpenMetrics);
+    let text = full_text(TextFormat::OpenMetrics);
     for metric in metrics() {
         let line = samples(&text).find(|line| name_of(line) == metric.name).unwrap();
         let opening: Vec<String> = metric.labels().iter().map(|label| format!("{label}=\"")).collect();
@@ -55,7 +55,7 @@ fn counters_of_every_namespace_and_label_value_start_at_zero() {
     let keys = vec![KeyTemplate::parse("lock:{id}").unwrap()];
     let namespaces = ["approval", "jobs"]
         .map(|name| view(Namespace { keys: keys.clone(), ..namespace(name) }, LogCounters::default()));
-    let text = render(&Snapshot { namespaces: namespaces.into(), ..Snapshot::default() }, Format::Classic);
+    let text = render(&Snapshot { namespaces: namespaces.into(), ..Snapshot::default() }, TextFormat::Classic);
     fn values<L: Label>() -> Vec<&'static str> {
         L::ALL.iter().map(|label| label.as_str()).collect()
     }
@@ -65,7 +65,7 @@ fn counters_of_every_namespace_and_label_value_start_at_zero() {
         ("kind", values::<ConflictKind>()),
         ("cause", values::<Cause>()),
     ]);
-    for metric in metrics().filter(|metric| metric.kind == Kind::Counter) {
+    for metric in metrics().filter(|metric| metric.kind == MetricKind::Counter) {
         for namespace in ["approval", "jobs"] {
             let expected: Vec<String> = match metric.labels() {
                 ["lock_namespace"] => vec![format!("{}{{lock_namespace=\"{namespace}\"}} 0", metric.name)],
@@ -85,7 +85,7 @@ fn counters_of_every_namespace_and_label_value_start_at_zero() {
 
 #[test]
 fn keyspace_counters_that_can_count_start_at_zero() {
-    let text = full_text(Format::Classic);
+    let text = full_text(TextFormat::Classic);
     // This namespace was not observed yet.
     let labels = "redis=\"main\",lock_namespace=\"reconciler\"";
     let counters = ["acquisitions", "renewals", "releases", "expirations", "unknown_ends", "early_releases"];
@@ -119,7 +119,7 @@ fn a_counter_without_a_rule_has_no_series_until_it_is_counted() {
     let config = Config::load_without_logs(None, &overrides).unwrap();
     let views = config.namespaces.iter().map(|namespace| view(Namespace::clone(namespace), LogCounters::default()));
     let mut snapshot = Snapshot { namespaces: views.collect(), told: config.rules.countable(), ..Snapshot::default() };
-    let text = render(&snapshot, Format::Classic);
+    let text = render(&snapshot, TextFormat::Classic);
     let has = |text: &str, sample: &str| text.contains(&format!("\nredis_lock_{sample} "));
     for possible in [
         "renewal_failures_total{lock_namespace=\"scheduler\",reason=\"denied\"}",
@@ -142,13 +142,13 @@ fn a_counter_without_a_rule_has_no_series_until_it_is_counted() {
     for view in &mut snapshot.namespaces {
         view.logs = full_counters();
     }
-    let text = render(&snapshot, Format::Classic);
+    let text = render(&snapshot, TextFormat::Classic);
     assert!(impossible.iter().all(|sample| has(&text, sample)), "{text}");
 }
 
 #[test]
 fn promtool_reports_no_problem_with_the_classic_format() {
-    let (ok, output) = promtool(&["check", "metrics"], &full_text(Format::Classic));
+    let (ok, output) = promtool(&["check", "metrics"], &full_text(TextFormat::Classic));
     assert!(ok && output.is_empty(), "promtool check metrics: {output}");
 }
 
@@ -156,7 +156,7 @@ fn promtool_reports_no_problem_with_the_classic_format() {
 /// Prometheus's OpenMetrics parser and requires timestamps.
 #[test]
 fn prometheus_parses_the_openmetrics_format() {
-    let text = full_text(Format::OpenMetrics);
+    let text = full_text(TextFormat::OpenMetrics);
     let stamped: Vec<String> = text
         .lines()
         .map(|line| if line.starts_with('#') { line.to_owned() } else { format!("{line} 1785000000") })
@@ -176,7 +176,7 @@ fn prometheus_parses_the_openmetrics_format() {
 
 #[test]
 fn both_text_formats_contain_the_same_samples() {
-    let (openmetrics, classic) = (full_text(Format::OpenMetrics), full_text(Format::Classic));
+    let (openmetrics, classic) = (full_text(TextFormat::OpenMetrics), full_text(TextFormat::Classic));
     assert!(samples(&openmetrics).eq(samples(&classic)));
 }
 
@@ -240,7 +240,7 @@ fn a_scrape_with_the_cordum_preset_stays_below_100_kb() {
         ..full_snapshot()
     };
     snapshot.sources.truncate(1);
-    for format in [Format::OpenMetrics, Format::Classic] {
+    for format in [TextFormat::OpenMetrics, TextFormat::Classic] {
         let text = text(snapshot.clone(), format);
         assert!(text.len() < 100_000, "{format:?}: {} bytes, {} series", text.len(), samples(&text).count());
     }
@@ -261,12 +261,12 @@ fn counted(told: &CountableSeries) -> LogCounters {
     logs
 }
 
-fn full_text(format: Format) -> String {
+fn full_text(format: TextFormat) -> String {
     text(full_snapshot(), format)
 }
 
-fn text(snapshot: Snapshot, format: Format) -> String {
-    let process = Process {
+fn text(snapshot: Snapshot, format: TextFormat) -> String {
+    let process = ProcessStats {
         resident_memory_bytes: Some(12_345_344),
         cpu_seconds: Some(1.25),
         open_fds: Some(17),
@@ -280,7 +280,7 @@ fn text(snapshot: Snapshot, format: Format) -> String {
 /// Returns the metric to which a sample belongs.
 fn name_of(sample: &str) -> &str {
     let name = sample.split(['{', ' ']).next().unwrap();
-    let histogram = metrics().filter(|metric| metric.kind == Kind::Histogram).find(|metric| {
+    let histogram = metrics().filter(|metric| metric.kind == MetricKind::Histogram).find(|metric| {
         let suffix = name.strip_prefix(metric.name);
         suffix.is_some_and(|suffix| ["_bucket", "_sum", "_count"].contains(&suffix))
     });

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use redis::Client;
 use redis_lock_exporter::rehearsal::fleet::{
-    Answer, Gate, Hold, Kept, Lock, Locker, Next, Program, Record, Trouble, Truth, Worker,
+    Gate, Kept, LockProgram, LockReply, LockSpec, Locker, OperationLog, RenewalAction, Truth, UnknownResult, Worker,
+    WorkerHold,
 };
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -19,16 +20,16 @@ const OFTEN: Duration = Duration::from_millis(10);
 struct Stage {
     server: RedisServer,
     client: Client,
-    record: Arc<Record>,
-    lock: Lock,
+    record: Arc<OperationLog>,
+    lock: LockSpec,
 }
 
 impl Stage {
     fn new() -> Self {
         let server = RedisServer::start(&[]);
         let client = Client::open(format!("redis://127.0.0.1:{}/", server.port())).unwrap();
-        let record: Arc<Record> = Arc::default();
-        let lock = Lock { key: "jobs:lock:1".to_owned(), ttl: TTL, record: Arc::clone(&record) };
+        let record: Arc<OperationLog> = Arc::default();
+        let lock = LockSpec { key: "jobs:lock:1".to_owned(), ttl: TTL, record: Arc::clone(&record) };
         Self { server, client, record, lock }
     }
 
@@ -52,14 +53,14 @@ struct GivesUpAfter {
     failures: u32,
 }
 
-impl Program for GivesUpAfter {
+impl LockProgram for GivesUpAfter {
     fn renew_after(&mut self) -> Option<Duration> {
         Some(OFTEN)
     }
 
-    fn heard(&mut self, _: &Hold, _: &Answer, failures: u32) -> anyhow::Result<Next> {
+    fn heard(&mut self, _: &WorkerHold, _: &LockReply, failures: u32) -> anyhow::Result<RenewalAction> {
         self.failures = failures;
-        Ok(if failures < self.budget { Next::GoOn } else { Next::GiveUp })
+        Ok(if failures < self.budget { RenewalAction::GoOn } else { RenewalAction::GiveUp })
     }
 }
 
@@ -77,7 +78,7 @@ async fn a_worker_that_lost_its_lock_is_refused_gives_up_and_is_recorded() {
     let truth = stage.record.truth();
     assert_eq!((truth.acquisitions, truth.renewals, truth.refused, truth.held), (1, 0, 3, 1));
     // The record shows no other end, so the TTL must have expired.
-    assert!(matches!(worker.release(&hold).await, Answer::Refused));
+    assert!(matches!(worker.release(&hold).await, LockReply::Refused));
     let truth = stage.record.truth();
     assert_eq!((truth.refused, truth.releases, truth.expirations, truth.held), (4, 0, 1, 0));
 }
@@ -98,7 +99,7 @@ async fn a_worker_keeps_its_lock_until_it_is_stopped() {
     };
     let (kept, ()) = tokio::join!(keeping, ending);
     assert_eq!(kept, Kept::Done);
-    assert!(matches!(worker.release(&hold).await, Answer::Done));
+    assert!(matches!(worker.release(&hold).await, LockReply::Done));
     let truth = stage.record.truth();
     assert_eq!((truth.refused, truth.releases, truth.held), (0, 1, 0));
 }
@@ -123,16 +124,16 @@ async fn without_a_reply_the_result_is_unknown_and_the_next_command_is_still_sen
     let hold = worker.take(&stage.lock).await.unwrap().unwrap();
     stage.server.pause();
     worker.wait_at_most(OFTEN);
-    assert!(matches!(worker.renew(&hold).await, Answer::Unanswered(Trouble::Late)));
+    assert!(matches!(worker.renew(&hold).await, LockReply::Unanswered(UnknownResult::Late)));
     stage.server.resume();
     worker.wait_at_most(PATIENCE);
-    assert!(matches!(worker.renew(&hold).await, Answer::Done), "the worker must renew over the same connection");
+    assert!(matches!(worker.renew(&hold).await, LockReply::Done), "the worker must renew over the same connection");
 
     stage.server.kill();
-    assert!(matches!(worker.renew(&hold).await, Answer::Unanswered(Trouble::Failed(_))));
+    assert!(matches!(worker.renew(&hold).await, LockReply::Unanswered(UnknownResult::Failed(_))));
     stage.server.restart();
     assert!(
-        matches!(worker.renew(&hold).await, Answer::Refused),
+        matches!(worker.renew(&hold).await, LockReply::Refused),
         "the worker must reconnect, and the new Redis must be empty"
     );
     let truth = stage.record.truth();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use redis_lock_exporter::http::Limits;
+use redis_lock_exporter::http::ConnectionLimits;
 use regex::Regex;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -226,7 +226,7 @@ fn the_page_can_be_turned_off() {
     }
     assert_eq!(off.get("/api/v1/overview").status, 200, "the API must stay on");
     // Without the API the page has nothing to show. The runbooks do not need the API.
-    let without_api = Server::start(Limits::default());
+    let without_api = Server::start(ConnectionLimits::default());
     let front = without_api.get("/").text();
     assert!(front.contains("Failures read from the logs") && !front.contains("<script"), "{front}");
     assert_eq!(without_api.get("/runbooks/").status, 200);

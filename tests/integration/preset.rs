@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use redis_lock_exporter::config::{Config, Overrides};
 use redis_lock_exporter::logs::extract::search::Searcher;
-use redis_lock_exporter::logs::line::{Record, unwrap_line};
-use redis_lock_exporter::logs::rules::{RuleSet, Verdict};
+use redis_lock_exporter::logs::line::{LogRecord, unwrap_line};
+use redis_lock_exporter::logs::rules::{RuleMatch, RuleSet};
 use redis_lock_exporter::model::failure::{Operation, Reason};
 use redis_lock_exporter::model::label::Label;
 use redis_lock_exporter::model::log_event::{Happening, LogEvent, RuleId};
@@ -70,10 +70,10 @@ fn check(
     expected: &BTreeMap<String, String>,
 ) {
     let unwrapped = unwrap_line(wrapped.as_bytes());
-    let record = Record::parse(&unwrapped.text, unwrapped.time);
+    let record = LogRecord::parse(&unwrapped.text, unwrapped.time);
     let found = match rules.evaluate(&record) {
-        Verdict::Event(event) => shown(config, &event),
-        Verdict::Ignored { .. } | Verdict::NoMatch => BTreeMap::new(),
+        RuleMatch::Event(event) => shown(config, &event),
+        RuleMatch::Ignored { .. } | RuleMatch::NoMatch => BTreeMap::new(),
     };
     assert_eq!(&found, expected, "{wrapped}\n{record:?}");
     if !expected.is_empty() {
@@ -111,9 +111,9 @@ fn every_rule_of_the_preset_has_a_test_line() {
     let lines: Vec<Line> = serde_yaml::from_str(LINES).unwrap();
     let mut used = BTreeSet::new();
     for line in &lines {
-        match rule_set.evaluate(&Record::parse(line.json(TIME).as_bytes(), None)) {
-            Verdict::Event(LogEvent { rule, .. }) | Verdict::Ignored { rule } => used.insert(rule),
-            Verdict::NoMatch => continue,
+        match rule_set.evaluate(&LogRecord::parse(line.json(TIME).as_bytes(), None)) {
+            RuleMatch::Event(LogEvent { rule, .. }) | RuleMatch::Ignored { rule } => used.insert(rule),
+            RuleMatch::NoMatch => continue,
         };
     }
     let rules = (0..config.n_rules as u16).map(RuleId);

@@ -8,10 +8,10 @@ use std::fs;
 use std::path::Path;
 
 use redis_lock_exporter::config::{Config, Overrides};
-use redis_lock_exporter::daemon::state_file::{State, decode, encode};
+use redis_lock_exporter::daemon::state_file::{SavedState, decode, encode};
 use redis_lock_exporter::logs::extract::search::Searcher;
-use redis_lock_exporter::logs::line::{Record, unwrap_line};
-use redis_lock_exporter::logs::rules::{RuleSet, Verdict};
+use redis_lock_exporter::logs::line::{LogRecord, unwrap_line};
+use redis_lock_exporter::logs::rules::{RuleMatch, RuleSet};
 
 const CHANGES_OF_EACH_SEED: u64 = 120;
 
@@ -92,12 +92,12 @@ fn arbitrary_lines_never_panic_and_the_search_finds_every_line_that_a_rule_match
     let taken = std::cell::Cell::new(0);
     for_each_input("line", |name, line| {
         let unwrapped = unwrap_line(line);
-        let record = Record::parse(&unwrapped.text, unwrapped.time);
+        let record = LogRecord::parse(&unwrapped.text, unwrapped.time);
         let verdict = rules.evaluate(&record);
         assert_eq!(verdict, rules.evaluate(&record), "{name}");
         let is_near = rules.explain(&record).is_some();
-        assert!(!is_near || verdict == Verdict::NoMatch, "{name} is both a match and a near match");
-        let Verdict::Event(event) = verdict else { return };
+        assert!(!is_near || verdict == RuleMatch::NoMatch, "{name} is both a match and a near match");
+        let RuleMatch::Event(event) = verdict else { return };
         taken.set(taken.get() + 1);
         assert!(usize::from(event.namespace.0) < config.namespaces.len(), "{name}");
         // `\u` can encode any letter, but no encoder uses it for plain letters.
@@ -133,7 +133,7 @@ fn state_files_are_decoded_or_refused() {
 }
 
 /// Returns the saved state of a daemon that has counted something.
-fn full_state() -> State {
+fn full_state() -> SavedState {
     let body = serde_json::json!({
         "ledger": {
             "namespaces": {"jobs": {"not_owned": {"release": 3}, "release_failures": {"not_owned": 3}, "abandonments": 1}},

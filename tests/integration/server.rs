@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis_lock_exporter::http::{App, Entrance, Limits, ReloadRequest, Web, serve_with_limits};
+use redis_lock_exporter::http::{App, ConnectionLimits, Entrance, ReloadRequest, Web, serve_with_limits};
 use redis_lock_exporter::model::query::Inquiry;
 use redis_lock_exporter::snapshot::{RedisNow, RedisView, Snapshot};
 use tokio::net::TcpListener;
@@ -27,7 +27,7 @@ const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[test]
 fn metrics_are_served_in_the_requested_format() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ConnectionLimits::default());
     let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
     for (accept, content_type) in [
         (prometheus, OPENMETRICS),
@@ -49,7 +49,7 @@ fn metrics_are_served_in_the_requested_format() {
 
 #[test]
 fn metrics_show_the_latest_snapshot() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ConnectionLimits::default());
     assert!(server.get("/metrics").text().contains("{lock_namespace=\"workflow\"} 40\n"));
     let mut snapshot = full_snapshot();
     snapshot.namespaces[0].logs.abandonments = 41;
@@ -59,7 +59,7 @@ fn metrics_show_the_latest_snapshot() {
 
 #[test]
 fn gzip_responses_decompress_to_the_plain_response() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ConnectionLimits::default());
     let packed = server.ask("GET /metrics HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
     assert_eq!(packed.header("vary"), Some("Accept, Accept-Encoding"));
@@ -74,7 +74,7 @@ fn gzip_responses_decompress_to_the_plain_response() {
 
 #[test]
 fn head_has_the_length_of_get_and_no_body() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ConnectionLimits::default());
     for path in ["/", "/-/healthy", "/-/ready"] {
         let get = server.get(path);
         let head = server.ask(&format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -91,7 +91,7 @@ fn head_has_the_length_of_get_and_no_body() {
 
 #[test]
 fn wrong_methods_get_405_with_the_allowed_methods() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ConnectionLimits::default());
     for (method, path, allow) in [
         ("POST", "/metrics", "GET, HEAD"),
         ("DELETE", "/", "GET, HEAD"),
@@ -107,7 +107,7 @@ fn wrong_methods_get_405_with_the_allowed_methods() {
 
 #[test]
 fn unknown_paths_are_not_found() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ConnectionLimits::default());
     for path in ["/nothing", "/metrics/", "//metrics", "/-/", "/-/healthy/..", "/%6detrics", "*"] {
         assert_eq!(server.get(path).status, 404, "{path}");
     }
@@ -117,7 +117,7 @@ fn unknown_paths_are_not_found() {
 
 #[test]
 fn not_ready_responses_list_the_reasons() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ConnectionLimits::default());
     assert_eq!((server.get("/-/ready").status, server.get("/-/healthy").status), (200, 200));
     server.ready.store(false, Ordering::Relaxed);
     let answer = server.get("/-/ready");
@@ -127,7 +127,7 @@ fn not_ready_responses_list_the_reasons() {
 
 #[test]
 fn a_degraded_exporter_stays_ready_and_lists_the_problems() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ConnectionLimits::default());
     let answer = server.get("/-/ready");
     let expected = "ready\ndegraded: user exporter may not HSCAN keys under lock:*\n";
     assert_eq!((answer.status, answer.text().as_str()), (200, expected));
@@ -144,7 +144,7 @@ fn a_degraded_exporter_stays_ready_and_lists_the_problems() {
 
 #[test]
 fn the_landing_page_shows_locks_only_if_redis_is_configured() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ConnectionLimits::default());
     let page = server.get("/").text();
     assert!(page.contains("Locks seen in Redis main (connected)") && page.contains("<td>70001</td>"), "{page}");
     assert!(!page.contains("/api/v1/"), "the API is off in this test: {page}");
@@ -154,7 +154,7 @@ fn the_landing_page_shows_locks_only_if_redis_is_configured() {
 
 #[test]
 fn reload_is_off_unless_enabled() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ConnectionLimits::default());
     let answer = server.ask("POST /-/reload HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(answer.status, 403);
     assert!(answer.text().contains("--web.enable-lifecycle"), "{}", answer.text());
@@ -163,7 +163,10 @@ fn reload_is_off_unless_enabled() {
 #[test]
 fn reload_returns_its_result() {
     let (sender, mut requests) = mpsc::channel::<ReloadRequest>(1);
-    let server = Server::start_with(Limits { reload: Duration::from_secs(3), ..Limits::default() }, Some(sender));
+    let server = Server::start_with(
+        ConnectionLimits { reload: Duration::from_secs(3), ..ConnectionLimits::default() },
+        Some(sender),
+    );
     let (give_up, given_up) = std::sync::mpsc::channel();
     let outcomes = thread::spawn(move || {
         requests.blocking_recv().unwrap().answer.send(Ok(())).unwrap();
@@ -188,7 +191,7 @@ fn reload_returns_its_result() {
 
 #[test]
 fn the_landing_page_escapes_text_and_sets_a_strict_content_security_policy() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ConnectionLimits::default());
     let evil = view(namespace("<script>alert('1')</script>&\""), Default::default());
     server.publish.send(Arc::new(Snapshot { namespaces: vec![evil], ..full_snapshot() })).unwrap();
     let answer = server.get("/");
@@ -209,7 +212,8 @@ fn the_landing_page_escapes_text_and_sets_a_strict_content_security_policy() {
 
 #[test]
 fn a_stalled_request_blocks_no_other_client_and_times_out() {
-    let server = Server::start(Limits { header_read: Duration::from_millis(400), ..Limits::default() });
+    let server =
+        Server::start(ConnectionLimits { header_read: Duration::from_millis(400), ..ConnectionLimits::default() });
     let mut silent = server.connect();
     let mut half = server.connect();
     half.write_all(b"GET /metrics HTTP/1.1\r\nHos").unwrap();
@@ -225,7 +229,7 @@ fn a_stalled_request_blocks_no_other_client_and_times_out() {
 
 #[test]
 fn a_client_that_never_reads_is_dropped() {
-    let limits = Limits { write_stall: Duration::from_millis(300), ..Limits::default() };
+    let limits = ConnectionLimits { write_stall: Duration::from_millis(300), ..ConnectionLimits::default() };
     let server = Server::start(limits);
     // More responses than the kernel's buffers hold. The server must block while writing, then give
     // up.
@@ -246,7 +250,8 @@ fn a_client_that_never_reads_is_dropped() {
 
 #[test]
 fn connections_beyond_the_limit_wait_for_a_free_slot() {
-    let limits = Limits { connections: 4, header_read: Duration::from_secs(1), ..Limits::default() };
+    let limits =
+        ConnectionLimits { connections: 4, header_read: Duration::from_secs(1), ..ConnectionLimits::default() };
     let server = Server::start(limits);
     let started = Instant::now();
     let _hogs: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();
@@ -256,7 +261,7 @@ fn connections_beyond_the_limit_wait_for_a_free_slot() {
 
 #[test]
 fn hundreds_of_clients_are_served_at_once() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ConnectionLimits::default());
     let idle: Vec<TcpStream> = (0..200).map(|_| server.connect()).collect();
     let address = server.address;
     let clients: Vec<_> = (0..16)
@@ -272,7 +277,7 @@ fn hundreds_of_clients_are_served_at_once() {
 
 #[test]
 fn a_connection_serves_several_requests() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ConnectionLimits::default());
     let mut client = server.connect();
     client.write_all("GET /-/healthy HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3).as_bytes()).unwrap();
     let request = b"GET /-/ready HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -283,7 +288,7 @@ fn a_connection_serves_several_requests() {
 
 #[test]
 fn oversized_or_malformed_request_heads_are_refused() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ConnectionLimits::default());
     let long = "x".repeat(20_000);
     let many = "A: b\r\n".repeat(100);
     for (request, expected) in [
@@ -299,7 +304,7 @@ fn oversized_or_malformed_request_heads_are_refused() {
 #[test]
 fn shutdown_finishes_running_requests_and_refuses_new_ones() {
     let (sender, mut requests) = mpsc::channel::<ReloadRequest>(1);
-    let limits = Limits { drain: Duration::from_secs(5), ..Limits::default() };
+    let limits = ConnectionLimits { drain: Duration::from_secs(5), ..ConnectionLimits::default() };
     let server = Server::start_with(limits, Some(sender));
     let _idle = server.connect();
     let mut half = server.connect();
@@ -331,30 +336,30 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(limits: Limits) -> Self {
+    pub(crate) fn start(limits: ConnectionLimits) -> Self {
         Self::start_with(limits, None)
     }
 
-    fn start_with(limits: Limits, reload: Option<mpsc::Sender<ReloadRequest>>) -> Self {
+    fn start_with(limits: ConnectionLimits, reload: Option<mpsc::Sender<ReloadRequest>>) -> Self {
         Self::start_whole(limits, reload, None, true, None)
     }
 
     /// Starts a server with a web configuration.
-    pub(crate) fn start_behind(limits: Limits, web: Arc<Web>) -> Self {
+    pub(crate) fn start_behind(limits: ConnectionLimits, web: Arc<Web>) -> Self {
         Self::start_whole(limits, None, None, true, Some(web))
     }
 
     /// Starts a server with the API, which sends requests to the pipeline in the channel.
-    pub(crate) fn start_api(limits: Limits, inquiries: Inquiries) -> Self {
+    pub(crate) fn start_api(limits: ConnectionLimits, inquiries: Inquiries) -> Self {
         Self::start_whole(limits, None, Some(inquiries), true, None)
     }
 
     pub(crate) fn start_without_page(inquiries: Inquiries) -> Self {
-        Self::start_whole(Limits::default(), None, Some(inquiries), false, None)
+        Self::start_whole(ConnectionLimits::default(), None, Some(inquiries), false, None)
     }
 
     fn start_whole(
-        limits: Limits,
+        limits: ConnectionLimits,
         reload: Option<mpsc::Sender<ReloadRequest>>,
         inquiries: Option<Inquiries>,
         page: bool,

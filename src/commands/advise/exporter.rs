@@ -6,39 +6,39 @@ use anyhow::{Context as _, anyhow, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::Subject;
+use super::AdvisedNamespace;
 use crate::cli::AdviseArgs;
-use crate::client::http::{Limits, below, get, shown};
+use crate::client::http::{ClientLimits, below, get, shown};
 use crate::model::label::Label as _;
 use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
 use crate::model::sighting::OperationsSource;
-use crate::report::advice::{EXPIRED, Evidence, Sample};
+use crate::report::advice::{BucketedSample, EXPIRED, Evidence};
 
 /// Counts from logs that show that lines about renewals and releases are read.
 pub(super) const ABOUT_LOCKS_HELD: [&str; 4] = ["not_owned", "renewal_failures", "release_failures", "abandonments"];
 
 #[derive(Deserialize)]
-struct Answer {
+struct AnswerJson {
     redis: Option<Redis>,
-    namespaces: Vec<Seen>,
+    namespaces: Vec<SeenJson>,
 }
 
 #[derive(Deserialize)]
 struct Redis {
-    reply_seconds: Histogram,
+    reply_seconds: HistogramJson,
 }
 
 #[derive(Deserialize)]
-struct Seen {
+struct SeenJson {
     lock_namespace: String,
-    policy: Policy,
+    policy: PolicyJson,
     logs: Map<String, Value>,
     causes: Map<String, Value>,
-    keyspace: Option<Keyspace>,
+    keyspace: Option<KeyspaceJson>,
 }
 
 #[derive(Deserialize)]
-struct Policy {
+struct PolicyJson {
     style: Style,
     on_renewal_failure: OnRenewalFailure,
     ttl_seconds: Option<f64>,
@@ -49,7 +49,7 @@ struct Policy {
 }
 
 #[derive(Deserialize)]
-struct Keyspace {
+struct KeyspaceJson {
     counters: Counters,
     now: Now,
 }
@@ -60,9 +60,9 @@ struct Counters {
     expirations: u64,
     early_releases: u64,
     takeovers_beyond_slo: u64,
-    hold_seconds: Histogram,
-    renewal_margin_ratio: Histogram,
-    takeover_seconds: Histogram,
+    hold_seconds: HistogramJson,
+    renewal_margin_ratio: HistogramJson,
+    takeover_seconds: HistogramJson,
 }
 
 #[derive(Deserialize)]
@@ -71,12 +71,12 @@ struct Now {
 }
 
 #[derive(Deserialize)]
-struct Histogram {
-    buckets: Vec<Bucket>,
+struct HistogramJson {
+    buckets: Vec<BucketJson>,
 }
 
 #[derive(Deserialize)]
-struct Bucket {
+struct BucketJson {
     /// `None`: infinite.
     le: Option<f64>,
     count: u64,
@@ -84,39 +84,40 @@ struct Bucket {
 
 /// An error of the exporter.
 #[derive(Deserialize)]
-struct Refusal {
+struct RefusalJson {
     error: String,
 }
 
-pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec<Subject>> {
+pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec<AdvisedNamespace>> {
     // The address of the metrics is what people have at hand.
     let base = url.trim_end_matches('/').trim_end_matches("/metrics");
-    let limits = Limits { ca_file: args.ca_file.clone(), ..Limits::default() };
+    let limits = ClientLimits { ca_file: args.ca_file.clone(), ..ClientLimits::default() };
     let response = get(&below(base, "/api/v1/namespaces"), &limits).await?;
     let name = shown(base);
     if response.status != 200 {
-        let refusal: Result<Refusal, _> = serde_json::from_slice(&response.body);
+        let refusal: Result<RefusalJson, _> = serde_json::from_slice(&response.body);
         let reason = match refusal {
-            Ok(Refusal { error }) => format!("{error} (start it without, or ask with --prometheus)"),
+            Ok(RefusalJson { error }) => format!("{error} (start it without, or ask with --prometheus)"),
             Err(_) => format!("it answers with the status {}: it is no redis_lock_exporter", response.status),
         };
         bail!("there is no advice from {name}: {reason}");
     }
-    let answer: Answer = serde_json::from_slice(&response.body)
+    let answer: AnswerJson = serde_json::from_slice(&response.body)
         .with_context(|| format!("{name} answers, but not as a redis_lock_exporter of this version does"))?;
     let no_redis = || anyhow!("the exporter at {name} looks at no Redis: give it one with --redis.url or `redis`");
     let replies = answer.redis.ok_or_else(no_redis)?.reply_seconds.into_sample();
-    let subjects: Vec<Subject> = answer.namespaces.into_iter().filter_map(|seen| seen.into_subject(&replies)).collect();
+    let subjects: Vec<AdvisedNamespace> =
+        answer.namespaces.into_iter().filter_map(|seen| seen.into_subject(&replies)).collect();
     if subjects.is_empty() {
         bail!("the exporter at {name} looks at no locks in Redis: none of its namespaces has `keys`");
     }
     Ok(subjects)
 }
 
-impl Seen {
+impl SeenJson {
     /// Nothing of a namespace whose locks are not looked at.
-    fn into_subject(self, replies: &Sample) -> Option<Subject> {
-        let Keyspace { counters, now } = self.keyspace?;
+    fn into_subject(self, replies: &BucketedSample) -> Option<AdvisedNamespace> {
+        let KeyspaceJson { counters, now } = self.keyspace?;
         let lost = EXPIRED.iter().filter_map(|cause| self.causes.get(cause.as_str())?.as_u64()).sum();
         let evidence = Evidence {
             takeovers: counters.takeover_seconds.buckets.iter().map(|bucket| bucket.count).sum(),
@@ -133,7 +134,7 @@ impl Seen {
             pause: Duration::ZERO,
         };
         let namespace = self.policy.into_namespace(self.lock_namespace);
-        Some(Subject { cluster: String::new(), namespace, evidence, notes: Vec::new() })
+        Some(AdvisedNamespace { cluster: String::new(), namespace, evidence, notes: Vec::new() })
     }
 }
 
@@ -145,7 +146,7 @@ fn is_counted(value: &Value) -> bool {
     }
 }
 
-impl Policy {
+impl PolicyJson {
     fn into_namespace(self, name: String) -> Namespace {
         let duration = |seconds: Option<f64>| seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Namespace {
@@ -162,9 +163,9 @@ impl Policy {
     }
 }
 
-impl Histogram {
-    fn into_sample(self) -> Sample {
+impl HistogramJson {
+    fn into_sample(self) -> BucketedSample {
         let buckets = self.buckets.into_iter();
-        Sample::new(buckets.map(|bucket| (bucket.le.unwrap_or(f64::INFINITY), bucket.count)).collect())
+        BucketedSample::new(buckets.map(|bucket| (bucket.le.unwrap_or(f64::INFINITY), bucket.count)).collect())
     }
 }

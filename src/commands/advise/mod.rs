@@ -23,7 +23,7 @@ use crate::model::namespace::Namespace;
 use crate::report::advice::{Advice, Evidence, Note, advise};
 
 /// One namespace and what is known about it.
-struct Subject {
+struct AdvisedNamespace {
     /// The label `cluster` that Prometheus has given its targets; empty without.
     cluster: String,
     namespace: Namespace,
@@ -38,8 +38,8 @@ struct Advised {
 }
 
 impl Advised {
-    fn of(subject: Subject) -> Self {
-        let Subject { cluster, namespace, evidence, notes } = subject;
+    fn of(subject: AdvisedNamespace) -> Self {
+        let AdvisedNamespace { cluster, namespace, evidence, notes } = subject;
         let mut advice = advise(&namespace, &evidence);
         advice.notes.extend(notes);
         Self { cluster, namespace, advice }
@@ -95,7 +95,7 @@ fn answer(args: &AdviseArgs, out: &mut impl Write) -> anyhow::Result<u8> {
 }
 
 /// Those that were asked for.
-fn chosen(mut subjects: Vec<Subject>, args: &AdviseArgs) -> anyhow::Result<Vec<Subject>> {
+fn chosen(mut subjects: Vec<AdvisedNamespace>, args: &AdviseArgs) -> anyhow::Result<Vec<AdvisedNamespace>> {
     for name in &args.namespaces {
         if !subjects.iter().any(|subject| subject.namespace.name == *name) {
             let mut known: Vec<&str> = Vec::new();

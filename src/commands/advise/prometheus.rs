@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-use super::Subject;
+use super::AdvisedNamespace;
 use super::exporter::ABOUT_LOCKS_HELD;
 use crate::cli::AdviseArgs;
-use crate::client::http::Limits;
+use crate::client::http::ClientLimits;
 use crate::client::prometheus::{Prometheus, Series};
 use crate::model::label::Label as _;
 use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
-use crate::report::advice::{EXPIRED, Evidence, Note, Sample};
+use crate::report::advice::{BucketedSample, EXPIRED, Evidence, Note};
 use crate::util::units::format_duration;
 
 /// A query over weeks takes its time.
@@ -29,14 +29,14 @@ fn key(series: &Series) -> Key {
     (series.label("cluster").to_owned(), series.label("lock_namespace").to_owned())
 }
 
-struct History {
+struct MetricHistory {
     prometheus: Prometheus,
     range: String,
 }
 
-pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec<Subject>> {
-    let limits = Limits { time: PATIENCE, ca_file: args.ca_file.clone(), ..Limits::default() };
-    let history = History { prometheus: Prometheus::new(url, limits), range: format_duration(args.range) };
+pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec<AdvisedNamespace>> {
+    let limits = ClientLimits { time: PATIENCE, ca_file: args.ca_file.clone(), ..ClientLimits::default() };
+    let history = MetricHistory { prometheus: Prometheus::new(url, limits), range: format_duration(args.range) };
     let policies = history.policies().await?;
     if policies.is_empty() {
         bail!(
@@ -54,7 +54,7 @@ pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec
         evidence.replies = replies.get(&key.0).cloned().unwrap_or_default();
         let is_changed = changed.get(&key).is_some_and(|changes| *changes > 0.0);
         let notes = Vec::from_iter(is_changed.then_some(Note::TtlChanged));
-        subjects.push(Subject { cluster: key.0, namespace, evidence, notes });
+        subjects.push(AdvisedNamespace { cluster: key.0, namespace, evidence, notes });
     }
     if let Some(cluster) = &args.cluster {
         subjects.retain(|subject| subject.cluster == *cluster);
@@ -68,7 +68,7 @@ pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec
     Ok(subjects)
 }
 
-impl History {
+impl MetricHistory {
     /// What is configured now; for exporters that are gone, what was.
     async fn policies(&self) -> anyhow::Result<BTreeMap<Key, Namespace>> {
         let labels = "cluster, lock_namespace, style, on_renewal_failure";
@@ -130,7 +130,7 @@ impl History {
             let evidence = Evidence {
                 holds: holds.get(&key).cloned().unwrap_or_default(),
                 margins: margins.get(&key).cloned().unwrap_or_default(),
-                replies: Sample::default(),
+                replies: BucketedSample::default(),
                 renewals: of(&renewals, &key),
                 expirations: of(&expirations, &key),
                 early_releases: of(&early_releases, &key),
@@ -150,7 +150,7 @@ impl History {
         self.numbers(&self.latest(&format!("redis_lock_{metric}"), "cluster, lock_namespace")).await
     }
 
-    async fn samples(&self, metric: &str) -> anyhow::Result<BTreeMap<Key, Sample>> {
+    async fn samples(&self, metric: &str) -> anyhow::Result<BTreeMap<Key, BucketedSample>> {
         let range = &self.range;
         let query = format!(
             "sum by (cluster, lock_namespace, le) (max by (cluster, redis, lock_namespace, le) \
@@ -160,7 +160,7 @@ impl History {
     }
 
     /// By cluster: each exporter times its own questions.
-    async fn replies(&self) -> anyhow::Result<BTreeMap<String, Sample>> {
+    async fn replies(&self) -> anyhow::Result<BTreeMap<String, BucketedSample>> {
         let range = &self.range;
         let query = format!("sum by (cluster, le) (increase(redis_lock_exporter_redis_reply_seconds_bucket[{range}]))");
         Ok(by_bound(self.prometheus.query(&query).await?, |series| series.label("cluster").to_owned()))
@@ -213,7 +213,7 @@ impl History {
 }
 
 /// Buckets as Prometheus has them, each with the count of all below, as those with a count of their own.
-fn by_bound<K: Ord>(series: Vec<Series>, key: impl Fn(&Series) -> K) -> BTreeMap<K, Sample> {
+fn by_bound<K: Ord>(series: Vec<Series>, key: impl Fn(&Series) -> K) -> BTreeMap<K, BucketedSample> {
     let mut found = BTreeMap::<K, Vec<(f64, f64)>>::new();
     for series in series {
         let bound = series.label("le").parse::<f64>();
@@ -230,7 +230,7 @@ fn by_bound<K: Ord>(series: Vec<Series>, key: impl Fn(&Series) -> K) -> BTreeMap
             let count = (count.round() as u64).max(below);
             (bound, count - std::mem::replace(&mut below, count))
         });
-        (key, Sample::new(own.collect()))
+        (key, BucketedSample::new(own.collect()))
     });
     samples.collect()
 }
@@ -249,7 +249,7 @@ mod tests {
         };
         let buckets = vec![series("+Inf", "12.6"), series("10", "9.02"), series("1", "9.4"), series("30", "NaN")];
         let samples = by_bound(buckets, key);
-        let expected = Sample::new(vec![(1.0, 9), (10.0, 0), (f64::INFINITY, 4)]);
+        let expected = BucketedSample::new(vec![(1.0, 9), (10.0, 0), (f64::INFINITY, 4)]);
         assert_eq!(samples, BTreeMap::from([((String::new(), "jobs".to_owned()), expected)]));
     }
 }

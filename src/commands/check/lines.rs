@@ -12,15 +12,15 @@ use anyhow::Context as _;
 use memchr::memchr_iter;
 use regex::bytes::Regex;
 
-use super::report::{Finding, NO_TEXT, Outcome, Report, Summary};
+use super::report::{CheckReport, CheckSummary, LineOutcome, LineReport, NO_TEXT};
 use crate::cli::CheckArgs;
 use crate::commands::input;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
 use crate::ledger::{Counted, Ledger};
 use crate::logs::blocks::Cut;
-use crate::logs::extract::{Extractor, Joiner, Look};
-use crate::logs::line::{Record, unwrap_line};
-use crate::logs::rules::{RuleSet, Verdict};
+use crate::logs::extract::{Extractor, InspectedLine, Joiner};
+use crate::logs::line::{LogRecord, unwrap_line};
+use crate::logs::rules::{RuleMatch, RuleSet};
 use crate::model::failure::Reason;
 use crate::model::log_event::{Happening, LogEvent};
 use crate::model::namespace::NamespaceId;
@@ -54,8 +54,8 @@ pub(in crate::commands) fn run(
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     let mut pieces = input::open(path)?.pieces;
-    let mut report = Report::new(args, config, out)?;
-    let mut sample = Sample::new(config);
+    let mut report = CheckReport::new(args, config, out)?;
+    let mut sample = LogSample::new(config);
     sample.summary.generic_rules_only = args.has_generic_rules_only();
     let mut skipping = false;
     let mut offset = 0;
@@ -76,7 +76,7 @@ pub(in crate::commands) fn run(
     report.finish(&sample.summary)
 }
 
-struct Sample<'a> {
+struct LogSample<'a> {
     config: &'a Config,
     rules: Arc<RuleSet>,
     extractor: Extractor,
@@ -89,7 +89,7 @@ struct Sample<'a> {
     earlier: VecDeque<(u64, u64)>,
     /// The line with which a lock's last failure was counted, for each operation.
     counted: HashMap<(NamespaceId, String, Option<&'static str>), u64>,
-    summary: Summary,
+    summary: CheckSummary,
 }
 
 /// A line that the extractor looked at.
@@ -97,10 +97,10 @@ struct Looked {
     offset: u64,
     text: Vec<u8>,
     time: Option<TimeMs>,
-    judged: Option<Box<(Record, Verdict)>>,
+    judged: Option<Box<(LogRecord, RuleMatch)>>,
 }
 
-impl<'a> Sample<'a> {
+impl<'a> LogSample<'a> {
     fn new(config: &'a Config) -> Self {
         let rules = RuleSet::compile(config);
         Self {
@@ -113,17 +113,17 @@ impl<'a> Sample<'a> {
             pieces: BTreeMap::new(),
             earlier: VecDeque::new(),
             counted: HashMap::new(),
-            summary: Summary::default(),
+            summary: CheckSummary::default(),
         }
     }
 
     /// What there is to say about a block of whole lines, by line number.
-    fn block(&mut self, block: &[u8], offset: u64) -> Vec<Finding<'a>> {
+    fn block(&mut self, block: &[u8], offset: u64) -> Vec<LineReport<'a>> {
         let mut pieces = Vec::new();
         let mut looked = Vec::new();
         self.extractor.look(block, offset, &mut self.joiner, &mut |look| match look {
-            Look::Piece { offset } => pieces.push(offset),
-            Look::Line { offset, text, time, judged } => {
+            InspectedLine::Piece { offset } => pieces.push(offset),
+            InspectedLine::Line { offset, text, time, judged } => {
                 looked.push(Looked { offset, text: text.to_vec(), time, judged });
             }
         });
@@ -168,10 +168,10 @@ impl<'a> Sample<'a> {
     }
 
     /// Pieces of which the sample does not have the rest.
-    fn rest(&mut self) -> Vec<Finding<'a>> {
+    fn rest(&mut self) -> Vec<LineReport<'a>> {
         let mut looked = Vec::new();
         self.extractor.look_at_rest(&mut self.joiner, &mut |look| {
-            if let Look::Line { offset, text, time, judged } = look {
+            if let InspectedLine::Line { offset, text, time, judged } = look {
                 looked.push(Looked { offset, text: text.to_vec(), time, judged });
             }
         });
@@ -181,22 +181,22 @@ impl<'a> Sample<'a> {
     }
 
     /// What there is to say about a line; counts it in the summary.
-    fn judge(&mut self, number: u64, line: Looked) -> Finding<'a> {
+    fn judge(&mut self, number: u64, line: Looked) -> LineReport<'a> {
         let finding = match line.judged.as_deref() {
-            Some((_, Verdict::Event(event))) => self.taken(number, event),
+            Some((_, RuleMatch::Event(event))) => self.taken(number, event),
             Some(_) | None => self.not_taken(number, &line),
         };
         self.summary.count(finding.outcome);
         finding
     }
 
-    fn taken(&mut self, number: u64, event: &LogEvent) -> Finding<'a> {
+    fn taken(&mut self, number: u64, event: &LogEvent) -> LineReport<'a> {
         let config = self.config;
         let namespace = &config.namespaces[usize::from(event.namespace.0)];
         let counted = self.ledger.apply(input::time_of(event, self.now, 0), self.now, event);
         let said = counted.unwrap_or_else(|| said(&event.happening));
         let lock = namespace.name_lock(event.lock.as_deref());
-        let mut finding = Finding {
+        let mut finding = LineReport {
             time: event.time.and_then(clock::format),
             event: Some(said.event),
             lock_namespace: Some(&namespace.name),
@@ -205,7 +205,7 @@ impl<'a> Sample<'a> {
             lock_id: lock.id.map(str::to_owned),
             lock_key: lock.key.map(str::to_owned),
             rule: Some(config.rules.name(event.rule)),
-            ..Finding::new(number, event.offset, Outcome::Counted)
+            ..LineReport::new(number, event.offset, LineOutcome::Counted)
         };
         let of_lock = |operation| (event.namespace, event.lock.clone().unwrap_or_default(), operation);
         match (counted, &event.happening) {
@@ -213,9 +213,9 @@ impl<'a> Sample<'a> {
                 self.counted.insert(of_lock(counted.operation), number);
                 self.counted.insert(of_lock(None), number);
             }
-            (None, Happening::TerminalState { .. }) => finding.outcome = Outcome::Noted,
+            (None, Happening::TerminalState { .. }) => finding.outcome = LineOutcome::Noted,
             (None, _) => {
-                finding.outcome = Outcome::Joined;
+                finding.outcome = LineOutcome::Joined;
                 let same_operation = self.counted.get(&of_lock(said.operation));
                 finding.joins_line = same_operation.or_else(|| self.counted.get(&of_lock(None))).copied();
             }
@@ -223,41 +223,41 @@ impl<'a> Sample<'a> {
         finding
     }
 
-    fn not_taken(&self, number: u64, line: &Looked) -> Finding<'a> {
+    fn not_taken(&self, number: u64, line: &Looked) -> LineReport<'a> {
         let has_literal = line.judged.is_some();
         let is_lock_trouble = A_LOCK.is_match(&line.text) && TROUBLE.is_match(&line.text);
         let silent = || {
             let why = Some(NO_TEXT.to_owned());
-            Finding { why, ..Finding::new(number, line.offset, Outcome::Silent) }
+            LineReport { why, ..LineReport::new(number, line.offset, LineOutcome::Silent) }
         };
         if !has_literal && !is_lock_trouble {
             return silent();
         }
         let rules = &self.rules;
         let judged = line.judged.clone().unwrap_or_else(|| {
-            let record = Record::parse(&line.text, line.time);
+            let record = LogRecord::parse(&line.text, line.time);
             let verdict = rules.evaluate(&record);
             Box::new((record, verdict))
         });
         let (record, verdict) = *judged;
         let (outcome, rule, why) = match verdict {
-            Verdict::Ignored { rule } => (Outcome::Ignored, Some(rule), rules.why_ignored(rule).to_owned()),
-            Verdict::Event(event) => {
+            RuleMatch::Ignored { rule } => (LineOutcome::Ignored, Some(rule), rules.why_ignored(rule).to_owned()),
+            RuleMatch::Event(event) => {
                 let why = "the rule would take it, but colors or escapes hide its text from the search";
-                (Outcome::Overlooked, Some(event.rule), why.to_owned())
+                (LineOutcome::Overlooked, Some(event.rule), why.to_owned())
             }
-            Verdict::NoMatch => match rules.explain(&record) {
-                Some(near) => (Outcome::Near, Some(near.rule), near.why),
-                None if is_lock_trouble => (Outcome::Unknown, None, "no rule is like it".to_owned()),
+            RuleMatch::NoMatch => match rules.explain(&record) {
+                Some(near) => (LineOutcome::Near, Some(near.rule), near.why),
+                None if is_lock_trouble => (LineOutcome::Unknown, None, "no rule is like it".to_owned()),
                 None => return silent(),
             },
         };
-        Finding {
+        LineReport {
             time: record.time.and_then(clock::format),
             rule: rule.map(|rule| self.config.rules.name(rule)),
             why: Some(why),
             message: Some(record.message.chars().take(MAX_MESSAGE_CHARS).collect()),
-            ..Finding::new(number, line.offset, outcome)
+            ..LineReport::new(number, line.offset, outcome)
         }
     }
 }

@@ -20,7 +20,9 @@ use super::input::is_closed_pipe;
 use crate::bundle::rule_check::RuleFile;
 use crate::cli::{CheckArgs, CheckOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
 use crate::config::redis::{RedisConfig, RedisMode};
-use crate::config::{BlindSpot, Config, Journal, LogKind, LogSource, Problem, Problems, Push, StartAt, WebConfig};
+use crate::config::{
+    BlindSpot, Config, ConfigProblem, JournalConfig, LogKind, LogSource, Problems, Push, StartAt, WebConfig,
+};
 use crate::model::namespace::{Namespace, OnRenewalFailure, Severity, Style};
 use crate::util::units::{format_duration, format_size};
 
@@ -114,36 +116,36 @@ fn load(args: &CheckArgs) -> Result<Config, Problems> {
 
 /// A problem or a warning, for programs.
 #[derive(Serialize)]
-struct Finding<'a> {
+struct ProblemJson<'a> {
     severity: &'static str,
     #[serde(flatten)]
-    problem: Cow<'a, Problem>,
+    problem: Cow<'a, ConfigProblem>,
 }
 
-fn write_json(problems: &[Problem], out: &mut impl Write) -> io::Result<()> {
-    let finding = |problem| Finding { severity: "error", problem: Cow::Borrowed(problem) };
+fn write_json(problems: &[ConfigProblem], out: &mut impl Write) -> io::Result<()> {
+    let finding = |problem| ProblemJson { severity: "error", problem: Cow::Borrowed(problem) };
     write_findings(&problems.iter().map(finding).collect::<Vec<_>>(), out)
 }
 
-fn write_findings(findings: &[Finding<'_>], out: &mut impl Write) -> io::Result<()> {
+fn write_findings(findings: &[ProblemJson<'_>], out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, findings)?;
     writeln!(out)
 }
 
 /// See [`write_blind_spots`].
-fn warnings(config: &Config) -> Vec<Finding<'static>> {
+fn warnings(config: &Config) -> Vec<ProblemJson<'static>> {
     let blind_spots = config.blind_spots().into_iter();
     blind_spots.map(|BlindSpot { preset, text }| warning(format!("preset {preset}"), text)).collect()
 }
 
-fn web_warning(args: &CheckArgs, web: Option<&WebConfig>) -> Option<Finding<'static>> {
+fn web_warning(args: &CheckArgs, web: Option<&WebConfig>) -> Option<ProblemJson<'static>> {
     let file = args.web_config_file.as_ref()?.display().to_string();
     Some(warning(file, web?.users.warning()?))
 }
 
-fn warning(file: String, message: String) -> Finding<'static> {
-    let problem = Problem { file, line: 0, column: 0, message, help: None };
-    Finding { severity: "warning", problem: Cow::Owned(problem) }
+fn warning(file: String, message: String) -> ProblemJson<'static> {
+    let problem = ConfigProblem { file, line: 0, column: 0, message, help: None };
+    ProblemJson { severity: "warning", problem: Cow::Owned(problem) }
 }
 
 fn write_rules(rules: RuleFile, output: CheckOutput, out: &mut impl Write) -> io::Result<()> {
@@ -211,7 +213,7 @@ fn describe_source(source: &LogSource) -> String {
     match &source.kind {
         LogKind::Stdin => format!("standard input (lines up to {max_line})"),
         LogKind::Files => format!("{} ({start} at the first start, lines up to {max_line})", source.name),
-        LogKind::Journal(Journal { matches, directory }) => {
+        LogKind::Journal(JournalConfig { matches, directory }) => {
             let from = directory.as_ref().map_or_else(|| "this machine".to_owned(), |path| path.display().to_string());
             let which = if matches.is_empty() { "every entry".to_owned() } else { matches.join(" ") };
             format!("{}: journal of {from}, {which} ({start} at the first start, lines up to {max_line})", source.name)

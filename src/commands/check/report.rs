@@ -15,7 +15,7 @@ pub(in crate::commands) const NO_TEXT: &str = "has none of the texts that rules 
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::commands) enum Outcome {
+pub(in crate::commands) enum LineOutcome {
     Counted,
     Joined,
     Noted,
@@ -28,10 +28,10 @@ pub(in crate::commands) enum Outcome {
 
 /// What there is to say about one line.
 #[derive(Debug, Serialize)]
-pub(in crate::commands) struct Finding<'a> {
+pub(in crate::commands) struct LineReport<'a> {
     pub(in crate::commands) line: u64,
     pub(in crate::commands) offset: u64,
-    pub(in crate::commands) outcome: Outcome,
+    pub(in crate::commands) outcome: LineOutcome,
     pub(in crate::commands) time: Option<String>,
     pub(in crate::commands) event: Option<&'static str>,
     pub(in crate::commands) lock_namespace: Option<&'a str>,
@@ -49,8 +49,8 @@ pub(in crate::commands) struct Finding<'a> {
     pub(in crate::commands) message: Option<String>,
 }
 
-impl Finding<'_> {
-    pub(in crate::commands) fn new(line: u64, offset: u64, outcome: Outcome) -> Self {
+impl LineReport<'_> {
+    pub(in crate::commands) fn new(line: u64, offset: u64, outcome: LineOutcome) -> Self {
         Self {
             line,
             offset,
@@ -71,7 +71,7 @@ impl Finding<'_> {
 }
 
 #[derive(Debug, Default, Serialize)]
-pub(in crate::commands) struct Summary {
+pub(in crate::commands) struct CheckSummary {
     pub(in crate::commands) lines: u64,
     counted: u64,
     joined: u64,
@@ -85,22 +85,22 @@ pub(in crate::commands) struct Summary {
     pub(in crate::commands) generic_rules_only: bool,
 }
 
-impl Summary {
-    pub(in crate::commands) fn count(&mut self, outcome: Outcome) {
+impl CheckSummary {
+    pub(in crate::commands) fn count(&mut self, outcome: LineOutcome) {
         match outcome {
-            Outcome::Counted => self.counted += 1,
-            Outcome::Joined => self.joined += 1,
-            Outcome::Noted => self.noted += 1,
-            Outcome::Ignored => self.ignored += 1,
-            Outcome::Near => self.near += 1,
-            Outcome::Unknown => self.unknown += 1,
-            Outcome::Overlooked => self.overlooked += 1,
-            Outcome::Silent => self.silent += 1,
+            LineOutcome::Counted => self.counted += 1,
+            LineOutcome::Joined => self.joined += 1,
+            LineOutcome::Noted => self.noted += 1,
+            LineOutcome::Ignored => self.ignored += 1,
+            LineOutcome::Near => self.near += 1,
+            LineOutcome::Unknown => self.unknown += 1,
+            LineOutcome::Overlooked => self.overlooked += 1,
+            LineOutcome::Silent => self.silent += 1,
         }
     }
 }
 
-pub(in crate::commands) struct Report<'w, W> {
+pub(in crate::commands) struct CheckReport<'w, W> {
     out: &'w mut W,
     output: CheckOutput,
     colors: bool,
@@ -110,7 +110,7 @@ pub(in crate::commands) struct Report<'w, W> {
     silent: Option<(u64, u64)>,
 }
 
-impl<'w, W: Write> Report<'w, W> {
+impl<'w, W: Write> CheckReport<'w, W> {
     pub(in crate::commands) fn new(args: &CheckArgs, config: &Config, out: &'w mut W) -> anyhow::Result<Self> {
         let names = config.namespaces.iter().map(|namespace| namespace.name.len());
         let colors = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -128,10 +128,10 @@ impl<'w, W: Write> Report<'w, W> {
         Ok(Self { out, output: args.output, colors, namespace_width, is_first: true, silent: None })
     }
 
-    pub(in crate::commands) fn lines(&mut self, findings: &[Finding<'_>]) -> anyhow::Result<()> {
+    pub(in crate::commands) fn lines(&mut self, findings: &[LineReport<'_>]) -> anyhow::Result<()> {
         for finding in findings {
             match self.output {
-                CheckOutput::Text if finding.outcome == Outcome::Silent => {
+                CheckOutput::Text if finding.outcome == LineOutcome::Silent => {
                     let first = self.silent.map_or(finding.line, |(first, _)| first);
                     self.silent = Some((first, finding.line));
                 }
@@ -149,7 +149,7 @@ impl<'w, W: Write> Report<'w, W> {
         Ok(self.out.flush()?)
     }
 
-    pub(in crate::commands) fn finish(&mut self, summary: &Summary) -> anyhow::Result<()> {
+    pub(in crate::commands) fn finish(&mut self, summary: &CheckSummary) -> anyhow::Result<()> {
         match self.output {
             CheckOutput::Json => {
                 write!(self.out, "\n],\"summary\":")?;
@@ -170,16 +170,16 @@ impl<'w, W: Write> Report<'w, W> {
         writeln!(self.out, "{lines:>7}  {:<10}  {NO_TEXT}", "silent")
     }
 
-    fn row(&mut self, finding: &Finding<'_>) -> io::Result<()> {
+    fn row(&mut self, finding: &LineReport<'_>) -> io::Result<()> {
         let (word, color) = match finding.outcome {
-            Outcome::Counted => ("counted", "31"),
-            Outcome::Joined => ("joined", "33"),
-            Outcome::Noted => ("noted", "2"),
-            Outcome::Ignored => ("ignored", "2"),
-            Outcome::Near => ("near", "36"),
-            Outcome::Unknown => ("unknown", "36"),
-            Outcome::Overlooked => ("overlooked", "35"),
-            Outcome::Silent => ("silent", "2"),
+            LineOutcome::Counted => ("counted", "31"),
+            LineOutcome::Joined => ("joined", "33"),
+            LineOutcome::Noted => ("noted", "2"),
+            LineOutcome::Ignored => ("ignored", "2"),
+            LineOutcome::Near => ("near", "36"),
+            LineOutcome::Unknown => ("unknown", "36"),
+            LineOutcome::Overlooked => ("overlooked", "35"),
+            LineOutcome::Silent => ("silent", "2"),
         };
         write!(self.out, "{:>7}  ", finding.line)?;
         match self.colors {
@@ -209,16 +209,17 @@ impl<'w, W: Write> Report<'w, W> {
         }
         writeln!(self.out, "{}", finding.why.as_deref().unwrap_or_default())?;
         match &finding.message {
-            Some(message) if finding.outcome != Outcome::Ignored => {
+            Some(message) if finding.outcome != LineOutcome::Ignored => {
                 writeln!(self.out, "{:21}{}", "", printable(message))
             }
             _ => Ok(()),
         }
     }
 
-    fn totals(&mut self, summary: &Summary) -> io::Result<()> {
-        let Summary { lines, counted, joined, noted, ignored, near, unknown, overlooked, silent, oversized, .. } =
-            *summary;
+    fn totals(&mut self, summary: &CheckSummary) -> io::Result<()> {
+        let CheckSummary {
+            lines, counted, joined, noted, ignored, near, unknown, overlooked, silent, oversized, ..
+        } = *summary;
         if !self.is_first {
             writeln!(self.out)?;
         }

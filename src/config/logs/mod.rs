@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 use super::yaml::document::quote;
 use super::yaml::fields::At;
-use super::yaml::problem::{Findings, Problem};
-use super::{Journal, LogKind, LogSource, Overrides, Push, StartAt};
+use super::yaml::problem::{ConfigProblem, ProblemCollector};
+use super::{JournalConfig, LogKind, LogSource, Overrides, Push, StartAt};
 use crate::util::units;
 use raw::{RawJournal, RawLog, RawOrigin, RawPush};
 
@@ -32,7 +32,7 @@ const MAX_MATCHES: usize = 500;
 pub const STDIN: &str = "-";
 
 /// The sources of the file, then those of the flags.
-pub(super) fn build(raw: &[RawLog], overrides: &Overrides, findings: &mut Findings) -> Vec<LogSource> {
+pub(super) fn build(raw: &[RawLog], overrides: &Overrides, findings: &mut ProblemCollector) -> Vec<LogSource> {
     let mut sources: Vec<LogSource> = Vec::new();
     for log in raw {
         let max_line_bytes = log.max_line_bytes.as_ref().and_then(|size| line_bytes(size, findings));
@@ -47,7 +47,7 @@ pub(super) fn build(raw: &[RawLog], overrides: &Overrides, findings: &mut Findin
     }
     for path in &overrides.logs {
         if let Err((message, help)) = check_path(path, &sources) {
-            findings.add_problem(Problem::without_line("--logs.path", message, help));
+            findings.add_problem(ConfigProblem::without_line("--logs.path", message, help));
             continue;
         }
         let (name, kind) = named(path);
@@ -61,7 +61,7 @@ fn origin(
     from: &RawOrigin,
     name: Option<&At<String>>,
     listed: &[LogSource],
-    findings: &mut Findings,
+    findings: &mut ProblemCollector,
 ) -> Option<(String, LogKind)> {
     let (place, default, kind) = match from {
         RawOrigin::Path(path) => {
@@ -98,7 +98,7 @@ fn named(path: &str) -> (String, LogKind) {
     (path.to_owned(), kind)
 }
 
-fn journal(raw: &RawJournal, findings: &mut Findings) -> Option<Journal> {
+fn journal(raw: &RawJournal, findings: &mut ProblemCollector) -> Option<JournalConfig> {
     let mut matches = Vec::new();
     let mut is_sound = true;
     for unit in &raw.units {
@@ -134,10 +134,10 @@ fn journal(raw: &RawJournal, findings: &mut Findings) -> Option<Journal> {
         is_sound = false;
     }
     let directory = raw.directory.as_ref().map(|directory| PathBuf::from(&directory.value));
-    is_sound.then(|| Journal { matches: matches.into(), directory })
+    is_sound.then(|| JournalConfig { matches: matches.into(), directory })
 }
 
-fn push(raw: &RawPush, findings: &mut Findings) -> Push {
+fn push(raw: &RawPush, findings: &mut ProblemCollector) -> Push {
     let max_request_bytes = raw.max_request_bytes.as_ref().and_then(|size| {
         if REQUEST_BYTES_RANGE.contains(&size.value) {
             return usize::try_from(size.value).ok();
@@ -154,7 +154,7 @@ pub(super) fn state_dir(raw: Option<&At<String>>, overrides: &Overrides) -> Opti
     overrides.state_dir.clone().or_else(|| raw.map(|path| PathBuf::from(&path.value)))
 }
 
-fn line_bytes(size: &At<u64>, findings: &mut Findings) -> Option<usize> {
+fn line_bytes(size: &At<u64>, findings: &mut ProblemCollector) -> Option<usize> {
     if LINE_BYTES_RANGE.contains(&size.value) {
         return usize::try_from(size.value).ok();
     }

@@ -1,9 +1,9 @@
 //! A log source as it is written: files, a journal or pushed lines, before anything is compared with anything else.
 
 use crate::config::StartAt;
-use crate::config::yaml::document::{Kind, Node};
-use crate::config::yaml::fields::{At, Fields};
-use crate::config::yaml::problem::Findings;
+use crate::config::yaml::document::{YamlNode, YamlValue};
+use crate::config::yaml::fields::{At, YamlMapping};
+use crate::config::yaml::problem::ProblemCollector;
 
 #[derive(Debug)]
 pub(in crate::config) struct RawLog {
@@ -38,8 +38,8 @@ impl RawLog {
     const FIELDS: [&str; 6] = ["path", "journal", "push", "name", "start_at", "max_line_bytes"];
     const ORIGINS: [&str; 3] = ["path", "journal", "push"];
 
-    pub(in crate::config) fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
-        let fields = Fields::of(node, "a log source", &Self::FIELDS, findings)?;
+    pub(in crate::config) fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
+        let fields = YamlMapping::of(node, "a log source", &Self::FIELDS, findings)?;
         let written: Vec<&str> = Self::ORIGINS.into_iter().filter(|name| fields.has(name)).collect();
         match written[..] {
             [] => fields.require(
@@ -83,17 +83,17 @@ impl RawLog {
 
 /// `push:` with nothing behind it is as good as `push: {}`.
 fn read_or_empty<T: Default>(
-    node: &Node,
-    read: fn(&Node, &mut Findings) -> Option<T>,
-    findings: &mut Findings,
+    node: &YamlNode,
+    read: fn(&YamlNode, &mut ProblemCollector) -> Option<T>,
+    findings: &mut ProblemCollector,
 ) -> Option<At<T>> {
-    let value = if matches!(node.kind, Kind::Null) { T::default() } else { read(node, findings)? };
+    let value = if matches!(node.kind, YamlValue::Null) { T::default() } else { read(node, findings)? };
     Some(At { place: node.place, value })
 }
 
 impl RawJournal {
-    fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
-        let fields = Fields::of(node, "`journal`", &["units", "identifiers", "matches", "directory"], findings)?;
+    fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
+        let fields = YamlMapping::of(node, "`journal`", &["units", "identifiers", "matches", "directory"], findings)?;
         Some(Self {
             units: fields.texts("units", findings).unwrap_or_default(),
             identifiers: fields.texts("identifiers", findings).unwrap_or_default(),
@@ -104,8 +104,8 @@ impl RawJournal {
 }
 
 impl RawPush {
-    fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
-        let fields = Fields::of(node, "`push`", &["max_request_bytes"], findings)?;
+    fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
+        let fields = YamlMapping::of(node, "`push`", &["max_request_bytes"], findings)?;
         Some(Self { max_request_bytes: fields.size("max_request_bytes", findings) })
     }
 }

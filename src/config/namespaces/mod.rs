@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::raw::{RawNamespace, RawThresholds};
 use super::yaml::document::{Place, quote};
 use super::yaml::fields::At;
-use super::yaml::problem::Findings;
+use super::yaml::problem::ProblemCollector;
 use super::yaml::suggest;
 use crate::model::key_template::KeyTemplate;
 use crate::model::namespace::{Namespace, OTHER, Thresholds};
@@ -30,7 +30,7 @@ const MAX_DURATION: Duration = Duration::from_secs(366 * 86_400);
 
 /// Is there a Redis whose keys must be told apart? Without one, a line's own rule tells what it is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keyspace {
+pub(super) enum OverlapCheck {
     Watched,
     NotWatched,
 }
@@ -38,8 +38,8 @@ pub(super) enum Keyspace {
 /// Namespaces in order: the user's, the presets', `other`. Earlier layers win field by field.
 pub(super) fn build(
     layers: Vec<Vec<RawNamespace>>,
-    keyspace: Keyspace,
-    findings: &mut Findings,
+    keyspace: OverlapCheck,
+    findings: &mut ProblemCollector,
 ) -> Vec<Arc<Namespace>> {
     let mut merged = merge(layers, findings);
     take_likenesses(&mut merged, findings);
@@ -60,7 +60,7 @@ pub(super) fn build(
     namespaces
 }
 
-fn merge(layers: Vec<Vec<RawNamespace>>, findings: &mut Findings) -> Vec<(String, RawNamespace)> {
+fn merge(layers: Vec<Vec<RawNamespace>>, findings: &mut ProblemCollector) -> Vec<(String, RawNamespace)> {
     let mut merged: Vec<(String, RawNamespace)> = Vec::new();
     for layer in layers {
         let mut in_this_layer: Vec<String> = Vec::new();
@@ -92,7 +92,7 @@ fn merge(layers: Vec<Vec<RawNamespace>>, findings: &mut Findings) -> Vec<(String
 }
 
 /// Fills in what a namespace does not say and the one that it is `like` says. Keys are each namespace's own.
-fn take_likenesses(merged: &mut [(String, RawNamespace)], findings: &mut Findings) {
+fn take_likenesses(merged: &mut [(String, RawNamespace)], findings: &mut ProblemCollector) {
     for index in 0..merged.len() {
         let Some(like) = merged[index].1.like.clone() else { continue };
         let others = merged.iter().filter(|(name, other)| *name != merged[index].0 && other.like.is_none());
@@ -142,7 +142,7 @@ fn fill(upper: &mut RawNamespace, lower: RawNamespace) {
     fill_field(&mut upper.thresholds.min_failures, min_failures);
 }
 
-fn check_name(name: &At<String>, findings: &mut Findings) {
+fn check_name(name: &At<String>, findings: &mut ProblemCollector) {
     let is_plain = name.value.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
     if !is_plain || name.value.len() > 64 {
         let message = format!("{} cannot be the name of a namespace", quote(&name.value));
@@ -153,7 +153,7 @@ fn check_name(name: &At<String>, findings: &mut Findings) {
     }
 }
 
-fn check_times(name: &str, raw: &RawNamespace, findings: &mut Findings) {
+fn check_times(name: &str, raw: &RawNamespace, findings: &mut ProblemCollector) {
     let times = [
         ("ttl", &raw.ttl),
         ("renew_every", &raw.renew_every),
@@ -185,7 +185,7 @@ struct PlacedTemplate {
     template: KeyTemplate,
 }
 
-fn parse_keys(namespace: usize, raw: &RawNamespace, findings: &mut Findings) -> Vec<PlacedTemplate> {
+fn parse_keys(namespace: usize, raw: &RawNamespace, findings: &mut ProblemCollector) -> Vec<PlacedTemplate> {
     let mut templates = Vec::new();
     for key in raw.keys.iter().flatten() {
         let parsed = parse_templates([key], findings);
@@ -194,7 +194,10 @@ fn parse_keys(namespace: usize, raw: &RawNamespace, findings: &mut Findings) -> 
     templates
 }
 
-fn parse_templates<'a>(texts: impl IntoIterator<Item = &'a At<String>>, findings: &mut Findings) -> Vec<KeyTemplate> {
+fn parse_templates<'a>(
+    texts: impl IntoIterator<Item = &'a At<String>>,
+    findings: &mut ProblemCollector,
+) -> Vec<KeyTemplate> {
     let mut templates = Vec::new();
     for text in texts {
         match KeyTemplate::parse(&text.value) {
@@ -206,7 +209,7 @@ fn parse_templates<'a>(texts: impl IntoIterator<Item = &'a At<String>>, findings
 }
 
 /// Every lock of the namespace must have a fence counter of its own.
-fn parse_fence(fence: &At<String>, keys: &[KeyTemplate], findings: &mut Findings) -> Option<KeyTemplate> {
+fn parse_fence(fence: &At<String>, keys: &[KeyTemplate], findings: &mut ProblemCollector) -> Option<KeyTemplate> {
     let help = "write the counter's key with the lock's in it: fence:{key}; or with fields of all its `keys`";
     let template = match KeyTemplate::parse(&fence.value) {
         Ok(template) => template,
@@ -232,8 +235,8 @@ fn parse_fence(fence: &At<String>, keys: &[KeyTemplate], findings: &mut Findings
 fn check_overlaps(
     namespaces: &[Arc<Namespace>],
     templates: &[PlacedTemplate],
-    keyspace: Keyspace,
-    findings: &mut Findings,
+    keyspace: OverlapCheck,
+    findings: &mut ProblemCollector,
 ) {
     for (index, later) in templates.iter().enumerate() {
         for earlier in &templates[..index] {
@@ -247,7 +250,7 @@ fn check_overlaps(
                 }
             } else if !told_apart(first, second) && overlap::is_ambiguous(left, right) {
                 let are_of_presets = place.document > 0;
-                if are_of_presets && keyspace == Keyspace::NotWatched {
+                if are_of_presets && keyspace == OverlapCheck::NotWatched {
                     continue;
                 }
                 let (first, second) = (&first.name, &second.name);

@@ -3,9 +3,9 @@
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::config::rules::patterns;
-use crate::config::yaml::document::Node;
-use crate::config::yaml::fields::{At, Fields};
-use crate::config::yaml::problem::Findings;
+use crate::config::yaml::document::YamlNode;
+use crate::config::yaml::fields::{At, YamlMapping};
+use crate::config::yaml::problem::ProblemCollector;
 use crate::model::owner::OwnerRule;
 
 /// Memory for one compiled expression.
@@ -21,8 +21,8 @@ pub(in crate::config) struct RawOwner {
 }
 
 impl RawOwner {
-    pub(in crate::config) fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
-        let fields = Fields::of(node, "`owner`", &["skip", "regex", "json", "not_held", "shared"], findings)?;
+    pub(in crate::config) fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
+        let fields = YamlMapping::of(node, "`owner`", &["skip", "regex", "json", "not_held", "shared"], findings)?;
         Some(Self {
             skip: fields.texts("skip", findings).unwrap_or_default(),
             regex: fields.text("regex", findings),
@@ -32,7 +32,7 @@ impl RawOwner {
         })
     }
 
-    pub(in crate::config) fn build(&self, findings: &mut Findings) -> OwnerRule {
+    pub(in crate::config) fn build(&self, findings: &mut ProblemCollector) -> OwnerRule {
         let part = self.regex.as_ref().and_then(|source| compile(source, findings).map(|regex| (source, regex)));
         if let Some((source, regex)) = &part
             && !regex.capture_names().flatten().any(|group| group == "owner")
@@ -51,7 +51,7 @@ impl RawOwner {
 }
 
 /// Values are bytes, not always text.
-fn compile(source: &At<String>, findings: &mut Findings) -> Option<Regex> {
+fn compile(source: &At<String>, findings: &mut ProblemCollector) -> Option<Regex> {
     patterns::compile(source, findings)?;
     let mut builder = RegexBuilder::new(&source.value);
     builder.unicode(false).dot_matches_new_line(true).size_limit(MAX_COMPILED_BYTES).build().ok().or_else(|| {

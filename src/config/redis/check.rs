@@ -10,7 +10,7 @@ use crate::config::Overrides;
 use crate::config::raw::RawConfig;
 use crate::config::yaml::document::quote;
 use crate::config::yaml::fields::At;
-use crate::config::yaml::problem::{Findings, Problem};
+use crate::config::yaml::problem::{ConfigProblem, ProblemCollector};
 use crate::util::units::format_duration;
 
 pub(in crate::config) const URL_FLAG: &str = "--redis.url";
@@ -26,7 +26,7 @@ const INTERVALS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_
 pub(in crate::config) fn build(
     user: &RawConfig,
     overrides: &Overrides,
-    findings: &mut Findings,
+    findings: &mut ProblemCollector,
 ) -> Option<RedisConfig> {
     let scan = scan_config(user.scan.as_ref(), findings);
     let watch = watch_config(user.watch.as_ref());
@@ -84,16 +84,16 @@ pub(in crate::config) fn build(
 }
 
 /// Looking at Redis without any keys to look for would look healthy for ever.
-pub(in crate::config) fn report_without_keys(user: &RawConfig, findings: &mut Findings) {
+pub(in crate::config) fn report_without_keys(user: &RawConfig, findings: &mut ProblemCollector) {
     let message = "no namespace has `keys`, so there is nothing to look for in Redis";
     let help = "add `keys: [\"app:lock:{id}\"]` to a namespace, or choose a preset such as `cordum`";
     match &user.redis {
         Some(raw) => findings.add(raw.place, message, help),
-        None => findings.add_problem(Problem::without_line(URL_FLAG, message, help)),
+        None => findings.add_problem(ConfigProblem::without_line(URL_FLAG, message, help)),
     }
 }
 
-fn report_without_effect(user: &RawConfig, overrides: &Overrides, findings: &mut Findings) {
+fn report_without_effect(user: &RawConfig, overrides: &Overrides, findings: &mut ProblemCollector) {
     let help = "add `redis: {url: redis://HOST:PORT}`, or remove it";
     if let Some(scan) = &user.scan {
         findings.add(scan.place, "`scan` has no effect without `redis`", help);
@@ -103,12 +103,17 @@ fn report_without_effect(user: &RawConfig, overrides: &Overrides, findings: &mut
     }
     if overrides.redis_password_file.is_some() {
         let message = "there is a password but no Redis to use it for";
-        findings.add_problem(Problem::without_line("--redis.password-file", message, "give --redis.url too"));
+        findings.add_problem(ConfigProblem::without_line("--redis.password-file", message, "give --redis.url too"));
     }
 }
 
 /// The URL of the flag, or else of the file. `None`: there is none, or it was reported what is wrong with it.
-fn parse_url(raw: &RawRedis, overrides: &Overrides, default_port: u16, findings: &mut Findings) -> Option<RedisUrl> {
+fn parse_url(
+    raw: &RawRedis,
+    overrides: &Overrides,
+    default_port: u16,
+    findings: &mut ProblemCollector,
+) -> Option<RedisUrl> {
     let text = overrides.redis_url.as_ref().or(raw.url.as_ref().map(|url| &url.value))?;
     match url::parse(text, default_port) {
         Ok(url) => Some(url),
@@ -120,10 +125,10 @@ fn parse_url(raw: &RawRedis, overrides: &Overrides, default_port: u16, findings:
 }
 
 /// Reports what is wrong with the URL, wherever it was given.
-fn add_to_url(raw: &RawRedis, overrides: &Overrides, message: &str, help: &str, findings: &mut Findings) {
+fn add_to_url(raw: &RawRedis, overrides: &Overrides, message: &str, help: &str, findings: &mut ProblemCollector) {
     match (&overrides.redis_url, &raw.url) {
         (None, Some(url)) => findings.add(url.place, message, help),
-        _ => findings.add_problem(Problem::without_line(URL_FLAG, message, help)),
+        _ => findings.add_problem(ConfigProblem::without_line(URL_FLAG, message, help)),
     }
 }
 
@@ -133,7 +138,7 @@ fn addresses(
     url: Option<&RedisUrl>,
     mode: RawMode,
     default_port: u16,
-    findings: &mut Findings,
+    findings: &mut ProblemCollector,
 ) -> Vec<Address> {
     let mut addresses: Vec<Address> = url.map(|url| url.address.clone()).into_iter().collect();
     for written in raw.addresses.iter().flatten() {
@@ -153,7 +158,13 @@ fn addresses(
     addresses
 }
 
-fn check_mode(raw: &RawRedis, mode: RawMode, url: Option<&RedisUrl>, overrides: &Overrides, findings: &mut Findings) {
+fn check_mode(
+    raw: &RawRedis,
+    mode: RawMode,
+    url: Option<&RedisUrl>,
+    overrides: &Overrides,
+    findings: &mut ProblemCollector,
+) {
     if mode == RawMode::Cluster && url.is_some_and(|url| url.database != 0) {
         let help = "remove the number at the end of the URL";
         add_to_url(raw, overrides, "a cluster has no database but 0", help, findings);
@@ -177,7 +188,7 @@ fn check_mode(raw: &RawRedis, mode: RawMode, url: Option<&RedisUrl>, overrides: 
     }
 }
 
-fn name(raw: &RawRedis, findings: &mut Findings) -> String {
+fn name(raw: &RawRedis, findings: &mut ProblemCollector) -> String {
     let Some(name) = &raw.name else { return DEFAULT_NAME.to_owned() };
     let is_plain = name.value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte));
     if !is_plain || name.value.len() > 64 {
@@ -187,7 +198,7 @@ fn name(raw: &RawRedis, findings: &mut Findings) -> String {
     name.value.clone()
 }
 
-fn credentials(raw: &RawCredentials, findings: &mut Findings) -> Credentials {
+fn credentials(raw: &RawCredentials, findings: &mut ProblemCollector) -> Credentials {
     let file = raw.password_file.as_ref().map(|path| PasswordSource::File(PathBuf::from(&path.value)));
     let environment = raw.password_env.as_ref().map(|name| PasswordSource::Environment(name.value.clone()));
     if let (Some(_), Some(second)) = (&raw.password_file, &raw.password_env) {
@@ -203,7 +214,7 @@ fn node_credentials(
     raw: &RawRedis,
     url: Option<&RedisUrl>,
     overrides: &Overrides,
-    findings: &mut Findings,
+    findings: &mut ProblemCollector,
 ) -> Credentials {
     let Credentials { username, password } = credentials(&raw.credentials, findings);
     let url_username = url.and_then(|url| url.username.clone());
@@ -223,7 +234,7 @@ fn node_credentials(
     }
 }
 
-fn tls(raw: Option<&At<RawTls>>, url: Option<&RedisUrl>, findings: &mut Findings) -> Option<Tls> {
+fn tls(raw: Option<&At<RawTls>>, url: Option<&RedisUrl>, findings: &mut ProblemCollector) -> Option<Tls> {
     let Some(At { place, value: raw }) = raw else {
         return url.is_some_and(|url| url.is_tls).then(Tls::default);
     };
@@ -245,7 +256,7 @@ fn tls(raw: Option<&At<RawTls>>, url: Option<&RedisUrl>, findings: &mut Findings
     })
 }
 
-fn scan_config(raw: Option<&RawScan>, findings: &mut Findings) -> ScanConfig {
+fn scan_config(raw: Option<&RawScan>, findings: &mut ProblemCollector) -> ScanConfig {
     let mut scan = ScanConfig::default();
     let Some(raw) = raw else { return scan };
     if let Some(interval) = within("interval", raw.interval.as_ref(), INTERVALS, findings) {
@@ -279,7 +290,7 @@ fn within(
     field: &str,
     written: Option<&At<Duration>>,
     (shortest, longest): (Duration, Duration),
-    findings: &mut Findings,
+    findings: &mut ProblemCollector,
 ) -> Option<Duration> {
     let written = written?;
     if !(shortest..=longest).contains(&written.value) {

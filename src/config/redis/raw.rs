@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::ScanFrom;
-use crate::config::yaml::document::{Kind, Node, Place};
-use crate::config::yaml::fields::{At, Fields};
-use crate::config::yaml::problem::Findings;
+use crate::config::yaml::document::{Place, YamlNode, YamlValue};
+use crate::config::yaml::fields::{At, YamlMapping};
+use crate::config::yaml::problem::ProblemCollector;
 
 const MAX_TRACKED_LOCKS: u64 = 100_000_000;
 
@@ -77,8 +77,8 @@ impl RawRedis {
         "connect_timeout", "response_timeout", "max_tracked_locks",
     ];
 
-    pub(in crate::config) fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
-        let fields = Fields::of(node, "`redis`", &Self::FIELDS, findings)?;
+    pub(in crate::config) fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
+        let fields = YamlMapping::of(node, "`redis`", &Self::FIELDS, findings)?;
         let mode = [("single", RawMode::Single), ("sentinel", RawMode::Sentinel), ("cluster", RawMode::Cluster)];
         Some(Self {
             place: node.place,
@@ -97,7 +97,7 @@ impl RawRedis {
 }
 
 impl RawCredentials {
-    fn read(fields: &Fields<'_>, findings: &mut Findings) -> Self {
+    fn read(fields: &YamlMapping<'_>, findings: &mut ProblemCollector) -> Self {
         Self {
             username: fields.text("username", findings),
             password_file: fields.text("password_file", findings),
@@ -107,9 +107,9 @@ impl RawCredentials {
 }
 
 impl RawSentinel {
-    fn read(node: &Node, findings: &mut Findings) -> Option<At<Self>> {
+    fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<At<Self>> {
         let known = ["primary", "username", "password_file", "password_env"];
-        let fields = Fields::of(node, "`sentinel`", &known, findings)?;
+        let fields = YamlMapping::of(node, "`sentinel`", &known, findings)?;
         fields.require("primary", "add `primary: NAME`, as in `sentinel monitor NAME ...` of the Sentinels", findings);
         let credentials = RawCredentials::read(&fields, findings);
         let value = Self { primary: fields.text("primary", findings), credentials };
@@ -118,9 +118,9 @@ impl RawSentinel {
 }
 
 impl RawTls {
-    fn read(node: &Node, findings: &mut Findings) -> Option<At<Self>> {
+    fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<At<Self>> {
         let known = ["ca_file", "cert_file", "key_file", "server_name"];
-        let fields = Fields::of(node, "`tls`", &known, findings)?;
+        let fields = YamlMapping::of(node, "`tls`", &known, findings)?;
         let value = Self {
             ca_file: fields.text("ca_file", findings),
             cert_file: fields.text("cert_file", findings),
@@ -132,9 +132,9 @@ impl RawTls {
 }
 
 impl RawScan {
-    pub(in crate::config) fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
+    pub(in crate::config) fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
         let known = ["interval", "watched_interval", "max_redis_share", "from"];
-        let fields = Fields::of(node, "`scan`", &known, findings)?;
+        let fields = YamlMapping::of(node, "`scan`", &known, findings)?;
         let from = [("primary", ScanFrom::Primary), ("replica", ScanFrom::Replica)];
         Some(Self {
             place: node.place,
@@ -150,13 +150,13 @@ impl RawWatch {
     const MODES: [(&str, bool); 2] = [("auto", true), ("off", false)];
 
     /// One word, or a mapping with that word as `mode`.
-    pub(in crate::config) fn read(root: &Fields<'_>, findings: &mut Findings) -> Option<Self> {
+    pub(in crate::config) fn read(root: &YamlMapping<'_>, findings: &mut ProblemCollector) -> Option<Self> {
         let node = root.get("watch")?;
-        if !matches!(node.kind, Kind::Mapping(_)) {
+        if !matches!(node.kind, YamlValue::Mapping(_)) {
             let enabled = root.choice("watch", &Self::MODES, findings);
             return Some(Self { place: node.place, enabled, max_reads_per_second: None });
         }
-        let fields = Fields::of(node, "`watch`", &["mode", "max_reads_per_second"], findings)?;
+        let fields = YamlMapping::of(node, "`watch`", &["mode", "max_reads_per_second"], findings)?;
         Some(Self {
             place: node.place,
             enabled: fields.choice("mode", &Self::MODES, findings),

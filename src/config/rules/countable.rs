@@ -4,7 +4,7 @@
 //! A rule tells about its own namespace, or about every namespace where the key in the line decides. Anything else (a line
 //! of one namespace that names a key of another) is counted and shown all the same, from its first time on.
 
-use super::rule::{KEY_FIELDS, Matcher, ReasonDraft, RuleDraft, RuleEvent};
+use super::rule::{KEY_FIELDS, ReasonDraft, RuleDraft, RuleEvent, RuleMatcher};
 use crate::model::failure::{ConflictKind, Operation, Reason};
 use crate::model::label::Label;
 use crate::model::namespace::NamespaceId;
@@ -75,8 +75,8 @@ pub(crate) fn of_rules(rules: &[RuleDraft], reasons: &[ReasonDraft], n_namespace
 
 fn is_about_any(rule: &RuleDraft) -> bool {
     let takes_key = match &rule.matcher {
-        Matcher::Regex(regex) => regex.capture_names().flatten().any(|name| name == "key"),
-        Matcher::Message(_) => false,
+        RuleMatcher::Regex(regex) => regex.capture_names().flatten().any(|name| name == "key"),
+        RuleMatcher::Message(_) => false,
     };
     let tests_key = rule.conditions.iter().any(|condition| KEY_FIELDS.contains(&condition.field.as_str()));
     rule.namespace.is_none() || takes_key || tests_key

@@ -6,7 +6,7 @@
 
 use regex_syntax::hir::{Hir, HirKind};
 
-use super::rule::{FieldTest, Matcher, RuleDraft};
+use super::rule::{FieldTest, RuleDraft, RuleMatcher};
 
 /// Shorter text is in too many lines.
 const MIN_LENGTH: usize = 3;
@@ -35,10 +35,10 @@ pub(crate) fn of_rule(rule: &RuleDraft) -> Vec<AnyOf> {
     needed
 }
 
-pub(crate) fn of_matcher(matcher: &Matcher) -> Vec<AnyOf> {
+pub(crate) fn of_matcher(matcher: &RuleMatcher) -> Vec<AnyOf> {
     match matcher {
-        Matcher::Regex(regex) => of_regex(regex.as_str()),
-        Matcher::Message(messages) => Vec::from_iter(one_of_each(messages)),
+        RuleMatcher::Regex(regex) => of_regex(regex.as_str()),
+        RuleMatcher::Message(messages) => Vec::from_iter(one_of_each(messages)),
     }
 }
 
@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn reads_messages_and_conditions() {
-        let literals = of_matcher(&Matcher::Message(vec!["no lock \u{2014} using a local one".to_owned()]));
+        let literals = of_matcher(&RuleMatcher::Message(vec!["no lock \u{2014} using a local one".to_owned()]));
         assert_eq!(literals, [[b" using a local one".to_vec()]]);
-        assert!(of_matcher(&Matcher::Message(vec!["锁".to_owned()])).is_empty());
+        assert!(of_matcher(&RuleMatcher::Message(vec!["锁".to_owned()])).is_empty());
         let test = FieldTest::AnyOf(vec!["job_id_mismatch".to_owned(), "run_not_found".to_owned()]);
         assert_eq!(of_test(&test), [[b"job_id_mismatch".to_vec(), b"run_not_found".to_vec()]]);
         assert!(of_test(&FieldTest::Absent).is_empty());

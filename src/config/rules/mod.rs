@@ -26,7 +26,7 @@ use regex::Regex;
 use super::namespaces::KEY_HELP;
 use super::yaml::document::{Place, quote};
 use super::yaml::fields::At;
-use super::yaml::problem::Findings;
+use super::yaml::problem::ProblemCollector;
 use super::yaml::suggest;
 use crate::model::failure::Operation;
 use crate::model::key_template::KeyTemplate;
@@ -34,7 +34,7 @@ use crate::model::namespace::{Namespace, NamespaceId};
 use crate::util::units;
 use literals::required_literals;
 use raw::{EventName, RawRule, RawTest};
-use rule::{Condition, FieldTest, IdSource, Matcher, RuleDraft, RuleEvent};
+use rule::{Condition, FieldTest, IdSource, RuleDraft, RuleEvent, RuleMatcher};
 
 /// The name of the user's own layer.
 pub(super) const USER: &str = "config";
@@ -58,7 +58,7 @@ impl<'a> RuleBuilder<'a> {
 
     /// Adds the rules of one layer: `config` or the name of a preset. A rule of the user stands in the place of a preset's
     /// rule of the same name.
-    pub(super) fn add_layer(&mut self, layer: &str, rules: Vec<RawRule>, findings: &mut Findings) {
+    pub(super) fn add_layer(&mut self, layer: &str, rules: Vec<RawRule>, findings: &mut ProblemCollector) {
         for (index, raw) in rules.into_iter().enumerate() {
             let is_replaced = |name: &At<String>| self.names.get(&name.value).is_some_and(|(other, _)| other == USER);
             if layer != USER && raw.name.as_ref().is_some_and(is_replaced) {
@@ -79,7 +79,7 @@ impl<'a> RuleBuilder<'a> {
         self.drafts
     }
 
-    fn name(&mut self, layer: &str, index: usize, raw: &RawRule, findings: &mut Findings) -> String {
+    fn name(&mut self, layer: &str, index: usize, raw: &RawRule, findings: &mut ProblemCollector) -> String {
         let name = match &raw.name {
             Some(name) => name.value.clone(),
             None => format!("{layer}/rule-{}", index + 1),
@@ -102,7 +102,7 @@ impl<'a> RuleBuilder<'a> {
         name
     }
 
-    fn draft(&self, name: String, raw: RawRule, findings: &mut Findings) -> Option<RuleDraft> {
+    fn draft(&self, name: String, raw: RawRule, findings: &mut ProblemCollector) -> Option<RuleDraft> {
         let matcher = matcher(&raw, findings);
         let event = event(&raw, findings);
         let namespace = raw.namespace.as_ref().map(|name| self.namespace(name, findings));
@@ -120,7 +120,7 @@ impl<'a> RuleBuilder<'a> {
         })
     }
 
-    fn namespace(&self, name: &At<String>, findings: &mut Findings) -> Option<NamespaceId> {
+    fn namespace(&self, name: &At<String>, findings: &mut ProblemCollector) -> Option<NamespaceId> {
         let index = self.namespaces.iter().position(|namespace| namespace.name == name.value);
         if index.is_none() {
             let names: Vec<&str> = self.namespaces.iter().map(|namespace| namespace.name.as_str()).collect();
@@ -131,9 +131,9 @@ impl<'a> RuleBuilder<'a> {
     }
 }
 
-fn matcher(raw: &RawRule, findings: &mut Findings) -> Option<Matcher> {
+fn matcher(raw: &RawRule, findings: &mut ProblemCollector) -> Option<RuleMatcher> {
     if let Some(source) = &raw.regex {
-        return patterns::compile_matcher(source, findings).map(Matcher::Regex);
+        return patterns::compile_matcher(source, findings).map(RuleMatcher::Regex);
     }
     let messages = raw.message.as_ref()?;
     for message in messages {
@@ -142,10 +142,10 @@ fn matcher(raw: &RawRule, findings: &mut Findings) -> Option<Matcher> {
             findings.add(message.place, problem, "give the whole message, with at least three letters in a row");
         }
     }
-    Some(Matcher::Message(messages.iter().map(|message| message.value.clone()).collect()))
+    Some(RuleMatcher::Message(messages.iter().map(|message| message.value.clone()).collect()))
 }
 
-fn conditions(raw: &RawRule, findings: &mut Findings) -> Vec<Condition> {
+fn conditions(raw: &RawRule, findings: &mut ProblemCollector) -> Vec<Condition> {
     let mut conditions = Vec::new();
     for condition in &raw.conditions {
         let test = match &condition.test {
@@ -159,7 +159,7 @@ fn conditions(raw: &RawRule, findings: &mut Findings) -> Vec<Condition> {
     conditions
 }
 
-fn event(raw: &RawRule, findings: &mut Findings) -> Option<RuleEvent> {
+fn event(raw: &RawRule, findings: &mut ProblemCollector) -> Option<RuleEvent> {
     let event = raw.event.as_ref()?.value;
     report_unused_fields(raw, event, findings);
     Some(match event {
@@ -178,7 +178,7 @@ fn event(raw: &RawRule, findings: &mut Findings) -> Option<RuleEvent> {
 }
 
 /// A field without effect is a misunderstanding, so it is refused.
-fn report_unused_fields(raw: &RawRule, event: EventName, findings: &mut Findings) {
+fn report_unused_fields(raw: &RawRule, event: EventName, findings: &mut ProblemCollector) {
     use EventName::{AcquireFailed, ConflictingWrite, NotOwned, ReleaseFailed, RenewalFailed, TerminalState};
     let with_reason = [ReleaseFailed, RenewalFailed, AcquireFailed, EventName::Abandoned, EventName::UnlockedWork];
     let first_place = |texts: &Option<Vec<At<String>>>| texts.as_ref().and_then(|texts| Some(texts.first()?.place));
@@ -203,7 +203,7 @@ fn report_unused_fields(raw: &RawRule, event: EventName, findings: &mut Findings
     }
 }
 
-fn joins(joins: Option<&At<Duration>>, findings: &mut Findings) -> Option<Duration> {
+fn joins(joins: Option<&At<Duration>>, findings: &mut ProblemCollector) -> Option<Duration> {
     let joins = joins?;
     if joins.value.is_zero() || joins.value > MAX_JOINS {
         let message = format!("`joins` is out of range: {}", units::format_duration(joins.value));
@@ -212,7 +212,7 @@ fn joins(joins: Option<&At<Duration>>, findings: &mut Findings) -> Option<Durati
     Some(joins.value)
 }
 
-fn terminal_state(raw: &RawRule, findings: &mut Findings) -> Option<RuleEvent> {
+fn terminal_state(raw: &RawRule, findings: &mut ProblemCollector) -> Option<RuleEvent> {
     let (state, terminal) = (raw.state.as_ref()?, raw.terminal.as_ref()?);
     let terminal: Vec<String> = terminal.iter().map(|state| state.value.clone()).collect();
     let mut legal = Vec::new();
@@ -236,7 +236,7 @@ fn terminal_state(raw: &RawRule, findings: &mut Findings) -> Option<RuleEvent> {
 }
 
 /// Names of fields, or templates of whole keys.
-fn ids(texts: Option<Vec<At<String>>>, findings: &mut Findings) -> Vec<IdSource> {
+fn ids(texts: Option<Vec<At<String>>>, findings: &mut ProblemCollector) -> Vec<IdSource> {
     let mut ids = Vec::new();
     for text in texts.into_iter().flatten() {
         let is_template = text.value.contains(['{', '}', ':']);
@@ -249,6 +249,6 @@ fn ids(texts: Option<Vec<At<String>>>, findings: &mut Findings) -> Vec<IdSource>
 }
 
 /// Expressions that find a lock's key in an error text.
-pub(super) fn key_finders(sources: &[At<String>], findings: &mut Findings) -> Vec<Regex> {
+pub(super) fn key_finders(sources: &[At<String>], findings: &mut ProblemCollector) -> Vec<Regex> {
     sources.iter().filter_map(|source| patterns::compile_key_finder(source, findings)).collect()
 }

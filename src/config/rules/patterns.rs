@@ -5,14 +5,14 @@ use regex::{Regex, RegexBuilder};
 use crate::config::rules::literals::required_literals;
 use crate::config::yaml::document::quote;
 use crate::config::yaml::fields::At;
-use crate::config::yaml::problem::Findings;
+use crate::config::yaml::problem::ProblemCollector;
 use crate::config::yaml::suggest;
 
 /// Memory for one compiled expression.
 const MAX_COMPILED_BYTES: usize = 1 << 20;
 
 /// Compiles an expression that is tested against a text.
-pub(in crate::config) fn compile(source: &At<String>, findings: &mut Findings) -> Option<Regex> {
+pub(in crate::config) fn compile(source: &At<String>, findings: &mut ProblemCollector) -> Option<Regex> {
     let compiled = RegexBuilder::new(&source.value).size_limit(MAX_COMPILED_BYTES).build();
     if compiled.is_err() {
         match syntax_problem(&source.value) {
@@ -30,7 +30,7 @@ pub(in crate::config) fn compile(source: &At<String>, findings: &mut Findings) -
 
 /// Compiles an expression that finds lines. It must have text in it that every match contains, because whole blocks of a
 /// log are searched for that text first.
-pub(in crate::config) fn compile_matcher(source: &At<String>, findings: &mut Findings) -> Option<Regex> {
+pub(in crate::config) fn compile_matcher(source: &At<String>, findings: &mut ProblemCollector) -> Option<Regex> {
     const GROUPS: [&str; 3] = ["key", "id", "error"];
     let regex = compile(source, findings)?;
     if required_literals(&source.value).is_none() {
@@ -49,7 +49,7 @@ pub(in crate::config) fn compile_matcher(source: &At<String>, findings: &mut Fin
 }
 
 /// Compiles an expression that finds a lock's key in an error text.
-pub(in crate::config) fn compile_key_finder(source: &At<String>, findings: &mut Findings) -> Option<Regex> {
+pub(in crate::config) fn compile_key_finder(source: &At<String>, findings: &mut ProblemCollector) -> Option<Regex> {
     let regex = compile(source, findings)?;
     if !regex.capture_names().flatten().any(|group| group == "key") {
         let message = "the regular expression has no group `key`";

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::config::yaml::document::{Kind, Node, Place};
-use crate::config::yaml::fields::{At, Fields, text};
-use crate::config::yaml::problem::Findings;
+use crate::config::yaml::document::{Place, YamlNode, YamlValue};
+use crate::config::yaml::fields::{At, YamlMapping, text};
+use crate::config::yaml::problem::ProblemCollector;
 use crate::model::failure::{ConflictKind, Operation, Reason};
 use crate::model::label::Label;
 
@@ -75,8 +75,8 @@ pub(in crate::config) const EVENTS: [(&str, EventName); 9] = [
 ];
 
 impl RawReason {
-    pub(in crate::config) fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
-        let fields = Fields::of(node, "a reason", &["contains", "regex", "reason"], findings)?;
+    pub(in crate::config) fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
+        let fields = YamlMapping::of(node, "a reason", &["contains", "regex", "reason"], findings)?;
         fields.require("reason", "add `reason: NAME`, the label value for such errors", findings);
         fields.exactly_one("contains", "regex", findings);
         Some(Self {
@@ -94,8 +94,8 @@ impl RawRule {
         "terminal", "legal", "joins",
     ];
 
-    pub(in crate::config) fn read(node: &Node, findings: &mut Findings) -> Option<Self> {
-        let fields = Fields::of(node, "a rule", &Self::FIELDS, findings)?;
+    pub(in crate::config) fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
+        let fields = YamlMapping::of(node, "a rule", &Self::FIELDS, findings)?;
         fields.require("event", "add `event: NAME`, such as renewal_failed, or ignore", findings);
         fields.exactly_one("message", "regex", findings);
         let event = fields.choice("event", &EVENTS, findings);
@@ -137,14 +137,14 @@ impl RawRule {
     }
 }
 
-impl Fields<'_> {
-    fn label<L: Label>(&self, name: &str, findings: &mut Findings) -> Option<At<L>> {
+impl YamlMapping<'_> {
+    fn label<L: Label>(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<L>> {
         let allowed: Vec<(&str, L)> = L::ALL.iter().map(|label| (label.as_str(), *label)).collect();
         self.choice(name, &allowed, findings)
     }
 
     /// Reports two fields of which exactly one must be there.
-    fn exactly_one(&self, first: &str, second: &str, findings: &mut Findings) {
+    fn exactly_one(&self, first: &str, second: &str, findings: &mut ProblemCollector) {
         let message = match (self.has(first), self.has(second)) {
             (true, true) => format!("both `{first}` and `{second}`"),
             (false, false) => format!("neither `{first}` nor `{second}`"),
@@ -156,8 +156,8 @@ impl Fields<'_> {
 
 /// `where`: field names of the log's own choosing, each with a value, a list of values, `{regex}`, `{without}`, both of
 /// these, or `{absent: true}`.
-fn read_conditions(node: &Node, findings: &mut Findings) -> Vec<RawCondition> {
-    let Kind::Mapping(entries) = &node.kind else {
+fn read_conditions(node: &YamlNode, findings: &mut ProblemCollector) -> Vec<RawCondition> {
+    let YamlValue::Mapping(entries) = &node.kind else {
         let message = format!("`where` must be a mapping, found {}", node.describe());
         findings.add(node.place, message, "write `where: {component: gateway}`");
         return Vec::new();
@@ -176,24 +176,26 @@ fn read_conditions(node: &Node, findings: &mut Findings) -> Vec<RawCondition> {
     conditions
 }
 
-fn read_tests(node: &Node, field: &str, findings: &mut Findings) -> Vec<RawTest> {
+fn read_tests(node: &YamlNode, field: &str, findings: &mut ProblemCollector) -> Vec<RawTest> {
     match &node.kind {
-        Kind::List(items) if items.is_empty() => {
+        YamlValue::List(items) if items.is_empty() => {
             findings.add(node.place, format!("`{field}` in `where` is an empty list"), "list the values to accept");
             Vec::new()
         }
-        Kind::List(items) => {
+        YamlValue::List(items) => {
             vec![RawTest::AnyOf(items.iter().filter_map(|item| value_text(item, field, findings)).collect())]
         }
-        Kind::Mapping(_) => match Fields::of(node, "a condition", &["regex", "without", "absent"], findings) {
-            Some(fields) => read_condition(&fields, findings),
-            None => Vec::new(),
-        },
+        YamlValue::Mapping(_) => {
+            match YamlMapping::of(node, "a condition", &["regex", "without", "absent"], findings) {
+                Some(fields) => read_condition(&fields, findings),
+                None => Vec::new(),
+            }
+        }
         _ => value_text(node, field, findings).into_iter().map(|value| RawTest::AnyOf(vec![value])).collect(),
     }
 }
 
-fn read_condition(fields: &Fields<'_>, findings: &mut Findings) -> Vec<RawTest> {
+fn read_condition(fields: &YamlMapping<'_>, findings: &mut ProblemCollector) -> Vec<RawTest> {
     if !fields.has("without") || fields.has("absent") {
         fields.exactly_one("regex", "absent", findings);
     }
@@ -212,10 +214,10 @@ fn read_condition(fields: &Fields<'_>, findings: &mut Findings) -> Vec<RawTest> 
 }
 
 /// Fields of a log line are compared as text, so `true` and `3` need no quotes.
-fn value_text(node: &Node, field: &str, findings: &mut Findings) -> Option<String> {
+fn value_text(node: &YamlNode, field: &str, findings: &mut ProblemCollector) -> Option<String> {
     match &node.kind {
-        Kind::Bool(value) => Some(value.to_string()),
-        Kind::Integer(value) => Some(value.to_string()),
+        YamlValue::Bool(value) => Some(value.to_string()),
+        YamlValue::Integer(value) => Some(value.to_string()),
         _ => text(node, &format!("`{field}` in `where`"), findings).map(|text| text.value),
     }
 }

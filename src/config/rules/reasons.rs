@@ -3,10 +3,10 @@
 use super::patterns;
 use super::raw::RawReason;
 use crate::config::rules::rule::{ReasonDraft, TextTest};
-use crate::config::yaml::problem::Findings;
+use crate::config::yaml::problem::ProblemCollector;
 
 /// Drafts of the reasons of one layer, in the order in which they are tried.
-pub(in crate::config) fn build(reasons: Vec<RawReason>, findings: &mut Findings) -> Vec<ReasonDraft> {
+pub(in crate::config) fn build(reasons: Vec<RawReason>, findings: &mut ProblemCollector) -> Vec<ReasonDraft> {
     let mut drafts = Vec::new();
     for raw in reasons {
         let test = match (raw.contains, raw.regex) {

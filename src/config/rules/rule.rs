@@ -61,7 +61,7 @@ impl RuleConfig {
 #[derive(Clone, Debug)]
 pub struct RuleDraft {
     pub name: String,
-    pub matcher: Matcher,
+    pub matcher: RuleMatcher,
     /// All must hold.
     pub conditions: Vec<Condition>,
     pub event: RuleEvent,
@@ -93,7 +93,7 @@ impl IdSource {
 }
 
 #[derive(Clone, Debug)]
-pub enum Matcher {
+pub enum RuleMatcher {
     /// The whole message is one of these.
     Message(Vec<String>),
     /// Found somewhere in the message, or in an error field. The groups `key`, `id` and `error` are taken from it.

@@ -29,9 +29,9 @@ use hyper::header::{HeaderName, HeaderValue};
 use rustls::ServerConfig;
 
 use self::tls::Demands;
-use super::yaml::document::{Document, Kind, Node};
-use super::yaml::fields::Fields;
-use super::yaml::problem::{Findings, Problem, Problems};
+use super::yaml::document::{Document, YamlNode, YamlValue};
+use super::yaml::fields::YamlMapping;
+use super::yaml::problem::{ConfigProblem, ProblemCollector, Problems};
 use super::{MAX_FILE_BYTES, read_bounded, read_file};
 
 pub use self::users::Users;
@@ -99,7 +99,7 @@ impl WebConfig {
 
     fn read(document: Document, path: &Path, fingerprint: &mut Fingerprint) -> Result<Self, Problems> {
         let root = document.parse(0).map_err(|problem| Problems(vec![problem]))?;
-        let mut findings = Findings::default();
+        let mut findings = ProblemCollector::default();
         let directory = path.parent().unwrap_or(Path::new("")).to_owned();
         let mut files = Files { directory, fingerprint };
         let config = build(&root, &mut files, &mut findings);
@@ -122,7 +122,7 @@ impl WebConfig {
         let Some(lost) = lost else { return Ok(()) };
         let message = format!("{lost} would be gone or weaker");
         let help = "a running server takes no protection away: restart it if this is meant";
-        Err(Problems(vec![Problem::without_line(&file.display().to_string(), message, help)]))
+        Err(Problems(vec![ConfigProblem::without_line(&file.display().to_string(), message, help)]))
     }
 
     /// One line for people, without any secret.
@@ -148,11 +148,11 @@ impl fmt::Debug for WebConfig {
     }
 }
 
-fn build(root: &Node, files: &mut Files<'_>, findings: &mut Findings) -> WebConfig {
-    if matches!(root.kind, Kind::Null) {
+fn build(root: &YamlNode, files: &mut Files<'_>, findings: &mut ProblemCollector) -> WebConfig {
+    if matches!(root.kind, YamlValue::Null) {
         return WebConfig::default();
     }
-    let Some(fields) = Fields::of(root, "the web configuration", &FIELDS, findings) else {
+    let Some(fields) = YamlMapping::of(root, "the web configuration", &FIELDS, findings) else {
         return WebConfig::default();
     };
     let tls = section(&fields, "tls_server_config").and_then(|node| tls::build(node, files, findings));
@@ -167,8 +167,8 @@ fn build(root: &Node, files: &mut Files<'_>, findings: &mut Findings) -> WebConf
 }
 
 /// A section with nothing behind it is one that is not there.
-fn section<'a>(fields: &Fields<'a>, name: &str) -> Option<&'a Node> {
-    fields.get(name).filter(|node| !matches!(node.kind, Kind::Null))
+fn section<'a>(fields: &YamlMapping<'a>, name: &str) -> Option<&'a YamlNode> {
+    fields.get(name).filter(|node| !matches!(node.kind, YamlValue::Null))
 }
 
 /// Reads the files that a web configuration names, and notes what was in them.

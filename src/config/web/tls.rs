@@ -9,9 +9,9 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
 
-use super::super::yaml::document::{Kind, Node, Place, quote};
-use super::super::yaml::fields::{At, Fields};
-use super::super::yaml::problem::Findings;
+use super::super::yaml::document::{Place, YamlNode, YamlValue, quote};
+use super::super::yaml::fields::{At, YamlMapping};
+use super::super::yaml::problem::ProblemCollector;
 use super::super::yaml::suggest;
 use super::Files;
 use super::vocabulary::{CIPHER_SUITES, CURVES, VERSIONS};
@@ -93,11 +93,11 @@ impl ClientAuth {
 
 /// Nothing where the section is empty or was reported.
 pub(super) fn build(
-    node: &Node,
+    node: &YamlNode,
     files: &mut Files<'_>,
-    findings: &mut Findings,
+    findings: &mut ProblemCollector,
 ) -> Option<(Arc<ServerConfig>, Demands)> {
-    let fields = Fields::of(node, "`tls_server_config`", &FIELDS, findings)?;
+    let fields = YamlMapping::of(node, "`tls_server_config`", &FIELDS, findings)?;
     if !FIELDS.iter().any(|field| fields.has(field)) {
         return None;
     }
@@ -162,7 +162,12 @@ struct Material {
 }
 
 /// Of `FIELD` or `FIELD_file`. `None`: neither is there, or it was reported.
-fn material(fields: &Fields<'_>, field: &str, files: &mut Files<'_>, findings: &mut Findings) -> Option<Material> {
+fn material(
+    fields: &YamlMapping<'_>,
+    field: &str,
+    files: &mut Files<'_>,
+    findings: &mut ProblemCollector,
+) -> Option<Material> {
     let file_field = format!("{field}_file");
     let inline = fields.has(field).then(|| inline(fields, field, findings));
     let file = fields.has(&file_field).then(|| fields.text(&file_field, findings));
@@ -191,9 +196,9 @@ fn material(fields: &Fields<'_>, field: &str, files: &mut Files<'_>, findings: &
 }
 
 /// What is there instead of text may be a secret, so it is not shown.
-fn inline(fields: &Fields<'_>, field: &str, findings: &mut Findings) -> Option<At<String>> {
+fn inline(fields: &YamlMapping<'_>, field: &str, findings: &mut ProblemCollector) -> Option<At<String>> {
     let node = fields.get(field)?;
-    if let Kind::Text(text) = &node.kind {
+    if let YamlValue::Text(text) = &node.kind {
         return Some(At { place: node.place, value: text.clone() });
     }
     findings.add(node.place, format!("`{field}` must be text in PEM form"), "write it as a block: `|` and lines below");
@@ -201,7 +206,7 @@ fn inline(fields: &Fields<'_>, field: &str, findings: &mut Findings) -> Option<A
 }
 
 impl Material {
-    fn certificates(&self, findings: &mut Findings) -> Option<Vec<CertificateDer<'static>>> {
+    fn certificates(&self, findings: &mut ProblemCollector) -> Option<Vec<CertificateDer<'static>>> {
         let read: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&self.bytes).collect();
         match read {
             Ok(certificates) if !certificates.is_empty() => return Some(certificates),
@@ -214,7 +219,7 @@ impl Material {
         None
     }
 
-    fn key(&self, findings: &mut Findings) -> Option<PrivateKeyDer<'static>> {
+    fn key(&self, findings: &mut ProblemCollector) -> Option<PrivateKeyDer<'static>> {
         let read = PrivateKeyDer::from_pem_slice(&self.bytes);
         if read.is_err() {
             let help = "it needs PEM text that begins with -----BEGIN PRIVATE KEY-----, without a passphrase";
@@ -225,9 +230,9 @@ impl Material {
 }
 
 /// The suites and curves that are named, or rustls' own choice.
-fn crypto(fields: &Fields<'_>, findings: &mut Findings) -> CryptoProvider {
+fn crypto(fields: &YamlMapping<'_>, findings: &mut ProblemCollector) -> CryptoProvider {
     let mut provider = ring::default_provider();
-    let listed = |name| fields.has(name) && !fields.items(name, &mut Findings::default()).is_empty();
+    let listed = |name| fields.has(name) && !fields.items(name, &mut ProblemCollector::default()).is_empty();
     if listed("cipher_suites") {
         let chosen = known(fields, "cipher_suites", &CIPHER_SUITES, findings);
         // As in Go the list is about TLS 1.2: the suites of 1.3 are always there.
@@ -242,7 +247,12 @@ fn crypto(fields: &Fields<'_>, findings: &mut Findings) -> CryptoProvider {
 }
 
 /// The items of a list, each of which is a word of the format that rustls knows what to do with.
-fn known<T: Copy>(fields: &Fields<'_>, name: &str, words: &[(&str, Option<T>)], findings: &mut Findings) -> Vec<T> {
+fn known<T: Copy>(
+    fields: &YamlMapping<'_>,
+    name: &str,
+    words: &[(&str, Option<T>)],
+    findings: &mut ProblemCollector,
+) -> Vec<T> {
     let mut chosen = Vec::new();
     for item in fields.texts(name, findings).unwrap_or_default() {
         chosen.extend(word(&item, name, words, findings));
@@ -250,7 +260,12 @@ fn known<T: Copy>(fields: &Fields<'_>, name: &str, words: &[(&str, Option<T>)], 
     chosen
 }
 
-fn word<T: Copy>(written: &At<String>, name: &str, words: &[(&str, Option<T>)], findings: &mut Findings) -> Option<T> {
+fn word<T: Copy>(
+    written: &At<String>,
+    name: &str,
+    words: &[(&str, Option<T>)],
+    findings: &mut ProblemCollector,
+) -> Option<T> {
     let usable: Vec<&str> = words.iter().filter(|(_, value)| value.is_some()).map(|(word, _)| *word).collect();
     match words.iter().find(|(word, _)| *word == written.value) {
         Some((_, Some(value))) => return Some(*value),
@@ -266,7 +281,7 @@ fn word<T: Copy>(written: &At<String>, name: &str, words: &[(&str, Option<T>)], 
     None
 }
 
-fn versions(fields: &Fields<'_>, findings: &mut Findings) -> Vec<&'static SupportedProtocolVersion> {
+fn versions(fields: &YamlMapping<'_>, findings: &mut ProblemCollector) -> Vec<&'static SupportedProtocolVersion> {
     let mut limit = |name: &str| {
         let written = fields.text(name, findings)?;
         word(&written, name, &VERSIONS, findings)?;
@@ -285,11 +300,11 @@ fn versions(fields: &Fields<'_>, findings: &mut Findings) -> Vec<&'static Suppor
 
 /// Notes in `demands` what it will ask for.
 fn verifier(
-    fields: &Fields<'_>,
+    fields: &YamlMapping<'_>,
     crypto: &Arc<CryptoProvider>,
     demands: &mut Demands,
     files: &mut Files<'_>,
-    findings: &mut Findings,
+    findings: &mut ProblemCollector,
 ) -> Option<Arc<dyn ClientCertVerifier>> {
     let written = fields.choice("client_auth_type", &ClientAuth::WORDS, findings);
     let client_auth = written.as_ref().map_or(ClientAuth::NoClientCert, |written| written.value);

@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use bcrypt::HashParts;
 
-use super::super::yaml::document::{Kind, Node, quote};
-use super::super::yaml::problem::Findings;
+use super::super::yaml::document::{YamlNode, YamlValue, quote};
+use super::super::yaml::problem::ProblemCollector;
 
 /// Beyond this one attempt takes seconds: a slip of the pen, not a wish.
 const MAX_COST: u32 = 18;
@@ -58,8 +58,8 @@ impl fmt::Debug for Users {
     }
 }
 
-pub(super) fn build(node: &Node, findings: &mut Findings) -> Users {
-    let Kind::Mapping(entries) = &node.kind else {
+pub(super) fn build(node: &YamlNode, findings: &mut ProblemCollector) -> Users {
+    let YamlValue::Mapping(entries) = &node.kind else {
         // What is there may be a password.
         findings.add(node.place, "`basic_auth_users` must be a mapping", "write NAME: HASH, one user a line");
         return Users::default();
@@ -67,7 +67,7 @@ pub(super) fn build(node: &Node, findings: &mut Findings) -> Users {
     let mut users = Users::default();
     let mut costs = Vec::new();
     for (name, hash) in entries {
-        let Kind::Text(text) = &name.kind else {
+        let YamlValue::Text(text) = &name.kind else {
             let message = format!("a user's name must be text, found {}", name.describe());
             findings.add(name.place, message, "put it in quotes");
             continue;
@@ -92,9 +92,9 @@ pub(super) fn build(node: &Node, findings: &mut Findings) -> Users {
 }
 
 /// The hash and its cost. The complaint does not show it: people put plain passwords there.
-fn check_hash(node: &Node) -> Result<(String, u32), (String, String)> {
+fn check_hash(node: &YamlNode) -> Result<(String, u32), (String, String)> {
     let no_hash = || ("the value is not a bcrypt hash of a password".to_owned(), HASH_HELP.to_owned());
-    let Kind::Text(hash) = &node.kind else { return Err(no_hash()) };
+    let YamlValue::Text(hash) = &node.kind else { return Err(no_hash()) };
     let cost = HashParts::from_str(hash).map_err(|_| no_hash())?.get_cost();
     if !(4..=31).contains(&cost) {
         return Err((format!("bcrypt has no cost {cost}"), HASH_HELP.to_owned()));

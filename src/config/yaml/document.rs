@@ -12,7 +12,7 @@ use std::fmt;
 
 use serde::de::{self, DeserializeSeed, EnumAccess, IgnoredAny, MapAccess, SeqAccess, VariantAccess, Visitor};
 
-use super::problem::Problem;
+use super::problem::ConfigProblem;
 
 /// A value that an alias stands for counts each time. Keeps a small text from becoming a huge tree.
 const MAX_VALUES: usize = 200_000;
@@ -33,37 +33,37 @@ pub(crate) struct Place {
 }
 
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct YamlNode {
     pub(crate) place: Place,
-    pub(crate) kind: Kind,
+    pub(crate) kind: YamlValue,
 }
 
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum YamlValue {
     Null,
     Bool(bool),
     Integer(i128),
     Float(f64),
     Text(String),
-    List(Vec<Node>),
+    List(Vec<YamlNode>),
     /// In the order of the text; a key may be there twice.
-    Mapping(Vec<(Node, Node)>),
+    Mapping(Vec<(YamlNode, YamlNode)>),
     /// A value with a tag such as `!secret`, which no field takes.
     Tagged(String),
 }
 
-impl Node {
+impl YamlNode {
     /// What a person would call this value.
     pub(crate) fn describe(&self) -> String {
         match &self.kind {
-            Kind::Null => "nothing".to_owned(),
-            Kind::Bool(value) => format!("the boolean {value}"),
-            Kind::Integer(value) => format!("the number {value}"),
-            Kind::Float(value) => format!("the number {value}"),
-            Kind::Text(value) => format!("the text {}", quote(value)),
-            Kind::List(_) => "a list".to_owned(),
-            Kind::Mapping(_) => "a mapping".to_owned(),
-            Kind::Tagged(tag) => format!("a value with the tag !{tag}"),
+            YamlValue::Null => "nothing".to_owned(),
+            YamlValue::Bool(value) => format!("the boolean {value}"),
+            YamlValue::Integer(value) => format!("the number {value}"),
+            YamlValue::Float(value) => format!("the number {value}"),
+            YamlValue::Text(value) => format!("the text {}", quote(value)),
+            YamlValue::List(_) => "a list".to_owned(),
+            YamlValue::Mapping(_) => "a mapping".to_owned(),
+            YamlValue::Tagged(tag) => format!("a value with the tag !{tag}"),
         }
     }
 }
@@ -79,7 +79,7 @@ pub(crate) fn quote(text: &str) -> String {
 
 impl Document {
     /// Reads the whole text; `index` is what the places of its values say.
-    pub(crate) fn parse(&self, index: usize) -> Result<Node, Problem> {
+    pub(crate) fn parse(&self, index: usize) -> Result<YamlNode, ConfigProblem> {
         let walk = Walk { document: index, visited: Cell::new(0), stop_at: None };
         let deserializer = serde_yaml::Deserializer::from_str(&self.text);
         NodeSeed(&walk).deserialize(deserializer).map_err(|error| {
@@ -97,12 +97,12 @@ impl Document {
         location_of(stopped.err().as_ref())
     }
 
-    fn explain(&self, error: &serde_yaml::Error, (line, column): (usize, usize)) -> Problem {
+    fn explain(&self, error: &serde_yaml::Error, (line, column): (usize, usize)) -> ConfigProblem {
         // The parser puts the position into its sentence; ours is in front of it.
         let sentence = error.to_string().replacen(&format!(" at line {line} column {column}"), "", 1);
         let at = |(line, column), message: String, help: &str| {
             let help = Some(help.to_owned());
-            Problem { file: self.name.clone(), line, column, message, help }
+            ConfigProblem { file: self.name.clone(), line, column, message, help }
         };
         if sentence.contains("more than one document") {
             let message = "more than one YAML document in the file".to_owned();
@@ -189,87 +189,87 @@ impl Walk {
         Ok(Place { document: self.document, node })
     }
 
-    fn leaf<E: de::Error>(&self, kind: Kind) -> Result<Node, E> {
-        Ok(Node { place: self.enter()?, kind })
+    fn leaf<E: de::Error>(&self, kind: YamlValue) -> Result<YamlNode, E> {
+        Ok(YamlNode { place: self.enter()?, kind })
     }
 }
 
 struct NodeSeed<'walk>(&'walk Walk);
 
 impl<'de> DeserializeSeed<'de> for NodeSeed<'_> {
-    type Value = Node;
+    type Value = YamlNode;
 
-    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<YamlNode, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for NodeSeed<'_> {
-    type Value = Node;
+    type Value = YamlNode;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a value")
     }
 
-    fn visit_unit<E: de::Error>(self) -> Result<Node, E> {
-        self.0.leaf(Kind::Null)
+    fn visit_unit<E: de::Error>(self) -> Result<YamlNode, E> {
+        self.0.leaf(YamlValue::Null)
     }
 
-    fn visit_none<E: de::Error>(self) -> Result<Node, E> {
-        self.0.leaf(Kind::Null)
+    fn visit_none<E: de::Error>(self) -> Result<YamlNode, E> {
+        self.0.leaf(YamlValue::Null)
     }
 
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Node, E> {
-        self.0.leaf(Kind::Bool(value))
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<YamlNode, E> {
+        self.0.leaf(YamlValue::Bool(value))
     }
 
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Node, E> {
-        self.0.leaf(Kind::Integer(value.into()))
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<YamlNode, E> {
+        self.0.leaf(YamlValue::Integer(value.into()))
     }
 
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Node, E> {
-        self.0.leaf(Kind::Integer(value.into()))
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<YamlNode, E> {
+        self.0.leaf(YamlValue::Integer(value.into()))
     }
 
-    fn visit_i128<E: de::Error>(self, value: i128) -> Result<Node, E> {
-        self.0.leaf(Kind::Integer(value))
+    fn visit_i128<E: de::Error>(self, value: i128) -> Result<YamlNode, E> {
+        self.0.leaf(YamlValue::Integer(value))
     }
 
-    fn visit_u128<E: de::Error>(self, value: u128) -> Result<Node, E> {
-        self.0.leaf(Kind::Integer(i128::try_from(value).unwrap_or(i128::MAX)))
+    fn visit_u128<E: de::Error>(self, value: u128) -> Result<YamlNode, E> {
+        self.0.leaf(YamlValue::Integer(i128::try_from(value).unwrap_or(i128::MAX)))
     }
 
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Node, E> {
-        self.0.leaf(Kind::Float(value))
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<YamlNode, E> {
+        self.0.leaf(YamlValue::Float(value))
     }
 
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Node, E> {
-        self.0.leaf(Kind::Text(value.to_owned()))
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<YamlNode, E> {
+        self.0.leaf(YamlValue::Text(value.to_owned()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<YamlNode, A::Error> {
         let place = self.0.enter()?;
         let mut nodes = Vec::new();
         while let Some(node) = items.next_element_seed(NodeSeed(self.0))? {
             nodes.push(node);
         }
-        Ok(Node { place, kind: Kind::List(nodes) })
+        Ok(YamlNode { place, kind: YamlValue::List(nodes) })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Node, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<YamlNode, A::Error> {
         let place = self.0.enter()?;
         let mut nodes = Vec::new();
         while let Some(entry) = entries.next_entry_seed(NodeSeed(self.0), NodeSeed(self.0))? {
             nodes.push(entry);
         }
-        Ok(Node { place, kind: Kind::Mapping(nodes) })
+        Ok(YamlNode { place, kind: YamlValue::Mapping(nodes) })
     }
 
-    fn visit_enum<A: EnumAccess<'de>>(self, access: A) -> Result<Node, A::Error> {
+    fn visit_enum<A: EnumAccess<'de>>(self, access: A) -> Result<YamlNode, A::Error> {
         let place = self.0.enter()?;
         let (tag, content) = access.variant::<String>()?;
         content.newtype_variant::<IgnoredAny>()?;
-        Ok(Node { place, kind: Kind::Tagged(tag) })
+        Ok(YamlNode { place, kind: YamlValue::Tagged(tag) })
     }
 }
 
@@ -283,11 +283,11 @@ mod tests {
         Document { name: "c.yaml".to_owned(), text: text.to_owned() }
     }
 
-    fn visit(node: &Node, each: &mut impl FnMut(&Node)) {
+    fn visit(node: &YamlNode, each: &mut impl FnMut(&YamlNode)) {
         each(node);
         match &node.kind {
-            Kind::List(items) => items.iter().for_each(|item| visit(item, each)),
-            Kind::Mapping(entries) => entries.iter().for_each(|(key, value)| {
+            YamlValue::List(items) => items.iter().for_each(|item| visit(item, each)),
+            YamlValue::Mapping(entries) => entries.iter().for_each(|(key, value)| {
                 visit(key, each);
                 visit(value, each);
             }),
@@ -301,7 +301,7 @@ mod tests {
         let document = document(text);
         let mut n_values = 0;
         visit(&document.parse(0).unwrap(), &mut |node| {
-            if let Kind::Text(value) = &node.kind {
+            if let YamlValue::Text(value) = &node.kind {
                 assert_eq!(document.position(node.place), position_of(text, text.find(value).unwrap()), "{value}");
                 n_values += 1;
             }

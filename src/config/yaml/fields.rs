@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::document::{Kind, Node, Place, quote};
-use super::problem::Findings;
+use super::document::{Place, YamlNode, YamlValue, quote};
+use super::problem::ProblemCollector;
 use super::suggest;
 use crate::util::units;
 
@@ -21,17 +21,22 @@ pub(crate) struct At<T> {
 }
 
 /// The fields of one mapping, all of them known ones.
-pub(crate) struct Fields<'a> {
+pub(crate) struct YamlMapping<'a> {
     /// What the mapping is, for messages: "a namespace".
     what: &'static str,
     place: Place,
-    entries: Vec<(&'a str, &'a Node)>,
+    entries: Vec<(&'a str, &'a YamlNode)>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> YamlMapping<'a> {
     /// Reports a node that is not a mapping, and fields that are unknown or there twice.
-    pub(crate) fn of(node: &'a Node, what: &'static str, known: &[&str], findings: &mut Findings) -> Option<Self> {
-        let Kind::Mapping(written) = &node.kind else {
+    pub(crate) fn of(
+        node: &'a YamlNode,
+        what: &'static str,
+        known: &[&str],
+        findings: &mut ProblemCollector,
+    ) -> Option<Self> {
+        let YamlValue::Mapping(written) = &node.kind else {
             let help = format!("{what} has the fields {}", suggest::list(known));
             findings.add(node.place, format!("{what} must be a mapping, found {}", node.describe()), help);
             return None;
@@ -40,12 +45,12 @@ impl<'a> Fields<'a> {
         let mut merges = Vec::new();
         for (key, value) in written {
             match &key.kind {
-                Kind::Text(name) if name == "<<" => merges.push(value),
-                Kind::Text(name) if fields.has(name) => {
+                YamlValue::Text(name) if name == "<<" => merges.push(value),
+                YamlValue::Text(name) if fields.has(name) => {
                     findings.add(key.place, format!("`{name}` is there twice in {what}"), "remove one of them");
                 }
-                Kind::Text(name) if known.contains(&name.as_str()) => fields.entries.push((name, value)),
-                Kind::Text(name) => {
+                YamlValue::Text(name) if known.contains(&name.as_str()) => fields.entries.push((name, value)),
+                YamlValue::Text(name) => {
                     let message = format!("unknown field `{name}` in {what}");
                     findings.add(key.place, message, suggest::help_with(name, known));
                 }
@@ -62,19 +67,19 @@ impl<'a> Fields<'a> {
     }
 
     /// `<<: *anchor`: takes over the fields that are not given here.
-    fn merge(&mut self, node: &'a Node, known: &[&str], findings: &mut Findings) {
+    fn merge(&mut self, node: &'a YamlNode, known: &[&str], findings: &mut ProblemCollector) {
         match &node.kind {
-            Kind::Mapping(_) => {
-                let Some(merged) = Fields::of(node, self.what, known, findings) else { return };
+            YamlValue::Mapping(_) => {
+                let Some(merged) = YamlMapping::of(node, self.what, known, findings) else { return };
                 for (name, value) in merged.entries {
                     if !self.has(name) {
                         self.entries.push((name, value));
                     }
                 }
             }
-            Kind::List(nodes) => {
+            YamlValue::List(nodes) => {
                 for node in nodes {
-                    let is_list = matches!(node.kind, Kind::List(_));
+                    let is_list = matches!(node.kind, YamlValue::List(_));
                     if is_list {
                         findings.add(node.place, "`<<` cannot merge a list of lists", "list the mappings to merge");
                     } else {
@@ -98,33 +103,33 @@ impl<'a> Fields<'a> {
         self.entries.iter().any(|(written, _)| *written == name)
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&'a Node> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'a YamlNode> {
         self.entries.iter().find(|(written, _)| *written == name).map(|(_, node)| *node)
     }
 
     /// Reports the field if it is not written.
-    pub(crate) fn require(&self, name: &str, help: &str, findings: &mut Findings) {
+    pub(crate) fn require(&self, name: &str, help: &str, findings: &mut ProblemCollector) {
         if !self.has(name) {
             findings.add(self.place, format!("{} without `{name}`", self.what), help);
         }
     }
 
-    pub(crate) fn text(&self, name: &str, findings: &mut Findings) -> Option<At<String>> {
+    pub(crate) fn text(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<String>> {
         text(self.get(name)?, &format!("`{name}`"), findings)
     }
 
     /// One text or a list of texts; `Some` if the field is written, even if nothing of it is usable.
-    pub(crate) fn texts(&self, name: &str, findings: &mut Findings) -> Option<Vec<At<String>>> {
+    pub(crate) fn texts(&self, name: &str, findings: &mut ProblemCollector) -> Option<Vec<At<String>>> {
         let node = self.get(name)?;
         match &node.kind {
-            Kind::List(items) => {
+            YamlValue::List(items) => {
                 if items.is_empty() {
                     findings.add(node.place, format!("`{name}` is an empty list"), "add a value or remove the field");
                 }
                 let what = format!("an item of `{name}`");
                 Some(items.iter().filter_map(|item| text(item, &what, findings)).collect())
             }
-            Kind::Mapping(_) => {
+            YamlValue::Mapping(_) => {
                 findings.add(node.place, wrong(name, "text or a list of texts", node), LIST_HELP);
                 Some(Vec::new())
             }
@@ -132,58 +137,58 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// As [`Fields::texts`], where an empty list is a way to say that there are none.
-    pub(crate) fn texts_or_none(&self, name: &str, findings: &mut Findings) -> Option<Vec<At<String>>> {
+    /// As [`YamlMapping::texts`], where an empty list is a way to say that there are none.
+    pub(crate) fn texts_or_none(&self, name: &str, findings: &mut ProblemCollector) -> Option<Vec<At<String>>> {
         match self.get(name)?.kind {
-            Kind::List(ref items) if items.is_empty() => Some(Vec::new()),
+            YamlValue::List(ref items) if items.is_empty() => Some(Vec::new()),
             _ => self.texts(name, findings),
         }
     }
 
     /// The items of a list; a field with nothing behind it is an empty list.
-    pub(crate) fn items(&self, name: &str, findings: &mut Findings) -> &'a [Node] {
+    pub(crate) fn items(&self, name: &str, findings: &mut ProblemCollector) -> &'a [YamlNode] {
         match self.get(name) {
-            None | Some(Node { kind: Kind::Null, .. }) => &[],
-            Some(Node { kind: Kind::List(items), .. }) => items,
+            None | Some(YamlNode { kind: YamlValue::Null, .. }) => &[],
+            Some(YamlNode { kind: YamlValue::List(items), .. }) => items,
             Some(node) => {
-                let help = if matches!(node.kind, Kind::Tagged(_)) { TAG_HELP } else { LIST_HELP };
+                let help = if matches!(node.kind, YamlValue::Tagged(_)) { TAG_HELP } else { LIST_HELP };
                 findings.add(node.place, wrong(name, "a list", node), help);
                 &[]
             }
         }
     }
 
-    pub(crate) fn boolean(&self, name: &str, findings: &mut Findings) -> Option<At<bool>> {
+    pub(crate) fn boolean(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<bool>> {
         let node = self.get(name)?;
-        if let Kind::Bool(value) = node.kind {
+        if let YamlValue::Bool(value) = node.kind {
             return Some(At { place: node.place, value });
         }
         findings.add(node.place, wrong(name, "true or false", node), "write true or false, without quotes");
         None
     }
 
-    pub(crate) fn duration(&self, name: &str, findings: &mut Findings) -> Option<At<Duration>> {
+    pub(crate) fn duration(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<Duration>> {
         let node = self.get(name)?;
         let parsed = match &node.kind {
-            Kind::Text(text) => units::parse_duration(text),
+            YamlValue::Text(text) => units::parse_duration(text),
             _ => None,
         };
         if let Some(value) = parsed {
             return Some(At { place: node.place, value });
         }
         let help = match node.kind {
-            Kind::Integer(number) if number >= 0 => format!("add a unit, such as {number}s"),
+            YamlValue::Integer(number) if number >= 0 => format!("add a unit, such as {number}s"),
             _ => units::DURATION_HELP.to_owned(),
         };
         findings.add(node.place, wrong(name, "a duration", node), help);
         None
     }
 
-    pub(crate) fn size(&self, name: &str, findings: &mut Findings) -> Option<At<u64>> {
+    pub(crate) fn size(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<u64>> {
         let node = self.get(name)?;
         let parsed = match &node.kind {
-            Kind::Text(text) => units::parse_size(text),
-            Kind::Integer(number) => u64::try_from(*number).ok(),
+            YamlValue::Text(text) => units::parse_size(text),
+            YamlValue::Integer(number) => u64::try_from(*number).ok(),
             _ => None,
         };
         if let Some(value) = parsed {
@@ -194,11 +199,11 @@ impl<'a> Fields<'a> {
     }
 
     /// A number above 0 and up to 1.
-    pub(crate) fn ratio(&self, name: &str, findings: &mut Findings) -> Option<At<f64>> {
+    pub(crate) fn ratio(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<f64>> {
         let node = self.get(name)?;
         let number = match node.kind {
-            Kind::Float(number) => Some(number),
-            Kind::Integer(number) => Some(number as f64),
+            YamlValue::Float(number) => Some(number),
+            YamlValue::Integer(number) => Some(number as f64),
             _ => None,
         };
         match number {
@@ -213,15 +218,15 @@ impl<'a> Fields<'a> {
     }
 
     /// A whole number from 1 to a million.
-    pub(crate) fn count(&self, name: &str, findings: &mut Findings) -> Option<At<u64>> {
+    pub(crate) fn count(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<u64>> {
         self.count_up_to(name, 1_000_000, findings)
     }
 
     /// A whole number from 1 to `max`.
-    pub(crate) fn count_up_to(&self, name: &str, max: u64, findings: &mut Findings) -> Option<At<u64>> {
+    pub(crate) fn count_up_to(&self, name: &str, max: u64, findings: &mut ProblemCollector) -> Option<At<u64>> {
         let node = self.get(name)?;
         let number = match node.kind {
-            Kind::Integer(number) => u64::try_from(number).ok(),
+            YamlValue::Integer(number) => u64::try_from(number).ok(),
             _ => None,
         };
         match number {
@@ -234,7 +239,12 @@ impl<'a> Fields<'a> {
     }
 
     /// One of a few words.
-    pub(crate) fn choice<T: Copy>(&self, name: &str, allowed: &[(&str, T)], findings: &mut Findings) -> Option<At<T>> {
+    pub(crate) fn choice<T: Copy>(
+        &self,
+        name: &str,
+        allowed: &[(&str, T)],
+        findings: &mut ProblemCollector,
+    ) -> Option<At<T>> {
         let written = self.text(name, findings)?;
         let found = allowed.iter().find(|(word, _)| *word == written.value);
         if let Some((_, value)) = found {
@@ -248,21 +258,23 @@ impl<'a> Fields<'a> {
 }
 
 /// A text that is not empty; `what` is the value's name in messages.
-pub(crate) fn text(node: &Node, what: &str, findings: &mut Findings) -> Option<At<String>> {
+pub(crate) fn text(node: &YamlNode, what: &str, findings: &mut ProblemCollector) -> Option<At<String>> {
     match &node.kind {
-        Kind::Text(text) if text.is_empty() => {
+        YamlValue::Text(text) if text.is_empty() => {
             findings.add(node.place, format!("{what} is empty"), "give it a value or remove it");
             None
         }
-        Kind::Text(text) => Some(At { place: node.place, value: text.clone() }),
-        Kind::Null => {
+        YamlValue::Text(text) => Some(At { place: node.place, value: text.clone() }),
+        YamlValue::Null => {
             findings.add(node.place, format!("{what} has no value"), "give it a value or remove it");
             None
         }
         kind => {
             let help = match kind {
-                Kind::Bool(_) | Kind::Integer(_) | Kind::Float(_) => "put it in quotes if it is meant as text",
-                Kind::Tagged(_) => TAG_HELP,
+                YamlValue::Bool(_) | YamlValue::Integer(_) | YamlValue::Float(_) => {
+                    "put it in quotes if it is meant as text"
+                }
+                YamlValue::Tagged(_) => TAG_HELP,
                 _ => "write one value, without - or braces",
             };
             findings.add(node.place, format!("{what} must be text, found {}", node.describe()), help);
@@ -271,6 +283,6 @@ pub(crate) fn text(node: &Node, what: &str, findings: &mut Findings) -> Option<A
     }
 }
 
-fn wrong(name: &str, expected: &str, node: &Node) -> String {
+fn wrong(name: &str, expected: &str, node: &YamlNode) -> String {
     format!("`{name}` must be {expected}, found {}", node.describe())
 }

@@ -1,6 +1,6 @@
 //! What is wrong with a configuration: where, what, and what to do about it.
 //!
-//! The stages of loading add to one [`Findings`] and go on, so that a user sees everything at once. Line and column are
+//! The stages of loading add to one [`ProblemCollector`] and go on, so that a user sees everything at once. Line and column are
 //! looked up at the end, only for what was found (see `document.rs` for why that is a separate step).
 
 use std::fmt;
@@ -14,7 +14,7 @@ const MAX_SHOWN: usize = 100;
 
 /// One thing to fix in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// The file as the user named it, `preset NAME`, or the flag at fault.
     pub file: String,
     /// Counted from 1; 0 where there is no line, as for a file that cannot be read or for a flag.
@@ -28,16 +28,16 @@ pub struct Problem {
 
 /// Every problem of a configuration, in the order of the text. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problems(pub Vec<Problem>);
+pub struct Problems(pub Vec<ConfigProblem>);
 
-impl Problem {
+impl ConfigProblem {
     /// A problem of a file as a whole, or of a flag.
     pub(crate) fn without_line(file: &str, message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { file: file.to_owned(), line: 0, column: 0, message: message.into(), help: some_help(help) }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.file)?;
         if self.line > 0 {
@@ -65,19 +65,19 @@ impl std::error::Error for Problems {}
 
 /// Problems found so far, each at a node of a document.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
+pub(crate) struct ProblemCollector {
     found: Vec<(Place, String, String)>,
-    without_place: Vec<Problem>,
+    without_place: Vec<ConfigProblem>,
 }
 
-impl Findings {
+impl ProblemCollector {
     /// Reports what is wrong at a place. An empty `help` is left out.
     pub(crate) fn add(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
         self.found.push((place, message.into(), help.into()));
     }
 
     /// Reports what is wrong with a flag, or whose position is known already.
-    pub(crate) fn add_problem(&mut self, problem: Problem) {
+    pub(crate) fn add_problem(&mut self, problem: ConfigProblem) {
         self.without_place.push(problem);
     }
 
@@ -93,11 +93,11 @@ impl Findings {
         for (place, message, help) in self.found.into_iter().take(MAX_SHOWN) {
             let document = &documents[place.document];
             let (line, column) = document.position(place);
-            problems.push(Problem { file: document.name.clone(), line, column, message, help: some_help(help) });
+            problems.push(ConfigProblem { file: document.name.clone(), line, column, message, help: some_help(help) });
         }
         if n_left_out > 0 {
             let message = format!("{n_left_out} more problems are not shown");
-            problems.push(Problem::without_line("configuration", message, "fix the ones above first"));
+            problems.push(ConfigProblem::without_line("configuration", message, "fix the ones above first"));
         }
         Problems(problems)
     }

@@ -19,7 +19,7 @@ mod process;
 
 use std::time::Duration;
 
-use super::metric::{Distribution, Kind, Metric, Number, Numbers};
+use super::metric::{Distribution, Metric, MetricKind, Number, Numbers};
 use crate::util::clock::TimeMs;
 
 const TABLES: [&[Metric]; 6] =
@@ -31,19 +31,19 @@ pub fn metrics() -> impl Iterator<Item = &'static Metric> {
 }
 
 const fn counter(name: &'static str, help: &'static str, numbers: Numbers) -> Metric {
-    Metric { name, kind: Kind::Counter, help, numbers }
+    Metric { name, kind: MetricKind::Counter, help, numbers }
 }
 
 const fn gauge(name: &'static str, help: &'static str, numbers: Numbers) -> Metric {
-    Metric { name, kind: Kind::Gauge, help, numbers }
+    Metric { name, kind: MetricKind::Gauge, help, numbers }
 }
 
 const fn histogram(name: &'static str, help: &'static str, numbers: Numbers) -> Metric {
-    Metric { name, kind: Kind::Histogram, help, numbers }
+    Metric { name, kind: MetricKind::Histogram, help, numbers }
 }
 
 const fn info(name: &'static str, help: &'static str, numbers: Numbers) -> Metric {
-    Metric { name, kind: Kind::Info, help, numbers }
+    Metric { name, kind: MetricKind::Info, help, numbers }
 }
 
 fn whole(number: u64) -> Option<Number> {
@@ -80,8 +80,8 @@ mod tests {
             let name = metric.name;
             assert!(families.insert(metric.family()), "{name} is in the table twice");
             assert!(name.starts_with("redis_lock_") || name.starts_with("process_"), "{name} has no known prefix");
-            assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
-            assert_eq!(name.ends_with("_info"), metric.kind == Kind::Info, "{name}");
+            assert_eq!(name.ends_with("_total"), metric.kind == MetricKind::Counter, "{name}");
+            assert_eq!(name.ends_with("_info"), metric.kind == MetricKind::Info, "{name}");
             assert!(metric.help.ends_with('.'), "HELP of {name} is not a sentence");
             assert!(!metric.help.contains(['"', '\\', '\n']), "HELP of {name} needs an escape");
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::namespaces::policy;
 use crate::config::redis::{Credentials, PasswordSource, RedisConfig, RedisMode, ScanFrom, Tls};
-use crate::config::{Config, Journal, LogKind, LogSource, Push, StartAt};
+use crate::config::{Config, JournalConfig, LogKind, LogSource, Push, StartAt};
 
 pub(in crate::http) fn body(config: &Config) -> String {
     let namespaces = config.namespaces.iter().map(|namespace| {
@@ -36,7 +36,7 @@ fn log(source: &LogSource) -> Value {
     let mut shown = json!({ "name": source.name, "start_at": start_at, "max_line_bytes": source.max_line_bytes });
     match &source.kind {
         LogKind::Files | LogKind::Stdin => shown["path"] = source.name.as_str().into(),
-        LogKind::Journal(Journal { matches, directory }) => {
+        LogKind::Journal(JournalConfig { matches, directory }) => {
             shown["journal"] = json!({ "matches": **matches, "directory": directory });
         }
         LogKind::Push(Push { max_request_bytes }) => {

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::Context;
-use super::routes::{Answer, json, packed_json};
+use super::routes::{HttpResponse, json, packed_json};
 use crate::model::query::{IncidentsQuery, Inquiry, LockOrder, LocksQuery};
 use crate::util::clock;
 use crate::util::percent::percent_decode;
@@ -42,12 +42,12 @@ const STARTING: &str = "the exporter is starting, ask again";
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct ApiError {
     status: StatusCode,
     pub(super) message: String,
 }
 
-impl Refusal {
+impl ApiError {
     pub(super) fn bad_request(message: String) -> Self {
         Self { status: StatusCode::BAD_REQUEST, message }
     }
@@ -70,16 +70,16 @@ fn key_of(path: &str) -> Option<&str> {
     path.strip_prefix(LOCKS)?.strip_prefix('/').filter(|key| !key.is_empty())
 }
 
-pub(super) async fn answer<B>(context: &Context, request: &Request<B>) -> Answer {
+pub(super) async fn answer<B>(context: &Context, request: &Request<B>) -> HttpResponse {
     match look_up(context, request).await {
         Ok(body) => packed_json(request, &body),
-        Err(Refusal { status, message }) => json(status, json!({ "error": message }).to_string()),
+        Err(ApiError { status, message }) => json(status, json!({ "error": message }).to_string()),
     }
 }
 
-async fn look_up<B>(context: &Context, request: &Request<B>) -> Result<String, Refusal> {
+async fn look_up<B>(context: &Context, request: &Request<B>) -> Result<String, ApiError> {
     if context.app.inquiries.is_none() {
-        return Err(Refusal::not_found("the API is off: the exporter was started with --web.disable-api"));
+        return Err(ApiError::not_found("the API is off: the exporter was started with --web.disable-api"));
     }
     let parameters = Parameters::parse(request.uri().query())?;
     let path = request.uri().path();
@@ -91,7 +91,7 @@ async fn look_up<B>(context: &Context, request: &Request<B>) -> Result<String, R
         CONFIG => {
             parameters.finish(&[])?;
             let config = context.app.snapshot.borrow().config.clone();
-            config.map(|config| config::body(&config)).ok_or_else(|| Refusal::unavailable(STARTING))
+            config.map(|config| config::body(&config)).ok_or_else(|| ApiError::unavailable(STARTING))
         }
         NAMESPACES => {
             parameters.finish(&[])?;
@@ -103,7 +103,7 @@ async fn look_up<B>(context: &Context, request: &Request<B>) -> Result<String, R
     }
 }
 
-async fn locks(context: &Context, mut parameters: Parameters) -> Result<String, Refusal> {
+async fn locks(context: &Context, mut parameters: Parameters) -> Result<String, ApiError> {
     let sort = match parameters.take("sort").as_deref() {
         None | Some("ttl") => LockOrder::TtlRemaining,
         Some("held") => LockOrder::HeldLongest,
@@ -124,16 +124,16 @@ async fn locks(context: &Context, mut parameters: Parameters) -> Result<String, 
     Ok(encode(&page))
 }
 
-async fn lock(context: &Context, key: &str, parameters: Parameters) -> Result<String, Refusal> {
+async fn lock(context: &Context, key: &str, parameters: Parameters) -> Result<String, ApiError> {
     parameters.finish(&[])?;
     let key = percent_decode(key)
-        .ok_or_else(|| Refusal::bad_request("the key in the path must be percent-encoded UTF-8".to_owned()))?;
+        .ok_or_else(|| ApiError::bad_request("the key in the path must be percent-encoded UTF-8".to_owned()))?;
     let history = ask(context, |answer| Inquiry::Lock(key, answer)).await?;
     let unknown = "nothing is known about this lock: it is not held, and nothing was seen of it lately";
-    history.map(|history| encode(&history)).ok_or_else(|| Refusal::not_found(unknown))
+    history.map(|history| encode(&history)).ok_or_else(|| ApiError::not_found(unknown))
 }
 
-async fn incidents(context: &Context, mut parameters: Parameters) -> Result<String, Refusal> {
+async fn incidents(context: &Context, mut parameters: Parameters) -> Result<String, ApiError> {
     let query = IncidentsQuery {
         lock_namespace: parameters.take("lock_namespace"),
         limit: parameters.take_limit()?,
@@ -146,25 +146,25 @@ async fn incidents(context: &Context, mut parameters: Parameters) -> Result<Stri
 }
 
 /// An empty page would look as if all were well.
-fn must_be_known(context: &Context, lock_namespace: Option<&str>) -> Result<(), Refusal> {
+fn must_be_known(context: &Context, lock_namespace: Option<&str>) -> Result<(), ApiError> {
     let Some(name) = lock_namespace else { return Ok(()) };
     let is_known = context.app.snapshot.borrow().namespaces.iter().any(|view| view.namespace.name == name);
-    if is_known { Ok(()) } else { Err(Refusal::not_found(format!("there is no lock namespace {name:?}"))) }
+    if is_known { Ok(()) } else { Err(ApiError::not_found(format!("there is no lock namespace {name:?}"))) }
 }
 
-async fn ask<T>(context: &Context, inquiry: impl FnOnce(oneshot::Sender<T>) -> Inquiry) -> Result<T, Refusal> {
+async fn ask<T>(context: &Context, inquiry: impl FnOnce(oneshot::Sender<T>) -> Inquiry) -> Result<T, ApiError> {
     let busy = "the exporter is busy, ask again";
     let inquiries = context.app.inquiries.as_ref().and_then(|inquiries| inquiries.borrow().clone());
-    let inquiries = inquiries.ok_or_else(|| Refusal::unavailable(STARTING))?;
+    let inquiries = inquiries.ok_or_else(|| ApiError::unavailable(STARTING))?;
     let (answer, answered) = oneshot::channel();
     inquiries.try_send(inquiry(answer)).map_err(|error| match error {
-        TrySendError::Full(_) => Refusal::unavailable(busy),
-        TrySendError::Closed(_) => Refusal::unavailable(STARTING),
+        TrySendError::Full(_) => ApiError::unavailable(busy),
+        TrySendError::Closed(_) => ApiError::unavailable(STARTING),
     })?;
     // A generation that ends takes its questions with it; the next one starts at once.
     match timeout(context.limits.inquiry, answered).await {
-        Ok(answer) => answer.map_err(|_| Refusal::unavailable(STARTING)),
-        Err(_) => Err(Refusal::unavailable(busy)),
+        Ok(answer) => answer.map_err(|_| ApiError::unavailable(STARTING)),
+        Err(_) => Err(ApiError::unavailable(busy)),
     }
 }
 

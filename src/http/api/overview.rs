@@ -6,15 +6,15 @@ use serde_json::{Map, Value, json};
 use super::namespaces::{moment, seconds};
 use crate::exposition::Build;
 use crate::model::label::Label;
-use crate::report::health::{self, Finding, Level};
+use crate::report::health::{self, HealthFinding, Level};
 use crate::snapshot::{KeyspaceNow, Lately, NamespaceView, Point, Ratios, RedisView, Snapshot, SourceView, Sums};
 use crate::util::clock::TimeMs;
 
 pub(in crate::http) fn body(snapshot: &Snapshot, now: TimeMs) -> String {
     let of_exporter = health::of_exporter(snapshot, now);
-    let of_namespaces: Vec<Vec<Finding>> =
+    let of_namespaces: Vec<Vec<HealthFinding>> =
         snapshot.namespaces.iter().map(|view| health::of_namespace(view, now)).collect();
-    let mut findings: Vec<(Option<&str>, &Finding)> = of_exporter.iter().map(|finding| (None, finding)).collect();
+    let mut findings: Vec<(Option<&str>, &HealthFinding)> = of_exporter.iter().map(|finding| (None, finding)).collect();
     for (view, of_namespace) in snapshot.namespaces.iter().zip(&of_namespaces) {
         // That Redis is not seen is said once.
         let told = of_namespace.iter().filter(|finding| finding.level != Level::Blind);
@@ -58,12 +58,12 @@ pub(in crate::http) fn body(snapshot: &Snapshot, now: TimeMs) -> String {
     .to_string()
 }
 
-fn found(lock_namespace: Option<&str>, finding: &Finding) -> Value {
-    let Finding { level, text, runbook } = finding;
+fn found(lock_namespace: Option<&str>, finding: &HealthFinding) -> Value {
+    let HealthFinding { level, text, runbook } = finding;
     json!({ "level": level.as_str(), "lock_namespace": lock_namespace, "text": text, "runbook": runbook })
 }
 
-fn namespace(view: &NamespaceView, findings: &[Finding], of_exporter: &[Finding]) -> Value {
+fn namespace(view: &NamespaceView, findings: &[HealthFinding], of_exporter: &[HealthFinding]) -> Value {
     let NamespaceView { namespace, lately, keyspace, .. } = view;
     let name = Some(namespace.name.as_str());
     let thresholds = &namespace.thresholds;

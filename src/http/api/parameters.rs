@@ -2,7 +2,7 @@
 //!
 //! What is not understood is refused, not ignored: a misspelled filter would otherwise show everything as if it fitted.
 
-use super::Refusal;
+use super::ApiError;
 use crate::util::percent::percent_decode;
 
 const DEFAULT_LIMIT: usize = 100;
@@ -12,7 +12,7 @@ const MAX_LIMIT: usize = 1_000;
 pub(in crate::http) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
-    pub(in crate::http) fn parse(query: Option<&str>) -> Result<Self, Refusal> {
+    pub(in crate::http) fn parse(query: Option<&str>) -> Result<Self, ApiError> {
         let mut parameters: Vec<(String, String)> = Vec::new();
         for pair in query.unwrap_or("").split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -33,27 +33,27 @@ impl Parameters {
         Some(self.0.swap_remove(index).1).filter(|value| !value.is_empty())
     }
 
-    pub(in crate::http) fn take_limit(&mut self) -> Result<usize, Refusal> {
+    pub(in crate::http) fn take_limit(&mut self) -> Result<usize, ApiError> {
         let Some(text) = self.take("limit") else { return Ok(DEFAULT_LIMIT) };
         let limit = text.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
         limit.ok_or_else(|| bad("limit", &format!("must be a number from 1 to {MAX_LIMIT}")))
     }
 
-    pub(in crate::http) fn take_offset(&mut self) -> Result<usize, Refusal> {
+    pub(in crate::http) fn take_offset(&mut self) -> Result<usize, ApiError> {
         let Some(text) = self.take("offset") else { return Ok(0) };
         text.parse().map_err(|_| bad("offset", "must be a number"))
     }
 
     /// To be called when all known ones are taken.
-    pub(in crate::http) fn finish(self, known: &[&str]) -> Result<(), Refusal> {
+    pub(in crate::http) fn finish(self, known: &[&str]) -> Result<(), ApiError> {
         let Some((unknown, _)) = self.0.first() else { return Ok(()) };
         let known = if known.is_empty() { "there are none".to_owned() } else { format!("known: {}", known.join(", ")) };
         Err(bad(unknown, &format!("is unknown here, {known}")))
     }
 }
 
-pub(in crate::http) fn bad(parameter: &str, complaint: &str) -> Refusal {
-    Refusal::bad_request(format!("parameter {parameter:?} {complaint}"))
+pub(in crate::http) fn bad(parameter: &str, complaint: &str) -> ApiError {
+    ApiError::bad_request(format!("parameter {parameter:?} {complaint}"))
 }
 
 #[cfg(test)]

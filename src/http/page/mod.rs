@@ -19,17 +19,17 @@ use super::routes::{CSS, HTML, JAVASCRIPT, SVG};
 pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-pub(super) const DOCUMENT: File = File { content_type: HTML, text: include_str!("assets/index.html") };
+pub(super) const DOCUMENT: PageAsset = PageAsset { content_type: HTML, text: include_str!("assets/index.html") };
 
-pub(super) struct File {
+pub(super) struct PageAsset {
     pub(super) content_type: &'static str,
     pub(super) text: &'static str,
 }
 
 /// By the part of the path behind `/page/`.
-const FILES: [(&str, File); 12] = [
-    ("page.css", File { content_type: CSS, text: include_str!("assets/page.css") }),
-    ("icon.svg", File { content_type: SVG, text: include_str!("assets/icon.svg") }),
+const FILES: [(&str, PageAsset); 12] = [
+    ("page.css", PageAsset { content_type: CSS, text: include_str!("assets/page.css") }),
+    ("icon.svg", PageAsset { content_type: SVG, text: include_str!("assets/icon.svg") }),
     ("main.js", script(include_str!("assets/main.js"))),
     ("ask.js", script(include_str!("assets/ask.js"))),
     ("dom.js", script(include_str!("assets/dom.js"))),
@@ -42,11 +42,11 @@ const FILES: [(&str, File); 12] = [
     ("exporter.js", script(include_str!("assets/exporter.js"))),
 ];
 
-const fn script(text: &'static str) -> File {
-    File { content_type: JAVASCRIPT, text }
+const fn script(text: &'static str) -> PageAsset {
+    PageAsset { content_type: JAVASCRIPT, text }
 }
 
-pub(super) fn file(path: &str) -> Option<&'static File> {
+pub(super) fn file(path: &str) -> Option<&'static PageAsset> {
     let name = path.strip_prefix("/page/")?;
     FILES.iter().find(|(known, _)| *known == name).map(|(_, file)| file)
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
 
-use super::{Fields, Limits, Malformed};
+use super::{LabelPairs, Malformed, PushLimits};
 use crate::logs::push::{PushedEntry, PushedStream};
 
 /// Why a request cannot be taken.
@@ -23,13 +23,16 @@ pub(super) enum Error {
 
 /// What is counted while a request is read.
 struct Count {
-    limits: Limits,
+    limits: PushLimits,
     /// The limit at which reading ended; an error of serde can hold its words only.
     reached: Option<Malformed>,
 }
 
 impl Count {
-    fn check<T, E: de::Error>(&mut self, counted: impl FnOnce(&mut Limits) -> Result<T, Malformed>) -> Result<T, E> {
+    fn check<T, E: de::Error>(
+        &mut self,
+        counted: impl FnOnce(&mut PushLimits) -> Result<T, Malformed>,
+    ) -> Result<T, E> {
         counted(&mut self.limits).map_err(|malformed| {
             let error = E::custom(malformed.0);
             self.reached = Some(malformed);
@@ -38,7 +41,7 @@ impl Count {
     }
 }
 
-pub(super) fn parse(bytes: &[u8], limits: Limits) -> Result<Vec<PushedStream>, Error> {
+pub(super) fn parse(bytes: &[u8], limits: PushLimits) -> Result<Vec<PushedStream>, Error> {
     let mut count = Count { limits, reached: None };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let read = Request(&mut count).deserialize(&mut deserializer);
@@ -140,7 +143,7 @@ impl<'de> DeserializeSeed<'de> for Stream<'_> {
     type Value = PushedStream;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<PushedStream, D::Error> {
-        self.0.check(Limits::add_stream)?;
+        self.0.check(PushLimits::add_stream)?;
         deserializer.deserialize_map(self)
     }
 }
@@ -153,7 +156,7 @@ impl<'de> Visitor<'de> for Stream<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PushedStream, A::Error> {
-        let (mut labels, mut entries) = (Fields::default(), Vec::new());
+        let (mut labels, mut entries) = (LabelPairs::default(), Vec::new());
         while let Some(key) = map.next_key()? {
             match key {
                 StreamKey::Stream => labels = map.next_value_seed(Pairs(self.0))?,
@@ -199,7 +202,7 @@ impl<'de> DeserializeSeed<'de> for Entry<'_> {
     type Value = PushedEntry;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<PushedEntry, D::Error> {
-        self.0.check(Limits::add_entry)?;
+        self.0.check(PushLimits::add_entry)?;
         deserializer.deserialize_seq(self)
     }
 }
@@ -224,22 +227,22 @@ impl<'de> Visitor<'de> for Entry<'_> {
 struct Pairs<'a>(&'a mut Count);
 
 impl<'de> DeserializeSeed<'de> for Pairs<'_> {
-    type Value = Fields;
+    type Value = LabelPairs;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Fields, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<LabelPairs, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for Pairs<'_> {
-    type Value = Fields;
+    type Value = LabelPairs;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("an object of labels")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-        let mut fields = Fields::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LabelPairs, A::Error> {
+        let mut fields = LabelPairs::default();
         while let Some((name, Scalar(value))) = map.next_entry::<String, Scalar>()? {
             self.0.check(|limits| fields.add(name, value, limits))?;
         }
@@ -342,7 +345,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &[u8]) -> Result<Vec<PushedStream>, Error> {
-        super::parse(text, Limits::default())
+        super::parse(text, PushLimits::default())
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! Labels of a stream as Prometheus writes them: `{job="cordum", host="a\"b"}`.
 
-use super::{Fields, Limits, Malformed};
+use super::{LabelPairs, Malformed, PushLimits};
 
 const NOT_LABELS: Malformed = Malformed("the labels of a stream are not of the form {name=\"value\"}");
 
 /// In the order of their names.
-pub(super) fn parse(text: &str, limits: &mut Limits) -> Result<Vec<(String, String)>, Malformed> {
+pub(super) fn parse(text: &str, limits: &mut PushLimits) -> Result<Vec<(String, String)>, Malformed> {
     let inner = text.trim().strip_prefix('{').and_then(|text| text.strip_suffix('}'));
     let mut rest = inner.ok_or(NOT_LABELS)?.trim();
-    let mut labels = Fields::default();
+    let mut labels = LabelPairs::default();
     while !rest.is_empty() {
         let (name, value, after) = label(rest).ok_or(NOT_LABELS)?;
         labels.add(name.to_owned(), value, limits)?;
@@ -93,7 +93,7 @@ mod tests {
     fn check(text: &str, expected: Option<&[(&str, &str)]>) {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let expected = expected.map(|labels| labels.iter().map(owned).collect()).ok_or(NOT_LABELS);
-        assert_eq!(parse(text, &mut Limits::default()), expected, "{text}");
+        assert_eq!(parse(text, &mut PushLimits::default()), expected, "{text}");
     }
 
     #[test]

@@ -37,7 +37,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Context;
-use super::routes::{Answer, text};
+use super::routes::{HttpResponse, text};
 use crate::logs::push::{Intake, PushRequest, PushedStream};
 
 pub(super) const PATH: &str = "/loki/api/v1/push";
@@ -54,7 +54,7 @@ const MAX_REQUEST_FIELDS: usize = 200_000;
 
 /// What a request may hold, counted down while it is read, so that reading ends where a limit does.
 #[derive(Debug)]
-struct Limits {
+struct PushLimits {
     streams: usize,
     entries: usize,
     fields: usize,
@@ -62,7 +62,7 @@ struct Limits {
 
 /// Labels of a stream or metadata of a line, counted while they are read.
 #[derive(Default)]
-struct Fields {
+struct LabelPairs {
     pairs: Vec<(String, String)>,
     bytes: usize,
 }
@@ -72,18 +72,18 @@ struct Fields {
 struct Malformed(&'static str);
 
 /// An answer that is not 204.
-struct Refusal {
+struct PushError {
     status: StatusCode,
     text: String,
 }
 
-impl Default for Limits {
+impl Default for PushLimits {
     fn default() -> Self {
         Self { streams: MAX_STREAMS, entries: MAX_ENTRIES, fields: MAX_REQUEST_FIELDS }
     }
 }
 
-impl Limits {
+impl PushLimits {
     fn add_stream(&mut self) -> Result<(), Malformed> {
         self.streams = self.streams.checked_sub(1).ok_or(Malformed("more than 10000 streams in one request"))?;
         Ok(())
@@ -95,8 +95,8 @@ impl Limits {
     }
 }
 
-impl Fields {
-    fn add(&mut self, name: String, value: String, limits: &mut Limits) -> Result<(), Malformed> {
+impl LabelPairs {
+    fn add(&mut self, name: String, value: String, limits: &mut PushLimits) -> Result<(), Malformed> {
         self.bytes += name.len() + value.len();
         if self.pairs.len() >= MAX_FIELDS || self.bytes > MAX_FIELD_BYTES {
             return Err(Malformed("more than 128 labels, or 16 KiB of labels, on one stream or line"));
@@ -112,12 +112,12 @@ impl Fields {
     }
 }
 
-pub(super) async fn answer(context: &Context, request: Request<Incoming>) -> Answer {
+pub(super) async fn answer(context: &Context, request: Request<Incoming>) -> HttpResponse {
     let intake = context.app.pushes.borrow().clone();
     let Some(intake) = intake else {
         return text(StatusCode::NOT_FOUND, "pushing logs is off: add `- push: {}` to `logs` in the configuration\n");
     };
-    let Err(Refusal { status, text: words }) = take(context, &intake, request).await else {
+    let Err(PushError { status, text: words }) = take(context, &intake, request).await else {
         let mut answer = text(StatusCode::NO_CONTENT, "");
         answer.headers_mut().remove(CONTENT_TYPE);
         return answer;
@@ -130,8 +130,8 @@ pub(super) async fn answer(context: &Context, request: Request<Incoming>) -> Ans
     answer
 }
 
-async fn take(context: &Context, intake: &Intake, request: Request<Incoming>) -> Result<(), Refusal> {
-    let form = Form::of(request.headers())?;
+async fn take(context: &Context, intake: &Intake, request: Request<Incoming>) -> Result<(), PushError> {
+    let form = PushEncoding::of(request.headers())?;
     let max_bytes = intake.max_request_bytes;
     let announced = request.body().size_hint().exact().unwrap_or(max_bytes as u64);
     if announced > max_bytes as u64 {
@@ -181,7 +181,7 @@ async fn take(context: &Context, intake: &Intake, request: Request<Incoming>) ->
 }
 
 /// A share of the budget for bodies, which is given back when the body is unpacked.
-async fn room_for(intake: &Intake, bytes: u64) -> Result<OwnedSemaphorePermit, Refusal> {
+async fn room_for(intake: &Intake, bytes: u64) -> Result<OwnedSemaphorePermit, PushError> {
     let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
     match timeout(ROOM_PATIENCE, intake.bodies.clone().acquire_many_owned(kib)).await {
         Ok(Ok(room)) => Ok(room),
@@ -190,7 +190,7 @@ async fn room_for(intake: &Intake, bytes: u64) -> Result<OwnedSemaphorePermit, R
 }
 
 /// `announced` bytes at most are expected, and there is room for them.
-async fn read(mut body: Incoming, announced: u64, max_bytes: usize) -> Result<Vec<u8>, Refusal> {
+async fn read(mut body: Incoming, announced: u64, max_bytes: usize) -> Result<Vec<u8>, PushError> {
     let mut bytes = Vec::with_capacity(usize::try_from(announced).unwrap_or(max_bytes));
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| refuse(StatusCode::BAD_REQUEST, "the body ended too soon"))?;
@@ -205,13 +205,13 @@ async fn read(mut body: Incoming, announced: u64, max_bytes: usize) -> Result<Ve
 
 /// How a body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Form {
+struct PushEncoding {
     is_json: bool,
     is_gzip: bool,
 }
 
-impl Form {
-    fn of(headers: &HeaderMap) -> Result<Self, Refusal> {
+impl PushEncoding {
+    fn of(headers: &HeaderMap) -> Result<Self, PushError> {
         let word = |name| {
             let value = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
             value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
@@ -232,11 +232,11 @@ impl Form {
     }
 
     /// A packed body must not be larger than allowed when it is unpacked.
-    fn decode(self, body: Vec<u8>, max_bytes: usize) -> Result<Vec<PushedStream>, Refusal> {
+    fn decode(self, body: Vec<u8>, max_bytes: usize) -> Result<Vec<PushedStream>, PushError> {
         let malformed = |Malformed(words)| refuse(StatusCode::BAD_REQUEST, words);
         let body = if self.is_gzip { unzip(&body, max_bytes)? } else { body };
         if self.is_json {
-            return json::parse(&body, Limits::default()).map_err(|error| match error {
+            return json::parse(&body, PushLimits::default()).map_err(|error| match error {
                 json::Error::Limit(words) => malformed(words),
                 json::Error::Other(words) => {
                     refuse(StatusCode::BAD_REQUEST, &format!("the JSON is not a push request: {words}"))
@@ -249,11 +249,11 @@ impl Form {
         }
         let message = snap::raw::Decoder::new().decompress_vec(&body).map_err(damaged)?;
         drop(body);
-        protobuf::parse(&message, &mut Limits::default()).map_err(malformed)
+        protobuf::parse(&message, &mut PushLimits::default()).map_err(malformed)
     }
 }
 
-fn unzip(body: &[u8], max_bytes: usize) -> Result<Vec<u8>, Refusal> {
+fn unzip(body: &[u8], max_bytes: usize) -> Result<Vec<u8>, PushError> {
     let mut unpacked = Vec::new();
     let mut decoder = MultiGzDecoder::new(body).take(max_bytes as u64 + 1);
     let read = decoder.read_to_end(&mut unpacked);
@@ -264,25 +264,25 @@ fn unzip(body: &[u8], max_bytes: usize) -> Result<Vec<u8>, Refusal> {
     Ok(unpacked)
 }
 
-fn refuse(status: StatusCode, text: &str) -> Refusal {
-    Refusal { status, text: text.to_owned() }
+fn refuse(status: StatusCode, text: &str) -> PushError {
+    PushError { status, text: text.to_owned() }
 }
 
-fn behind() -> Refusal {
+fn behind() -> PushError {
     refuse(StatusCode::TOO_MANY_REQUESTS, "the exporter is behind, send it again")
 }
 
-fn restarting() -> Refusal {
+fn restarting() -> PushError {
     refuse(StatusCode::SERVICE_UNAVAILABLE, "the exporter is restarting or loads its configuration, send it again")
 }
 
-fn too_large(max_bytes: usize) -> Refusal {
+fn too_large(max_bytes: usize) -> PushError {
     let text = format!(
         "the request is larger than {max_bytes} bytes, unpacked or packed: send smaller batches or raise max_request_bytes"
     );
-    Refusal { status: StatusCode::PAYLOAD_TOO_LARGE, text }
+    PushError { status: StatusCode::PAYLOAD_TOO_LARGE, text }
 }
 
-fn unsupported(header: &str, known: &str) -> Refusal {
+fn unsupported(header: &str, known: &str) -> PushError {
     refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &format!("unknown {header}: use {known}"))
 }

@@ -10,15 +10,15 @@
 //!
 //! Unknown fields are read over, as protobuf wants it.
 
-use super::{Fields, Limits, Malformed, labels};
+use super::{LabelPairs, Malformed, PushLimits, labels};
 use crate::logs::push::{PushedEntry, PushedStream};
 
 const DAMAGED: Malformed = Malformed("the protobuf is damaged");
 
-pub(super) fn parse(bytes: &[u8], limits: &mut Limits) -> Result<Vec<PushedStream>, Malformed> {
+pub(super) fn parse(bytes: &[u8], limits: &mut PushLimits) -> Result<Vec<PushedStream>, Malformed> {
     let mut streams = Vec::new();
     each(bytes, |number, value| {
-        if let (1, Value::Bytes(bytes)) = (number, value) {
+        if let (1, ProtobufValue::Bytes(bytes)) = (number, value) {
             limits.add_stream()?;
             streams.push(stream(bytes, limits)?);
         }
@@ -27,14 +27,14 @@ pub(super) fn parse(bytes: &[u8], limits: &mut Limits) -> Result<Vec<PushedStrea
     Ok(streams)
 }
 
-fn stream(bytes: &[u8], limits: &mut Limits) -> Result<PushedStream, Malformed> {
+fn stream(bytes: &[u8], limits: &mut PushLimits) -> Result<PushedStream, Malformed> {
     let mut stream = PushedStream { labels: Vec::new(), entries: Vec::new() };
     each(bytes, |number, value| {
         match (number, value) {
-            (1, Value::Bytes(bytes)) => {
+            (1, ProtobufValue::Bytes(bytes)) => {
                 stream.labels = labels::parse(str::from_utf8(bytes).unwrap_or_default(), limits)?;
             }
-            (2, Value::Bytes(bytes)) => {
+            (2, ProtobufValue::Bytes(bytes)) => {
                 limits.add_entry()?;
                 stream.entries.push(entry(bytes, limits)?);
             }
@@ -45,13 +45,13 @@ fn stream(bytes: &[u8], limits: &mut Limits) -> Result<PushedStream, Malformed> 
     Ok(stream)
 }
 
-fn entry(bytes: &[u8], limits: &mut Limits) -> Result<PushedEntry, Malformed> {
-    let (mut time, mut line, mut metadata) = (0, Vec::new(), Fields::default());
+fn entry(bytes: &[u8], limits: &mut PushLimits) -> Result<PushedEntry, Malformed> {
+    let (mut time, mut line, mut metadata) = (0, Vec::new(), LabelPairs::default());
     each(bytes, |number, value| {
         match (number, value) {
-            (1, Value::Bytes(bytes)) => time = timestamp(bytes)?,
-            (2, Value::Bytes(bytes)) => line = bytes.to_vec(),
-            (3, Value::Bytes(bytes)) => {
+            (1, ProtobufValue::Bytes(bytes)) => time = timestamp(bytes)?,
+            (2, ProtobufValue::Bytes(bytes)) => line = bytes.to_vec(),
+            (3, ProtobufValue::Bytes(bytes)) => {
                 let (name, value) = pair(bytes)?;
                 metadata.add(name, value, limits)?;
             }
@@ -66,8 +66,8 @@ fn timestamp(bytes: &[u8]) -> Result<i64, Malformed> {
     let (mut seconds, mut nanos) = (0_i64, 0_i64);
     each(bytes, |number, value| {
         match (number, value) {
-            (1, Value::Number(number)) => seconds = number.cast_signed(),
-            (2, Value::Number(number)) => nanos = number.cast_signed(),
+            (1, ProtobufValue::Number(number)) => seconds = number.cast_signed(),
+            (2, ProtobufValue::Number(number)) => nanos = number.cast_signed(),
             _ => {}
         }
         Ok(())
@@ -79,7 +79,7 @@ fn timestamp(bytes: &[u8]) -> Result<i64, Malformed> {
 fn pair(bytes: &[u8]) -> Result<(String, String), Malformed> {
     let (mut name, mut text) = (String::new(), String::new());
     each(bytes, |number, value| {
-        if let (1 | 2, Value::Bytes(bytes)) = (number, value) {
+        if let (1 | 2, ProtobufValue::Bytes(bytes)) = (number, value) {
             let written = if number == 1 { &mut name } else { &mut text };
             *written = String::from_utf8_lossy(bytes).into_owned();
         }
@@ -88,7 +88,7 @@ fn pair(bytes: &[u8]) -> Result<(String, String), Malformed> {
     Ok((name, text))
 }
 
-enum Value<'a> {
+enum ProtobufValue<'a> {
     Number(u64),
     Bytes(&'a [u8]),
     /// Fixed width; nothing here has one.
@@ -98,16 +98,16 @@ enum Value<'a> {
 /// Calls `take` with the number and the value of each field of a message.
 fn each<'a>(
     mut rest: &'a [u8],
-    mut take: impl FnMut(u64, Value<'a>) -> Result<(), Malformed>,
+    mut take: impl FnMut(u64, ProtobufValue<'a>) -> Result<(), Malformed>,
 ) -> Result<(), Malformed> {
     while !rest.is_empty() {
         let key = varint(&mut rest)?;
         let value = match key & 7 {
-            0 => Value::Number(varint(&mut rest)?),
+            0 => ProtobufValue::Number(varint(&mut rest)?),
             1 => skip(&mut rest, 8)?,
             2 => {
                 let length = usize::try_from(varint(&mut rest)?).map_err(|_| DAMAGED)?;
-                Value::Bytes(rest.split_off(..length).ok_or(DAMAGED)?)
+                ProtobufValue::Bytes(rest.split_off(..length).ok_or(DAMAGED)?)
             }
             5 => skip(&mut rest, 4)?,
             _ => return Err(DAMAGED),
@@ -117,9 +117,9 @@ fn each<'a>(
     Ok(())
 }
 
-fn skip<'a>(rest: &mut &'a [u8], length: usize) -> Result<Value<'a>, Malformed> {
+fn skip<'a>(rest: &mut &'a [u8], length: usize) -> Result<ProtobufValue<'a>, Malformed> {
     rest.split_off(..length).ok_or(DAMAGED)?;
-    Ok(Value::Other)
+    Ok(ProtobufValue::Other)
 }
 
 fn varint(rest: &mut &[u8]) -> Result<u64, Malformed> {
@@ -159,25 +159,25 @@ mod tests {
         let entry = PushedEntry { time: 16385 * 1_000_000_000 + 5, line: b"lock lost".to_vec(), metadata };
         let labels = vec![("job".to_owned(), "a".to_owned())];
         let expected = vec![PushedStream { labels, entries: vec![entry] }];
-        assert_eq!(parse(&request(), &mut Limits::default()), Ok(expected));
-        assert_eq!(parse(&[], &mut Limits::default()), Ok(Vec::new()));
+        assert_eq!(parse(&request(), &mut PushLimits::default()), Ok(expected));
+        assert_eq!(parse(&[], &mut PushLimits::default()), Ok(Vec::new()));
     }
 
     #[test]
     fn a_cut_or_damaged_request_is_refused_and_never_a_panic() {
         let request = request();
         for length in 1..request.len() {
-            assert!(parse(&request[..length], &mut Limits::default()).is_err(), "cut at {length}");
+            assert!(parse(&request[..length], &mut PushLimits::default()).is_err(), "cut at {length}");
         }
         for index in 0..request.len() {
             for bit in 0..8 {
                 let mut changed = request.clone();
                 changed[index] ^= 1 << bit;
                 // Some changes only change a text.
-                let _ = parse(&changed, &mut Limits::default());
+                let _ = parse(&changed, &mut PushLimits::default());
             }
         }
-        assert!(parse(&[0xff; 11], &mut Limits::default()).is_err());
-        assert!(parse(&field(1, &field(1, b"job")), &mut Limits::default()).is_err());
+        assert!(parse(&[0xff; 11], &mut PushLimits::default()).is_err());
+        assert!(parse(&field(1, &field(1, b"job")), &mut PushLimits::default()).is_err());
     }
 }

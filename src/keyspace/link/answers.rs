@@ -8,10 +8,10 @@ use tracing::warn;
 
 use super::connection::{Awaited, Gathered, What};
 use super::identity::{self, Replication};
-use super::key_read::{Outcome, Round};
-use super::owner::Reader;
-use super::read_queue::{Taken, Ticket, Wish};
-use super::session::{Session, Side, Work};
+use super::key_read::{ReadResult, Round};
+use super::owner::OwnerParser;
+use super::read_queue::{ReadReason, Taken, Ticket};
+use super::session::{ConnectionRole, Session, Work};
 use crate::keyspace::status::LastPass;
 use crate::model::sighting::{LinkNews, Sight, Sighting};
 use crate::util::clock;
@@ -24,9 +24,9 @@ const FAILED_PASS_PAUSE: Duration = Duration::from_secs(1);
 
 impl Session<'_> {
     /// A reply or a push has come.
-    pub(super) fn take(&mut self, side: Side, value: Value, received: TimeMs) -> Work {
+    pub(super) fn take(&mut self, side: ConnectionRole, value: Value, received: TimeMs) -> Work {
         if let Value::Push { kind, data } = value {
-            if kind == PushKind::Invalidate && side == Side::Main {
+            if kind == PushKind::Invalidate && side == ConnectionRole::Main {
                 self.invalidated(data, received);
             }
             return Work::default();
@@ -43,7 +43,7 @@ impl Session<'_> {
         }
     }
 
-    fn answered(&mut self, side: Side, awaited: &Awaited, mut replies: Vec<Value>, received: TimeMs) -> Work {
+    fn answered(&mut self, side: ConnectionRole, awaited: &Awaited, mut replies: Vec<Value>, received: TimeMs) -> Work {
         match awaited.what {
             What::Ping => Work::default(),
             What::Role => {
@@ -86,7 +86,7 @@ impl Session<'_> {
 
     fn has_read(
         &mut self,
-        side: Side,
+        side: ConnectionRole,
         awaited: &Awaited,
         ticket: Ticket,
         round: Round,
@@ -98,21 +98,21 @@ impl Session<'_> {
         }
         let may_ask = self.inbox.is_here(ticket);
         let rule = self.prefixes.owner_rule(self.inbox.key(ticket));
-        let reader = Reader { rule, hasher: &self.link.shared.hasher };
+        let reader = OwnerParser { rule, hasher: &self.link.shared.hasher };
         let sight = match round.conclude(replies, may_ask, reader) {
-            Outcome::Again(next) => return self.ask_again(ticket, next, Instant::now()),
-            Outcome::Moved => {
+            ReadResult::Again(next) => return self.ask_again(ticket, next, Instant::now()),
+            ReadResult::Moved => {
                 self.link.shared.rediscover.notify_one();
                 Sight::Elsewhere
             }
-            Outcome::Seen(sight) => sight,
+            ReadResult::Seen(sight) => sight,
         };
         let key = self.inbox.key(ticket);
         if let (Sight::Held(_), Some(kind)) = (&sight, round.kind) {
             self.prefixes.learn(key, kind);
         }
         self.link.totals.read_errors += u64::from(sight == Sight::Unreadable);
-        let is_watched = self.watching && side == Side::Main && self.prefixes.covers(key);
+        let is_watched = self.watching && side == ConnectionRole::Main && self.prefixes.covers(key);
         let order = is_watched.then_some(&self.main.order);
         let seen = self.inbox.finish(ticket, awaited.sequence, order, received);
         // A lock that has another owner may have ended in between.
@@ -149,7 +149,7 @@ impl Session<'_> {
         self.link.teller.go_on(news);
         self.evictions.asked = false;
         if std::mem::take(&mut self.evictions.again) {
-            self.doubt(Side::Main);
+            self.doubt(ConnectionRole::Main);
         }
     }
 
@@ -207,7 +207,7 @@ impl Session<'_> {
             let Ok(key) = String::from_utf8(key) else { continue };
             if self.prefixes.is_lock(&key) {
                 pass.lock_keys += 1;
-                self.inbox.want(key.into_boxed_str(), Wish::Scanned);
+                self.inbox.want(key.into_boxed_str(), ReadReason::Scanned);
             }
         }
         if pass.is_listed() {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::key_read::Round;
 use super::read_queue::Ticket;
-use super::reply_order::{Order, Sequence};
+use super::reply_order::{ReplyOrder, Sequence};
 use crate::keyspace::wire::{Wire, WireError};
 use crate::util::clock;
 use crate::util::clock::TimeMs;
@@ -47,7 +47,7 @@ pub(super) struct Awaited {
 
 pub(super) struct Lane {
     pub(super) wire: Wire,
-    pub(super) order: Order,
+    pub(super) order: ReplyOrder,
     awaited: VecDeque<Awaited>,
     /// Replies to the request at the front.
     gathered: Vec<Value>,
@@ -69,7 +69,7 @@ impl Lane {
         let now = Instant::now();
         Self {
             wire,
-            order: Order::new(armed),
+            order: ReplyOrder::new(armed),
             awaited: VecDeque::new(),
             gathered: Vec::new(),
             reads: 0,

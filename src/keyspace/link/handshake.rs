@@ -2,12 +2,12 @@
 
 use redis::Value;
 
-use super::identity::Identity;
+use super::identity::ServerIdentity;
 use super::key_catalog::Prefixes;
 use super::permissions::{self, Permissions};
 use super::{Link, LinkError};
 use crate::config::redis::RedisMode;
-use crate::keyspace::connect::{Target, connect};
+use crate::keyspace::connect::{RedisTarget, connect};
 use crate::keyspace::status::Command;
 use crate::keyspace::wire::{Wire, WireError};
 use crate::util::clock;
@@ -18,14 +18,14 @@ pub(super) struct Arrival {
     pub(super) wire: Wire,
     pub(super) prefixes: Prefixes,
     pub(super) permissions: Permissions,
-    pub(super) identity: Identity,
+    pub(super) identity: ServerIdentity,
     /// When tracking was asked for. `None`: changes are not pushed.
     pub(super) armed: Option<TimeMs>,
 }
 
 pub(super) async fn arrive(link: &mut Link) -> Result<Arrival, LinkError> {
     let shared = link.shared.clone();
-    let mut wire = connect(&Target::node(&shared.config, &link.address)).await?;
+    let mut wire = connect(&RedisTarget::node(&shared.config, &link.address)).await?;
     link.totals.count_commands(Command::Hello, 1);
     let prefixes = Prefixes::new(shared.keys.clone(), shared.namespaces.clone());
     let user = shared.config.credentials.username.as_deref().unwrap_or("default");
@@ -35,12 +35,12 @@ pub(super) async fn arrive(link: &mut Link) -> Result<Arrival, LinkError> {
     }
     let mut permissions = permissions::check(&mut wire, &looked_at, user, &mut link.totals).await?;
 
-    let mut identity = Identity::default();
+    let mut identity = ServerIdentity::default();
     if permissions.allow(Command::Info) {
         link.totals.count_commands(Command::Info, 2);
         let server = wire.ask(&[b"INFO", b"server"]).await?;
         let replication = wire.ask(&[b"INFO", b"replication"]).await?;
-        identity = Identity::read(&server, &replication);
+        identity = ServerIdentity::read(&server, &replication);
         if !identity.replication.is_primary {
             match shared.config.mode {
                 RedisMode::Single => permissions.complaints.push(format!(

@@ -6,7 +6,7 @@ use super::owner;
 
 /// As far as `INFO` told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct ServerIdentity {
     pub(super) run_id: Option<String>,
     pub(super) replication: Replication,
 }
@@ -19,7 +19,7 @@ pub(super) struct Replication {
     had_another: bool,
 }
 
-impl Identity {
+impl ServerIdentity {
     pub(super) fn read(server: &Value, replication: &Value) -> Self {
         let run_id = owner::bytes(server).and_then(|text| field(text, "run_id"));
         Self { run_id, replication: Replication::read(replication).unwrap_or_default() }
@@ -76,16 +76,16 @@ mod tests {
         let server = text("# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n");
         let primary = text("# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:def\r\n");
         let replica = text("role:slave\r\nmaster_replid:def\r\n");
-        let identity = Identity::read(&server, &primary);
+        let identity = ServerIdentity::read(&server, &primary);
         assert_eq!(identity.run_id.as_deref(), Some("abc"));
         assert!(identity.replication.is_primary);
         assert!(!identity.replaces(&identity));
-        assert!(Identity::read(&server, &replica).replaces(&identity), "demoted");
-        assert!(Identity::read(&text("run_id:other\r\n"), &primary).replaces(&identity));
-        assert!(!Identity::read(&Value::Nil, &primary).replaces(&identity), "not known");
+        assert!(ServerIdentity::read(&server, &replica).replaces(&identity), "demoted");
+        assert!(ServerIdentity::read(&text("run_id:other\r\n"), &primary).replaces(&identity));
+        assert!(!ServerIdentity::read(&Value::Nil, &primary).replaces(&identity), "not known");
         let later = |second: &str| text(&format!("role:master\r\nmaster_replid:new\r\nmaster_replid2:{second}\r\n"));
-        assert!(Identity::read(&server, &later("def")).replaces(&identity), "demoted and promoted again");
-        assert!(!Identity::read(&server, &later("0000")).replaces(&identity), "no replica for an hour");
+        assert!(ServerIdentity::read(&server, &later("def")).replaces(&identity), "demoted and promoted again");
+        assert!(!ServerIdentity::read(&server, &later("0000")).replaces(&identity), "no replica for an hour");
         assert_eq!(Replication::read(&Value::Nil), None);
         let keyspace = text("# Keyspace\r\ndb0:keys=3,expires=1\r\ndb10:keys=7,expires=1\r\n");
         assert_eq!(size(&keyspace, 0), Some(3));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::key_read::Kind;
+use super::key_read::KeyType;
 use crate::model::key_index::KeyMap;
 use crate::model::namespace::Namespace;
 use crate::model::owner::OwnerRule;
@@ -14,21 +14,21 @@ pub(super) struct Prefixes {
     has_owner_rules: bool,
     whole_value: OwnerRule,
     /// Each with what its keys held when one was last read.
-    prefixes: Vec<(Box<str>, Kind)>,
+    prefixes: Vec<(Box<str>, KeyType)>,
     /// The same for keys of templates that begin with a field.
-    other_kind: Kind,
+    other_kind: KeyType,
     has_others: bool,
 }
 
 impl Prefixes {
     pub(super) fn new(keys: Arc<KeyMap>, namespaces: Vec<Arc<Namespace>>) -> Self {
-        let prefixes = keys.prefixes().into_iter().map(|prefix| (prefix.into(), Kind::default())).collect();
+        let prefixes = keys.prefixes().into_iter().map(|prefix| (prefix.into(), KeyType::default())).collect();
         let has_fences = namespaces.iter().any(|namespace| namespace.fence.is_some());
         let has_owner_rules = namespaces.iter().any(|namespace| !namespace.owner.is_default());
         let whole_value = OwnerRule::default();
         let mut templates = namespaces.iter().flat_map(|namespace| &namespace.keys);
         let has_others = templates.any(|template| template.prefix().is_empty());
-        let other_kind = Kind::default();
+        let other_kind = KeyType::default();
         Self { keys, namespaces, has_fences, has_owner_rules, whole_value, prefixes, other_kind, has_others }
     }
 
@@ -50,12 +50,12 @@ impl Prefixes {
         self.prefixes.iter().any(|(prefix, _)| key.starts_with(&**prefix))
     }
 
-    pub(super) fn kind(&self, key: &str) -> Kind {
+    pub(super) fn kind(&self, key: &str) -> KeyType {
         let found = self.prefixes.iter().find(|(prefix, _)| key.starts_with(&**prefix));
         found.map_or(self.other_kind, |(_, kind)| *kind)
     }
 
-    pub(super) fn learn(&mut self, key: &str, kind: Kind) {
+    pub(super) fn learn(&mut self, key: &str, kind: KeyType) {
         let found = self.prefixes.iter_mut().find(|(prefix, _)| key.starts_with(&**prefix));
         *found.map_or(&mut self.other_kind, |(_, kind)| kind) = kind;
     }
@@ -102,10 +102,10 @@ mod tests {
         let mut prefixes = prefixes(&["a:{id}", "{id}:lock"], "fence:{key}");
         assert!(prefixes.has_others());
         assert!(prefixes.covers("a:1") && !prefixes.covers("b:lock"));
-        prefixes.learn("a:1", Kind::Hash);
-        assert_eq!((prefixes.kind("a:2"), prefixes.kind("b:lock")), (Kind::Hash, Kind::String));
-        prefixes.learn("b:lock", Kind::SortedSet);
-        assert_eq!(prefixes.kind("c:lock"), Kind::SortedSet);
+        prefixes.learn("a:1", KeyType::Hash);
+        assert_eq!((prefixes.kind("a:2"), prefixes.kind("b:lock")), (KeyType::Hash, KeyType::String));
+        prefixes.learn("b:lock", KeyType::SortedSet);
+        assert_eq!(prefixes.kind("c:lock"), KeyType::SortedSet);
         assert!(!self::prefixes(&["a:{id}", "b:{id}"], "fence:{key}").has_others());
     }
 

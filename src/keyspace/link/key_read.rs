@@ -6,7 +6,7 @@
 
 use redis::{ServerError, ServerErrorKind, Value};
 
-use super::owner::{self, Holder, Reader};
+use super::owner::{self, Holder, OwnerParser};
 use crate::keyspace::status::Command;
 use crate::model::sighting::{Held, Sight};
 use crate::util::clock::TimeMs;
@@ -20,7 +20,7 @@ const MAX_ROUNDS: u8 = 6;
 
 /// What a key of a prefix held when one was last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum KeyType {
     #[default]
     String,
     Hash,
@@ -33,14 +33,14 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Round {
     /// `None` asks for the type.
-    pub(super) kind: Option<Kind>,
+    pub(super) kind: Option<KeyType>,
     pub(super) asking: bool,
     pub(super) fence: bool,
     number: u8,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ReadResult {
     Seen(Sight),
     Again(Round),
     /// Another node serves the key.
@@ -48,7 +48,7 @@ pub(super) enum Outcome {
 }
 
 impl Round {
-    pub(super) fn first(kind: Kind, fence: bool) -> Self {
+    pub(super) fn first(kind: KeyType, fence: bool) -> Self {
         Self { kind: Some(kind), asking: false, fence, number: 1 }
     }
 
@@ -68,10 +68,10 @@ impl Round {
         };
         match self.kind {
             None => return ask(Command::Type, &[b"TYPE", key]),
-            Some(Kind::String) => ask(Command::Getrange, &[b"GETRANGE", key, b"0", VALUE_END]),
-            Some(Kind::Hash) => ask(Command::Hscan, &[b"HSCAN", key, b"0", b"COUNT", b"64"]),
-            Some(Kind::SortedSet) => ask(Command::Zrange, &[b"ZRANGE", key, b"0", b"63"]),
-            Some(Kind::Set) => ask(Command::Type, &[b"TYPE", key]),
+            Some(KeyType::String) => ask(Command::Getrange, &[b"GETRANGE", key, b"0", VALUE_END]),
+            Some(KeyType::Hash) => ask(Command::Hscan, &[b"HSCAN", key, b"0", b"COUNT", b"64"]),
+            Some(KeyType::SortedSet) => ask(Command::Zrange, &[b"ZRANGE", key, b"0", b"63"]),
+            Some(KeyType::Set) => ask(Command::Type, &[b"TYPE", key]),
         }
         ask(Command::Pttl, &[b"PTTL", key]);
         if self.fence {
@@ -80,86 +80,86 @@ impl Round {
     }
 
     /// What the replies mean. `may_ask`: the key is known to be here, whoever serves its slot.
-    pub(super) fn conclude(self, replies: &[Value], may_ask: bool, reader: Reader<'_>) -> Outcome {
+    pub(super) fn conclude(self, replies: &[Value], may_ask: bool, reader: OwnerParser<'_>) -> ReadResult {
         // The replies to ASKING say nothing.
         let step = if self.asking { 2 } else { 1 };
         let mut answers = replies.iter().skip(step - 1).step_by(step);
         let (value, rest) = (answers.next(), answers);
-        let Some(value) = value else { return Outcome::Seen(Sight::Unreadable) };
+        let Some(value) = value else { return ReadResult::Seen(Sight::Unreadable) };
         match self.kind {
             None => self.after_type(value, may_ask, reader),
             Some(kind) => self.after_value(kind, value, rest, may_ask, reader),
         }
     }
 
-    fn after_type(self, reply: &Value, may_ask: bool, reader: Reader<'_>) -> Outcome {
+    fn after_type(self, reply: &Value, may_ask: bool, reader: OwnerParser<'_>) -> ReadResult {
         match reply {
             Value::ServerError(error) => self.after_error(error, may_ask),
             reply => match owner::bytes(reply) {
                 // It may be gone or replaced by now: the next round tells.
-                Some(b"string" | b"none") => self.again(Some(Kind::String)),
-                Some(b"hash") => self.again(Some(Kind::Hash)),
-                Some(b"zset") => self.again(Some(Kind::SortedSet)),
+                Some(b"string" | b"none") => self.again(Some(KeyType::String)),
+                Some(b"hash") => self.again(Some(KeyType::Hash)),
+                Some(b"zset") => self.again(Some(KeyType::SortedSet)),
                 // Only where several are said to hold a lock: a plain set may be anything.
-                Some(b"set") if reader.rule.shared => self.again(Some(Kind::Set)),
-                Some(_) => Outcome::Seen(Sight::NotALock),
-                None => Outcome::Seen(Sight::Unreadable),
+                Some(b"set") if reader.rule.shared => self.again(Some(KeyType::Set)),
+                Some(_) => ReadResult::Seen(Sight::NotALock),
+                None => ReadResult::Seen(Sight::Unreadable),
             },
         }
     }
 
     fn after_value<'a>(
         self,
-        kind: Kind,
+        kind: KeyType,
         value: &Value,
         mut rest: impl Iterator<Item = &'a Value>,
         may_ask: bool,
-        reader: Reader<'_>,
-    ) -> Outcome {
+        reader: OwnerParser<'_>,
+    ) -> ReadResult {
         let ttl = match rest.next() {
             Some(Value::Int(ttl)) => *ttl,
             Some(Value::ServerError(error)) => return self.after_error(error, may_ask),
-            _ => return Outcome::Seen(Sight::Unreadable),
+            _ => return ReadResult::Seen(Sight::Unreadable),
         };
         if ttl == -2 {
-            return Outcome::Seen(Sight::Absent);
+            return ReadResult::Seen(Sight::Absent);
         }
         let holder = match (kind, value) {
             (_, Value::ServerError(error)) if is_denied(error) => Holder::Unknown,
             (_, Value::ServerError(error)) => return self.after_error(error, may_ask),
             // Such a token is odd; it is more likely that the key came to be between the two commands.
-            (Kind::String, Value::BulkString(value)) if value.is_empty() && self.number == 1 => {
-                return self.again(Some(Kind::String));
+            (KeyType::String, Value::BulkString(value)) if value.is_empty() && self.number == 1 => {
+                return self.again(Some(KeyType::String));
             }
-            (Kind::String, Value::BulkString(value)) => reader.of_string(value, value.len() < VALUE_LIMIT),
-            (Kind::String, _) => return Outcome::Seen(Sight::Unreadable),
-            (Kind::Hash, value) => reader.of_hash(value),
-            (Kind::SortedSet, value) => reader.of_sorted_set(value),
-            (Kind::Set, value) if owner::bytes(value) == Some(b"set") => reader.several(),
-            (Kind::Set, _) => return self.again(None),
+            (KeyType::String, Value::BulkString(value)) => reader.of_string(value, value.len() < VALUE_LIMIT),
+            (KeyType::String, _) => return ReadResult::Seen(Sight::Unreadable),
+            (KeyType::Hash, value) => reader.of_hash(value),
+            (KeyType::SortedSet, value) => reader.of_sorted_set(value),
+            (KeyType::Set, value) if owner::bytes(value) == Some(b"set") => reader.several(),
+            (KeyType::Set, _) => return self.again(None),
         };
         let owner = match holder {
             Holder::Owner(owner) => Some(owner),
             Holder::Unknown => None,
-            Holder::Nobody => return Outcome::Seen(Sight::Vacant),
+            Holder::Nobody => return ReadResult::Seen(Sight::Vacant),
         };
         let fence = rest.next().and_then(owner::bytes).and_then(|text| str::from_utf8(text).ok()?.parse().ok());
-        Outcome::Seen(Sight::Held(Held { owner, ttl_ms: (ttl >= 0).then_some(ttl as TimeMs), fence }))
+        ReadResult::Seen(Sight::Held(Held { owner, ttl_ms: (ttl >= 0).then_some(ttl as TimeMs), fence }))
     }
 
-    fn after_error(self, error: &ServerError, may_ask: bool) -> Outcome {
+    fn after_error(self, error: &ServerError, may_ask: bool) -> ReadResult {
         match error.kind() {
             Some(ServerErrorKind::Moved) if may_ask && !self.asking => Self { asking: true, ..self }.again(self.kind),
-            Some(ServerErrorKind::Moved | ServerErrorKind::Ask) => Outcome::Moved,
+            Some(ServerErrorKind::Moved | ServerErrorKind::Ask) => ReadResult::Moved,
             _ if error.code() == "WRONGTYPE" => self.again(None),
-            _ => Outcome::Seen(Sight::Unreadable),
+            _ => ReadResult::Seen(Sight::Unreadable),
         }
     }
 
-    fn again(self, kind: Option<Kind>) -> Outcome {
+    fn again(self, kind: Option<KeyType>) -> ReadResult {
         match self.number {
-            MAX_ROUNDS.. => Outcome::Seen(Sight::Unreadable),
-            number => Outcome::Again(Self { kind, number: number + 1, ..self }),
+            MAX_ROUNDS.. => ReadResult::Seen(Sight::Unreadable),
+            number => ReadResult::Again(Self { kind, number: number + 1, ..self }),
         }
     }
 }

@@ -42,7 +42,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use self::identity::Identity;
+use self::identity::ServerIdentity;
 use self::outbox::Teller;
 use self::session::Session;
 use super::connect::ConnectError;
@@ -67,7 +67,7 @@ struct Link {
     totals: LinkTotals,
     teller: Teller,
     /// Whom the last connection was to. `None`: there was none.
-    last: Option<Identity>,
+    last: Option<ServerIdentity>,
     takes_over: bool,
 }
 
@@ -161,7 +161,7 @@ impl Link {
         ended.err()
     }
 
-    fn past(&mut self, now: &Identity) -> Past {
+    fn past(&mut self, now: &ServerIdentity) -> Past {
         let takes_over = std::mem::take(&mut self.takes_over);
         match &self.last {
             None if takes_over => Past::OtherServer,

@@ -6,20 +6,20 @@
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::model::input::Input;
+use crate::model::input::PipelineInput;
 use crate::model::sighting::{LinkBatch, LinkId, LinkNews};
 use crate::util::clock;
 
 pub(super) struct Teller {
     link: LinkId,
-    out: mpsc::Sender<Input>,
+    out: mpsc::Sender<PipelineInput>,
     waiting: Vec<LinkNews>,
     /// What waits may not be told yet.
     held_back: bool,
 }
 
 impl Teller {
-    pub(super) fn new(link: LinkId, out: mpsc::Sender<Input>) -> Self {
+    pub(super) fn new(link: LinkId, out: mpsc::Sender<PipelineInput>) -> Self {
         Self { link, out, waiting: Vec::new(), held_back: false }
     }
 
@@ -58,7 +58,7 @@ impl Teller {
             return;
         }
         let batch = LinkBatch { link: self.link, news: std::mem::take(&mut self.waiting) };
-        if let Err(TrySendError::Full(Input::Link(batch))) = self.out.try_send(Input::Link(batch)) {
+        if let Err(TrySendError::Full(PipelineInput::Link(batch))) = self.out.try_send(PipelineInput::Link(batch)) {
             self.waiting = batch.news;
         }
     }
@@ -92,8 +92,8 @@ mod tests {
         teller.add(LinkNews::Gap { at: 5 });
         teller.tell();
         assert!(teller.is_waiting());
-        let news = |input: Option<Input>| match input {
-            Some(Input::Link(batch)) => batch.news,
+        let news = |input: Option<PipelineInput>| match input {
+            Some(PipelineInput::Link(batch)) => batch.news,
             other => panic!("{other:?}"),
         };
         assert_eq!(news(input.recv().await), [LinkNews::Down { at: 1 }]);

@@ -14,7 +14,7 @@ const MODE: &[u8] = b"mode";
 
 /// What the owner of a lock is known by: the rule of its namespace, and the secret that makes hashes.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a> {
+pub(super) struct OwnerParser<'a> {
     pub(super) rule: &'a OwnerRule,
     pub(super) hasher: &'a OwnerHasher,
 }
@@ -29,7 +29,7 @@ pub(super) enum Holder {
     Unknown,
 }
 
-impl Reader<'_> {
+impl OwnerParser<'_> {
     /// `is_whole`: the value has no more than this. Of a JSON object that was cut off, nobody knows the owners.
     pub(super) fn of_string(self, value: &[u8], is_whole: bool) -> Holder {
         let is_object = value.first() == Some(&b'{');
@@ -116,14 +116,18 @@ mod tests {
 
     use super::*;
 
-    fn owner(rule: &OwnerRule, same_as: &str, read: impl Fn(Reader<'_>) -> Holder) {
+    fn owner(rule: &OwnerRule, same_as: &str, read: impl Fn(OwnerParser<'_>) -> Holder) {
         let hasher = OwnerHasher::new();
-        assert_eq!(read(Reader { rule, hasher: &hasher }), Holder::Owner(hasher.hash(same_as.as_bytes())), "{same_as}");
+        assert_eq!(
+            read(OwnerParser { rule, hasher: &hasher }),
+            Holder::Owner(hasher.hash(same_as.as_bytes())),
+            "{same_as}"
+        );
     }
 
-    fn nobody(rule: &OwnerRule, read: impl Fn(Reader<'_>) -> Holder) {
+    fn nobody(rule: &OwnerRule, read: impl Fn(OwnerParser<'_>) -> Holder) {
         let hasher = OwnerHasher::new();
-        assert_eq!(read(Reader { rule, hasher: &hasher }), Holder::Nobody);
+        assert_eq!(read(OwnerParser { rule, hasher: &hasher }), Holder::Nobody);
     }
 
     fn check(value: &str, same_as: &str) {
@@ -164,7 +168,7 @@ mod tests {
         owner(&plain, "a", |reader| reader.of_sorted_set(&list(&["a"])));
         owner(&plain, "several owners", |reader| reader.of_sorted_set(&list(&["a", "b"])));
         let hasher = OwnerHasher::new();
-        assert_eq!(Reader { rule: &plain, hasher: &hasher }.of_hash(&Value::Nil), Holder::Unknown);
+        assert_eq!(OwnerParser { rule: &plain, hasher: &hasher }.of_hash(&Value::Nil), Holder::Unknown);
     }
 
     #[test]

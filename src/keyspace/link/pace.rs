@@ -17,7 +17,7 @@ const LONGEST_STEP: Duration = Duration::from_millis(50);
 
 /// Pauses of a pass.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct ScanPacer {
     /// Of Redis's time, at most. 1 and more: no pauses.
     share: f64,
     count: u32,
@@ -27,7 +27,7 @@ pub(super) struct Pace {
     ready: Instant,
 }
 
-impl Pace {
+impl ScanPacer {
     pub(super) fn new(share: f64, now: Instant) -> Self {
         Self { share, count: 256, round_trip: None, ready: now }
     }
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn steps_grow_and_shrink_until_they_take_a_millisecond() {
-        let mut pace = Pace::new(1.0, Instant::now());
+        let mut pace = ScanPacer::new(1.0, Instant::now());
         pace.stepped(ms(0));
         assert_eq!(pace.count(), 512);
         pace.stepped(ms(1));
@@ -131,22 +131,22 @@ mod tests {
     #[test]
     fn a_pass_rests_for_its_share() {
         let start = Instant::now();
-        let mut pace = Pace::new(0.05, start);
+        let mut pace = ScanPacer::new(0.05, start);
         pace.spent(ms(1), start);
         assert_eq!((pace.ready() - start).as_millis(), 19);
         pace.spent(ms(1), start);
         assert_eq!((pace.ready() - start).as_millis(), 38, "rests add up");
-        let mut stalled = Pace::new(0.05, start);
+        let mut stalled = ScanPacer::new(0.05, start);
         stalled.spent(ms(60_000), start);
         assert_eq!((stalled.ready() - start).as_millis(), 950);
-        let mut unpaced = Pace::new(1.0, start);
+        let mut unpaced = ScanPacer::new(1.0, start);
         unpaced.spent(ms(1000), start);
         assert_eq!(unpaced.ready(), start);
     }
 
     #[test]
     fn the_way_to_redis_is_not_its_work() {
-        let mut pace = Pace::new(0.5, Instant::now());
+        let mut pace = ScanPacer::new(0.5, Instant::now());
         pace.answered(ms(20));
         pace.answered(ms(30));
         assert_eq!(pace.beyond_round_trip(ms(23)), ms(3));

@@ -7,11 +7,11 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::What;
 use super::key_read::Round;
-use super::read_queue::{Ticket, Wish};
+use super::read_queue::{ReadReason, Ticket};
 use super::scanner::Pass;
-use super::session::{Session, Side};
+use super::session::{ConnectionRole, Session};
 use crate::config::redis::ScanFrom;
-use crate::keyspace::connect::{ConnectError, Target, connect};
+use crate::keyspace::connect::{ConnectError, RedisTarget, connect};
 use crate::keyspace::status::Command;
 use crate::keyspace::wire::Wire;
 use crate::util::clock;
@@ -27,8 +27,8 @@ impl Session<'_> {
     pub(super) fn ask_what_is_due(&mut self, now: Instant) {
         if now >= self.next_info && self.permissions.allow(Command::Info) {
             self.next_info = now + INFO_INTERVAL;
-            self.send(Side::Main, What::Role, Command::Info, &[b"INFO", b"replication"], now);
-            self.send(Side::Main, What::Memory, Command::Info, &[b"INFO", b"memory"], now);
+            self.send(ConnectionRole::Main, What::Role, Command::Info, &[b"INFO", b"replication"], now);
+            self.send(ConnectionRole::Main, What::Memory, Command::Info, &[b"INFO", b"memory"], now);
             self.ask_for_evictions(now);
         }
         self.begin_pass(now);
@@ -38,7 +38,7 @@ impl Session<'_> {
             self.read(now);
         }
         if now >= self.heartbeat() {
-            self.send(Side::Main, What::Ping, Command::Ping, &[b"PING"], now);
+            self.send(ConnectionRole::Main, What::Ping, Command::Ping, &[b"PING"], now);
         }
     }
 
@@ -54,10 +54,12 @@ impl Session<'_> {
         }
         if !self.link.teller.is_waiting() {
             let may_read = self.read_lane_reads() < MAX_READS;
-            consider(Some(self.allowance.ready()).filter(|_| may_read && self.inbox.is_waiting(Wish::Pushed)));
+            consider(Some(self.allowance.ready()).filter(|_| may_read && self.inbox.is_waiting(ReadReason::Pushed)));
             let wants_to_scan = match &self.pass {
-                Some(pass) => self.inbox.is_waiting(Wish::Scanned) || pass.is_ready() && self.inbox.scanned_left() == 0,
-                None => self.inbox.is_waiting(Wish::Scanned),
+                Some(pass) => {
+                    self.inbox.is_waiting(ReadReason::Scanned) || pass.is_ready() && self.inbox.scanned_left() == 0
+                }
+                None => self.inbox.is_waiting(ReadReason::Scanned),
             };
             consider(Some(self.pace.ready()).filter(|_| may_read && wants_to_scan));
         }
@@ -84,7 +86,7 @@ impl Session<'_> {
             self.connecting = Some(AbortOnDropHandle::new(tokio::spawn(async move {
                 let mut failed = None;
                 for address in &replicas {
-                    match connect_replica(&Target::node(&shared.config, address)).await {
+                    match connect_replica(&RedisTarget::node(&shared.config, address)).await {
                         Ok(wire) => return Ok(wire),
                         Err(error) => failed = Some(error),
                     }
@@ -125,11 +127,11 @@ impl Session<'_> {
 
     fn read(&mut self, now: Instant) {
         while self.read_lane_reads() < MAX_READS {
-            let pushed = self.inbox.is_waiting(Wish::Pushed) && self.allowance.take(now);
-            let mut next = if pushed { self.inbox.next(Wish::Pushed) } else { None };
-            next = next.or_else(|| self.inbox.next(Wish::Requested));
+            let pushed = self.inbox.is_waiting(ReadReason::Pushed) && self.allowance.take(now);
+            let mut next = if pushed { self.inbox.next(ReadReason::Pushed) } else { None };
+            next = next.or_else(|| self.inbox.next(ReadReason::Requested));
             if next.is_none() && now >= self.pace.ready() {
-                next = self.inbox.next(Wish::Scanned);
+                next = self.inbox.next(ReadReason::Scanned);
             }
             let Some(ticket) = next else { return };
             let key = self.inbox.key(ticket);
@@ -162,10 +164,10 @@ impl Session<'_> {
     }
 
     /// What looks like the end of a lock is told when it is known whether Redis has evicted keys.
-    pub(super) fn doubt(&mut self, side: Side) {
+    pub(super) fn doubt(&mut self, side: ConnectionRole) {
         if self.evictions.asked {
             // What came over this connection was seen before the question was.
-            self.evictions.again |= side == Side::Replica;
+            self.evictions.again |= side == ConnectionRole::Replica;
         } else if self.evictions.are_possible() && self.permissions.allow(Command::Info) {
             self.evictions.asked = true;
             self.link.teller.hold_back();
@@ -181,7 +183,7 @@ impl Session<'_> {
         });
     }
 
-    fn send(&mut self, side: Side, what: What, command: Command, parts: &[&[u8]], now: Instant) {
+    fn send(&mut self, side: ConnectionRole, what: What, command: Command, parts: &[&[u8]], now: Instant) {
         self.link.totals.count_commands(command, 1);
         if let Some(lane) = self.lane(side) {
             lane.ask(what, 1, now, |wire| wire.push_command(parts));
@@ -189,8 +191,8 @@ impl Session<'_> {
     }
 
     /// Where keys are listed.
-    pub(super) fn scan_side(&self) -> Side {
-        if self.replica.is_some() { Side::Replica } else { Side::Main }
+    pub(super) fn scan_side(&self) -> ConnectionRole {
+        if self.replica.is_some() { ConnectionRole::Replica } else { ConnectionRole::Main }
     }
 
     fn read_lane_reads(&self) -> usize {
@@ -201,7 +203,7 @@ impl Session<'_> {
     }
 }
 
-async fn connect_replica(target: &Target<'_>) -> Result<Wire, ConnectError> {
+async fn connect_replica(target: &RedisTarget<'_>) -> Result<Wire, ConnectError> {
     let mut wire = connect(target).await?;
     // Refused outside a cluster, where it is not needed.
     wire.ask(&[b"READONLY"]).await?;

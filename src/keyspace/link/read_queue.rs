@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-use super::reply_order::{Order, Sequence};
+use super::reply_order::{ReplyOrder, Sequence};
 use crate::util::clock::TimeMs;
 
 /// Pushed keys that wait at the same time. Beyond that pushes are lost, and a pass has to make that good.
@@ -25,7 +25,7 @@ pub(super) struct Ticket {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum ReadReason {
     Pushed = 0,
     Requested = 1,
     Scanned = 2,
@@ -42,7 +42,7 @@ pub(super) enum Taken {
 
 /// What is known about a reading beside what it showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Circumstances {
+pub(super) struct ReadContext {
     pub(super) key: Box<str>,
     pub(super) since: Option<TimeMs>,
     pub(super) until: TimeMs,
@@ -52,10 +52,10 @@ pub(super) struct Circumstances {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ReadState {
     /// Nobody uses the slot.
     Free,
-    Queued(Wish),
+    Queued(ReadReason),
     /// Asked for; no reply yet: what is pushed now is visible in the replies.
     Asked,
     /// Some replies are there, more follow: what is pushed now makes the reading worthless.
@@ -66,10 +66,10 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct QueuedKey {
     key: Box<str>,
     generation: u32,
-    state: State,
+    state: ReadState,
     pushes: u16,
     first_push_may_be_old: bool,
     missed: bool,
@@ -83,12 +83,12 @@ struct Slot {
 
 #[derive(Debug)]
 pub(super) struct Inbox {
-    slots: Vec<Slot>,
+    slots: Vec<QueuedKey>,
     free: Vec<u32>,
     /// Slots by key.
     index: HashTable<u32>,
     hashing: RandomState,
-    /// One for each [`Wish`]. May hold tickets of keys that are no longer waiting there.
+    /// One for each [`ReadReason`]. May hold tickets of keys that are no longer waiting there.
     queues: [VecDeque<Ticket>; 3],
     waiting_pushed: usize,
     pushed: usize,
@@ -119,12 +119,12 @@ impl Inbox {
     }
 
     /// A push about the key has come. `since`: when the link was caught up.
-    pub(super) fn pushed(&mut self, key: &str, order: &Order, now: TimeMs) -> Taken {
+    pub(super) fn pushed(&mut self, key: &str, order: &ReplyOrder, now: TimeMs) -> Taken {
         let hash = self.hashing.hash_one(key);
         let slot = match self.find(hash, key) {
             Some(slot) => slot,
             None if self.pushed >= MAX_PUSHED => return Taken::Lost,
-            None => self.insert(hash, key.into(), State::Free),
+            None => self.insert(hash, key.into(), ReadState::Free),
         };
         let may_be_old = self.answered.get(&hash).is_some_and(|sequence| order.may_share_turn(*sequence));
         let room = self.waiting_pushed < self.max_waiting;
@@ -140,44 +140,44 @@ impl Inbox {
         entry.pushes = entry.pushes.saturating_add(1);
         entry.until = now;
         match entry.state {
-            State::Queued(Wish::Pushed) | State::Asked => return Taken::Queued,
-            State::Answering { .. } => {
-                entry.state = State::Answering { torn: true };
+            ReadState::Queued(ReadReason::Pushed) | ReadState::Asked => return Taken::Queued,
+            ReadState::Answering { .. } => {
+                entry.state = ReadState::Answering { torn: true };
                 return Taken::Queued;
             }
             // A wish of another kind is granted without the ceiling, and its reading covers the push.
-            State::Queued(_) if !room => return Taken::Queued,
-            State::Skipped if !room => return Taken::Skipped,
-            State::Free if !room => {
-                entry.state = State::Skipped;
+            ReadState::Queued(_) if !room => return Taken::Queued,
+            ReadState::Skipped if !room => return Taken::Skipped,
+            ReadState::Free if !room => {
+                entry.state = ReadState::Skipped;
                 entry.missed = true;
                 self.skipped += 1;
                 return Taken::Skipped;
             }
-            State::Skipped => self.skipped -= 1,
-            State::Free | State::Queued(_) => {}
+            ReadState::Skipped => self.skipped -= 1,
+            ReadState::Free | ReadState::Queued(_) => {}
         }
-        self.enqueue(slot, Wish::Pushed);
+        self.enqueue(slot, ReadReason::Pushed);
         Taken::Queued
     }
 
     /// Somebody else wants the key to be read.
-    pub(super) fn want(&mut self, key: Box<str>, wish: Wish) {
+    pub(super) fn want(&mut self, key: Box<str>, wish: ReadReason) {
         let hash = self.hashing.hash_one(&*key);
         let slot = match self.find(hash, &key) {
             Some(slot) => slot,
-            None => self.insert(hash, key, State::Free),
+            None => self.insert(hash, key, ReadState::Free),
         };
         let entry = &mut self.slots[slot as usize];
-        if wish == Wish::Scanned && !entry.scanned {
+        if wish == ReadReason::Scanned && !entry.scanned {
             entry.scanned = true;
             self.scanned += 1;
         }
         match entry.state {
-            State::Skipped => self.skipped -= 1,
-            State::Free => {}
-            State::Queued(Wish::Scanned) if wish == Wish::Requested => {}
-            State::Queued(_) | State::Asked | State::Answering { .. } => return,
+            ReadState::Skipped => self.skipped -= 1,
+            ReadState::Free => {}
+            ReadState::Queued(ReadReason::Scanned) if wish == ReadReason::Requested => {}
+            ReadState::Queued(_) | ReadState::Asked | ReadState::Answering { .. } => return,
         }
         self.enqueue(slot, wish);
     }
@@ -186,7 +186,7 @@ impl Inbox {
     pub(super) fn want_skipped(&mut self) {
         for slot in 0..self.slots.len() as u32 {
             let entry = &mut self.slots[slot as usize];
-            if entry.state != State::Skipped {
+            if entry.state != ReadState::Skipped {
                 continue;
             }
             self.skipped -= 1;
@@ -194,17 +194,17 @@ impl Inbox {
                 entry.scanned = true;
                 self.scanned += 1;
             }
-            self.enqueue(slot, Wish::Scanned);
+            self.enqueue(slot, ReadReason::Scanned);
         }
     }
 
     /// The next key to be read for this wish, which is asked for now.
-    pub(super) fn next(&mut self, wish: Wish) -> Option<Ticket> {
+    pub(super) fn next(&mut self, wish: ReadReason) -> Option<Ticket> {
         while let Some(ticket) = self.queues[wish as usize].pop_front() {
             let Some(entry) = self.slots.get_mut(ticket.slot as usize) else { continue };
-            if entry.generation == ticket.generation && entry.state == State::Queued(wish) {
-                entry.state = State::Asked;
-                self.waiting_pushed -= usize::from(wish == Wish::Pushed);
+            if entry.generation == ticket.generation && entry.state == ReadState::Queued(wish) {
+                entry.state = ReadState::Asked;
+                self.waiting_pushed -= usize::from(wish == ReadReason::Pushed);
                 return Some(ticket);
             }
         }
@@ -217,17 +217,17 @@ impl Inbox {
 
     /// Another round of questions about the key is sent: what was answered so far does not count.
     pub(super) fn ask_again(&mut self, ticket: Ticket) {
-        self.slots[ticket.slot as usize].state = State::Asked;
+        self.slots[ticket.slot as usize].state = ReadState::Asked;
     }
 
     /// The first of several replies is there.
     pub(super) fn answering(&mut self, ticket: Ticket) {
-        self.slots[ticket.slot as usize].state = State::Answering { torn: false };
+        self.slots[ticket.slot as usize].state = ReadState::Answering { torn: false };
     }
 
     /// All replies are there and tell something about one moment; otherwise the key has to be asked for again.
     pub(super) fn is_whole(&self, ticket: Ticket) -> bool {
-        self.slots[ticket.slot as usize].state != State::Answering { torn: true }
+        self.slots[ticket.slot as usize].state != ReadState::Answering { torn: true }
     }
 
     /// The key was read; it leaves the inbox. `order`: `None` where the key is not watched.
@@ -235,9 +235,9 @@ impl Inbox {
         &mut self,
         ticket: Ticket,
         sequence: Sequence,
-        order: Option<&Order>,
+        order: Option<&ReplyOrder>,
         received: TimeMs,
-    ) -> Circumstances {
+    ) -> ReadContext {
         let hash = self.hashing.hash_one(&*self.slots[ticket.slot as usize].key);
         if let Some(order) = order {
             if self.answered.len() >= 4096 {
@@ -249,7 +249,7 @@ impl Inbox {
             found.remove();
         }
         let entry = &mut self.slots[ticket.slot as usize];
-        entry.state = State::Free;
+        entry.state = ReadState::Free;
         entry.generation = entry.generation.wrapping_add(1);
         self.free.push(ticket.slot);
         self.pushed -= usize::from(entry.pushes > 0);
@@ -260,7 +260,7 @@ impl Inbox {
             Some(order) => (Some(order.caught_up()), received),
             None => (None, received),
         };
-        Circumstances {
+        ReadContext {
             key: std::mem::take(&mut entry.key),
             since,
             until,
@@ -283,19 +283,19 @@ impl Inbox {
 
     /// The replies will not come: the key waits again.
     pub(super) fn put_back(&mut self, ticket: Ticket) {
-        let wish = if self.is_scanned(ticket) { Wish::Scanned } else { Wish::Requested };
+        let wish = if self.is_scanned(ticket) { ReadReason::Scanned } else { ReadReason::Requested };
         self.enqueue(ticket.slot, wish);
     }
 
-    pub(super) fn is_waiting(&self, wish: Wish) -> bool {
+    pub(super) fn is_waiting(&self, wish: ReadReason) -> bool {
         match wish {
-            Wish::Pushed => self.waiting_pushed > 0,
+            ReadReason::Pushed => self.waiting_pushed > 0,
             // Stale tickets only make the caller look once more.
             wish => !self.queues[wish as usize].is_empty(),
         }
     }
 
-    pub(super) fn waiting(&self, wish: Wish) -> usize {
+    pub(super) fn waiting(&self, wish: ReadReason) -> usize {
         self.queues[wish as usize].len()
     }
 
@@ -313,8 +313,10 @@ impl Inbox {
         if self.pushed == self.skipped {
             return caught_up;
         }
-        let waiting =
-            self.slots.iter().filter(|slot| slot.pushes > 0 && !matches!(slot.state, State::Free | State::Skipped));
+        let waiting = self
+            .slots
+            .iter()
+            .filter(|slot| slot.pushes > 0 && !matches!(slot.state, ReadState::Free | ReadState::Skipped));
         waiting.map(|slot| slot.since).fold(caught_up, TimeMs::min)
     }
 
@@ -322,8 +324,8 @@ impl Inbox {
         self.index.find(hash, |slot| &*self.slots[*slot as usize].key == key).copied()
     }
 
-    fn insert(&mut self, hash: u64, key: Box<str>, state: State) -> u32 {
-        let fresh = |generation| Slot {
+    fn insert(&mut self, hash: u64, key: Box<str>, state: ReadState) -> u32 {
+        let fresh = |generation| QueuedKey {
             key,
             generation,
             state,
@@ -350,11 +352,11 @@ impl Inbox {
         slot
     }
 
-    fn enqueue(&mut self, slot: u32, wish: Wish) {
+    fn enqueue(&mut self, slot: u32, wish: ReadReason) {
         let entry = &mut self.slots[slot as usize];
-        self.waiting_pushed -= usize::from(entry.state == State::Queued(Wish::Pushed));
-        self.waiting_pushed += usize::from(wish == Wish::Pushed);
-        entry.state = State::Queued(wish);
+        self.waiting_pushed -= usize::from(entry.state == ReadState::Queued(ReadReason::Pushed));
+        self.waiting_pushed += usize::from(wish == ReadReason::Pushed);
+        entry.state = ReadState::Queued(wish);
         self.queues[wish as usize].push_back(Ticket { slot, generation: entry.generation });
     }
 }

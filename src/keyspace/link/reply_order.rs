@@ -13,7 +13,7 @@ use crate::util::clock::TimeMs;
 pub(super) type Sequence = u64;
 
 #[derive(Debug)]
-pub(super) struct Order {
+pub(super) struct ReplyOrder {
     next: Sequence,
     /// Replies that may be of the same turn as whatever comes next, the oldest first. Never more than were in flight at the
     /// same time.
@@ -31,7 +31,7 @@ struct Reply {
     later_from: Sequence,
 }
 
-impl Order {
+impl ReplyOrder {
     pub(super) fn new(armed: TimeMs) -> Self {
         Self { next: 0, recent: VecDeque::new(), pushed_since_reply: false, armed }
     }
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_push_ends_a_turn() {
-        let mut order = Order::new(5);
+        let mut order = ReplyOrder::new(5);
         assert_eq!(order.caught_up(), 5);
         let (first, second) = (order.sent(), order.sent());
         order.replied(first, 10);
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_request_that_was_sent_later_runs_in_a_later_turn() {
-        let mut order = Order::new(0);
+        let mut order = ReplyOrder::new(0);
         let (first, second) = (order.sent(), order.sent());
         order.replied(first, 10);
         let third = order.sent();
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_last_of_several_replies_to_a_request_counts() {
-        let mut order = Order::new(0);
+        let mut order = ReplyOrder::new(0);
         let first = order.sent();
         order.replied(first, 10);
         let second = order.sent();

@@ -21,7 +21,7 @@ pub(super) struct Pass {
     pub(super) started: TimeMs,
     pub(super) started_at: Instant,
     cursor: Vec<u8>,
-    state: State,
+    state: PassState,
     /// Buckets of the hash table that were asked for so far.
     visited: u64,
     /// Keys in the database, once known.
@@ -31,7 +31,7 @@ pub(super) struct Pass {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum PassState {
     Ready,
     Asked {
         count: u32,
@@ -46,22 +46,22 @@ pub(super) struct NotAStep(pub(super) String);
 
 impl Pass {
     pub(super) fn new(number: u64, started: TimeMs, started_at: Instant) -> Self {
-        let (cursor, state) = (ORIGIN.to_vec(), State::Ready);
+        let (cursor, state) = (ORIGIN.to_vec(), PassState::Ready);
         Self { number, started, started_at, cursor, state, visited: 0, size: None, keys: 0, lock_keys: 0 }
     }
 
     /// The next step may be asked for.
     pub(super) fn is_ready(&self) -> bool {
-        self.state == State::Ready
+        self.state == PassState::Ready
     }
 
     pub(super) fn is_listed(&self) -> bool {
-        self.state == State::Listed
+        self.state == PassState::Listed
     }
 
     /// The cursor to ask with.
     pub(super) fn ask(&mut self, count: u32) -> &[u8] {
-        self.state = State::Asked { count };
+        self.state = PassState::Asked { count };
         &self.cursor
     }
 
@@ -71,7 +71,7 @@ impl Pass {
 
     /// The keys that a step listed.
     pub(super) fn step(&mut self, reply: Value) -> Result<Vec<Value>, NotAStep> {
-        if let State::Asked { count } = self.state {
+        if let PassState::Asked { count } = self.state {
             self.visited += u64::from(count);
         }
         let mut parts = match reply {
@@ -85,7 +85,7 @@ impl Pass {
         let (Some(cursor), Some(Value::Array(keys))) = (cursor, parts.next()) else {
             return Err(NotAStep("not a reply to SCAN".to_owned()));
         };
-        self.state = if cursor == ORIGIN { State::Listed } else { State::Ready };
+        self.state = if cursor == ORIGIN { PassState::Listed } else { PassState::Ready };
         self.cursor = cursor;
         self.keys += keys.len() as u64;
         Ok(keys)

@@ -16,9 +16,9 @@ use super::evictions::Evictions;
 use super::handshake::Arrival;
 use super::identity::Replication;
 use super::key_catalog::Prefixes;
-use super::pace::{Allowance, Pace};
+use super::pace::{Allowance, ScanPacer};
 use super::permissions::Permissions;
-use super::read_queue::{Inbox, Wish};
+use super::read_queue::{Inbox, ReadReason};
 use super::scanner::{Pass, Timetable};
 use super::{Link, LinkError};
 use crate::keyspace::connect::ConnectError;
@@ -46,7 +46,7 @@ pub(super) struct Session<'a> {
     pub(super) evictions: Evictions,
     pub(super) inbox: Inbox,
     pub(super) allowance: Allowance,
-    pub(super) pace: Pace,
+    pub(super) pace: ScanPacer,
     pub(super) timetable: Timetable,
     pub(super) pass: Option<Pass>,
     pub(super) passes_begun: u64,
@@ -64,7 +64,7 @@ pub(super) struct Session<'a> {
 
 /// Which of the two connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum ConnectionRole {
     Main,
     Replica,
 }
@@ -92,7 +92,7 @@ impl<'a> Session<'a> {
             // A second's worth may wait.
             inbox: Inbox::new(reads_per_second as usize),
             allowance: Allowance::new(reads_per_second, now),
-            pace: Pace::new(config.scan.max_redis_share, now),
+            pace: ScanPacer::new(config.scan.max_redis_share, now),
             timetable: Timetable::new(interval, config.scan.interval, now),
             pass: None,
             passes_begun: 0,
@@ -114,7 +114,7 @@ impl<'a> Session<'a> {
             let wake = self.wake();
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                received = self.main.wire.next() => self.turn(Side::Main, received?)?,
+                received = self.main.wire.next() => self.turn(ConnectionRole::Main, received?)?,
                 received = next_of(&mut self.replica) => match received {
                     Ok(value) => self.replica_turn(value),
                     Err(error) => self.lose_replica(error),
@@ -131,7 +131,7 @@ impl<'a> Session<'a> {
     }
 
     /// Handles a reply or push and all that has come with it.
-    fn turn(&mut self, side: Side, first: Value) -> Result<(), WireError> {
+    fn turn(&mut self, side: ConnectionRole, first: Value) -> Result<(), WireError> {
         let (now, received) = (Instant::now(), clock::steady() + 1);
         let Some(lane) = self.lane(side) else { return Ok(()) };
         let is_reply = |value: &Value| !matches!(value, Value::Push { .. });
@@ -179,7 +179,7 @@ impl<'a> Session<'a> {
     }
 
     fn replica_turn(&mut self, value: Value) {
-        if let Err(error) = self.turn(Side::Replica, value) {
+        if let Err(error) = self.turn(ConnectionRole::Replica, value) {
             self.lose_replica(error);
         }
     }
@@ -216,8 +216,8 @@ impl<'a> Session<'a> {
 
     fn want(&mut self, keys: Vec<Box<str>>) {
         for key in keys {
-            if self.inbox.waiting(Wish::Requested) < MAX_REQUESTED {
-                self.inbox.want(key, Wish::Requested);
+            if self.inbox.waiting(ReadReason::Requested) < MAX_REQUESTED {
+                self.inbox.want(key, ReadReason::Requested);
             }
         }
     }
@@ -229,7 +229,7 @@ impl<'a> Session<'a> {
         if is_silent(&self.main) {
             // It may be us who have not listened.
             match timeout(Duration::ZERO, self.main.wire.next()).await {
-                Ok(received) => self.turn(Side::Main, received?)?,
+                Ok(received) => self.turn(ConnectionRole::Main, received?)?,
                 Err(_) => {
                     self.link.totals.reply_seconds.observe(after.as_secs_f64());
                     return Err(self.main.timed_out(after));
@@ -245,10 +245,10 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    pub(super) fn lane(&mut self, side: Side) -> Option<&mut Lane> {
+    pub(super) fn lane(&mut self, side: ConnectionRole) -> Option<&mut Lane> {
         match side {
-            Side::Main => Some(&mut self.main),
-            Side::Replica => self.replica.as_mut(),
+            ConnectionRole::Main => Some(&mut self.main),
+            ConnectionRole::Replica => self.replica.as_mut(),
         }
     }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use redis::Value;
 use tokio::task::JoinSet;
 
-use super::{DiscoverError, Node, accept, items, port, text};
+use super::{DiscoverError, Primary, accept, items, port, text};
 use crate::config::redis::{Address, RedisConfig};
-use crate::keyspace::connect::{Target, connect};
+use crate::keyspace::connect::{RedisTarget, connect};
 use crate::keyspace::status::{Command, LinkTotals};
 
 /// Nodes asked at the same time.
@@ -15,20 +15,20 @@ const AT_ONCE: usize = 3;
 /// Nodes with the same view that are enough. A node that was cut off has a view of its own.
 const ENOUGH: usize = 2;
 
-type Answer = (Result<Vec<Node>, DiscoverError>, LinkTotals);
+type SlotsReply = (Result<Vec<Primary>, DiscoverError>, LinkTotals);
 
 /// The view that two nodes share, or else the first of those that came in.
 pub(super) async fn discover(
     config: &Arc<RedisConfig>,
-    known: &[Node],
+    known: &[Primary],
     totals: &mut LinkTotals,
-) -> Result<Vec<Node>, DiscoverError> {
+) -> Result<Vec<Primary>, DiscoverError> {
     let mut candidates: Vec<Address> = Vec::new();
     add_candidates(&mut candidates, known.iter().map(|node| &node.address));
     add_candidates(&mut candidates, config.addresses.iter());
     let mut n_asked = 0;
-    let mut asked: JoinSet<Answer> = JoinSet::new();
-    let mut views: Vec<(Vec<Node>, usize)> = Vec::new();
+    let mut asked: JoinSet<SlotsReply> = JoinSet::new();
+    let mut views: Vec<(Vec<Primary>, usize)> = Vec::new();
     let mut failure = DiscoverError::NoAddress;
     loop {
         while asked.len() < AT_ONCE && n_asked < candidates.len() {
@@ -66,21 +66,21 @@ fn add_candidates<'a>(candidates: &mut Vec<Address>, more: impl Iterator<Item = 
     }
 }
 
-fn is_same_view(left: &[Node], right: &[Node]) -> bool {
-    let primaries = |nodes: &[Node]| -> Vec<(Address, Vec<(u16, u16)>)> {
+fn is_same_view(left: &[Primary], right: &[Primary]) -> bool {
+    let primaries = |nodes: &[Primary]| -> Vec<(Address, Vec<(u16, u16)>)> {
         nodes.iter().map(|node| (node.address.clone(), node.slots.clone())).collect()
     };
     primaries(left) == primaries(right)
 }
 
-async fn ask_node(config: Arc<RedisConfig>, address: Address) -> Answer {
+async fn ask_node(config: Arc<RedisConfig>, address: Address) -> SlotsReply {
     let mut totals = LinkTotals::default();
     let answer = ask(&config, &address, &mut totals).await;
     (answer, totals)
 }
 
-async fn ask(config: &RedisConfig, address: &Address, totals: &mut LinkTotals) -> Result<Vec<Node>, DiscoverError> {
-    let connected = connect(&Target::node(config, address)).await;
+async fn ask(config: &RedisConfig, address: &Address, totals: &mut LinkTotals) -> Result<Vec<Primary>, DiscoverError> {
+    let connected = connect(&RedisTarget::node(config, address)).await;
     totals.count_commands(Command::Hello, 1);
     let mut wire = connected.inspect_err(|_| totals.connect_errors += 1)?;
     totals.count_commands(Command::ClusterSlots, 1);
@@ -94,8 +94,8 @@ async fn ask(config: &RedisConfig, address: &Address, totals: &mut LinkTotals) -
 }
 
 /// Each range comes with its primary first, then its replicas. In the order of addresses, slots in order.
-fn read_slots(answer: &Value, asked: &Address) -> Option<Vec<Node>> {
-    let mut nodes: Vec<Node> = Vec::new();
+fn read_slots(answer: &Value, asked: &Address) -> Option<Vec<Primary>> {
+    let mut nodes: Vec<Primary> = Vec::new();
     for range in items(answer)? {
         let [first, last, primary, replicas @ ..] = items(range)? else { return None };
         let range = (port(first)?, port(last)?);
@@ -104,7 +104,7 @@ fn read_slots(answer: &Value, asked: &Address) -> Option<Vec<Node>> {
         let node = match nodes.iter_mut().find(|node| node.address == address) {
             Some(node) => node,
             None => {
-                nodes.push(Node { address, replicas: Vec::new(), slots: Vec::new() });
+                nodes.push(Primary { address, replicas: Vec::new(), slots: Vec::new() });
                 nodes.last_mut()?
             }
         };
@@ -155,8 +155,8 @@ mod tests {
             range(100, 9_999, vec![node("", 1)]),
         ]);
         let nodes = read_slots(&answer, &tcp("asked", 7)).unwrap();
-        let first = Node { address: tcp("asked", 1), replicas: Vec::new(), slots: vec![(100, 9_999)] };
-        let second = Node {
+        let first = Primary { address: tcp("asked", 1), replicas: Vec::new(), slots: vec![(100, 9_999)] };
+        let second = Primary {
             address: tcp("b", 2),
             replicas: vec![tcp("asked", 9), tcp("c", 3)],
             slots: vec![(0, 99), (10_000, 16_383)],

@@ -23,14 +23,14 @@ use crate::config::redis::{Address, RedisConfig, RedisMode};
 
 /// A primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Node {
+pub(super) struct Primary {
     pub(super) address: Address,
     pub(super) replicas: Vec<Address>,
     /// First and last of each range, in a cluster. Empty otherwise: the node has all keys.
     pub(super) slots: Vec<(u16, u16)>,
 }
 
-impl Node {
+impl Primary {
     pub(super) fn has_slot(&self, slot: u16) -> bool {
         self.slots.is_empty() || self.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))
     }
@@ -59,13 +59,13 @@ pub(super) enum DiscoverError {
 /// Asks for the primaries. `known` are nodes that were there last time; what asking took is added to `totals`.
 pub(super) async fn discover(
     config: &Arc<RedisConfig>,
-    known: &[Node],
+    known: &[Primary],
     totals: &mut LinkTotals,
-) -> Result<Vec<Node>, DiscoverError> {
+) -> Result<Vec<Primary>, DiscoverError> {
     match &config.mode {
         RedisMode::Single => {
             let address = config.addresses.first().cloned().ok_or(DiscoverError::NoAddress)?;
-            Ok(vec![Node { address, replicas: Vec::new(), slots: Vec::new() }])
+            Ok(vec![Primary { address, replicas: Vec::new(), slots: Vec::new() }])
         }
         RedisMode::Sentinel { primary, credentials } => {
             let node = sentinel::discover(config, primary, credentials, totals).await?;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::{DiscoverError, Node, accept, items, port, text};
+use super::{DiscoverError, Primary, accept, items, port, text};
 use crate::config::redis::{Address, Credentials, RedisConfig};
-use crate::keyspace::connect::{Target, connect};
+use crate::keyspace::connect::{RedisTarget, connect};
 use crate::keyspace::status::{Command, LinkTotals};
 
 /// Asks the Sentinels in turn until one names a primary that says itself that it is one.
@@ -15,7 +15,7 @@ pub(super) async fn discover(
     primary: &str,
     credentials: &Credentials,
     totals: &mut LinkTotals,
-) -> Result<Node, DiscoverError> {
+) -> Result<Primary, DiscoverError> {
     let mut failure = DiscoverError::NoAddress;
     let mut unverified = None;
     for sentinel in &config.addresses {
@@ -42,8 +42,8 @@ async fn ask_sentinel(
     primary: &str,
     credentials: &Credentials,
     totals: &mut LinkTotals,
-) -> Result<Node, DiscoverError> {
-    let target = Target { credentials, database: 0, ..Target::node(config, sentinel) };
+) -> Result<Primary, DiscoverError> {
+    let target = RedisTarget { credentials, database: 0, ..RedisTarget::node(config, sentinel) };
     let connected = connect(&target).await;
     totals.count_commands(Command::Hello, 1);
     let mut wire = connected.inspect_err(|_| totals.connect_errors += 1)?;
@@ -66,7 +66,7 @@ async fn ask_sentinel(
     // Replicas only relieve the primary: without them all goes on.
     let answer = wire.ask(&[b"SENTINEL", b"REPLICAS", primary.as_bytes()]).await?;
     let replicas = items(&answer).unwrap_or_default().iter().filter_map(replica).collect();
-    Ok(Node { address, replicas, slots: Vec::new() })
+    Ok(Primary { address, replicas, slots: Vec::new() })
 }
 
 /// A replica that can be used, out of a map (RESP3) or a list of names and values in turn (RESP2).
@@ -86,7 +86,7 @@ fn replica(value: &Value) -> Option<Address> {
 }
 
 async fn is_primary(config: &RedisConfig, address: &Address, totals: &mut LinkTotals) -> Result<bool, DiscoverError> {
-    let connected = connect(&Target::node(config, address)).await;
+    let connected = connect(&RedisTarget::node(config, address)).await;
     totals.count_commands(Command::Hello, 1);
     let mut wire = connected.inspect_err(|_| totals.connect_errors += 1)?;
     totals.count_commands(Command::Role, 1);

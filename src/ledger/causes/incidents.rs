@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Finding, Loss};
+use super::{Explanation, Loss};
 
 /// Incidents that are remembered.
 const CAPACITY: usize = 1000;
@@ -10,13 +10,13 @@ const CAPACITY: usize = 1000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::ledger) struct Incident {
     pub(in crate::ledger) loss: Loss,
-    pub(in crate::ledger) finding: Finding,
+    pub(in crate::ledger) finding: Explanation,
 }
 
 #[derive(Default)]
-pub(in crate::ledger) struct Incidents(VecDeque<Incident>);
+pub(in crate::ledger) struct IncidentLog(VecDeque<Incident>);
 
-impl Incidents {
+impl IncidentLog {
     pub(in crate::ledger) fn remember(&mut self, incident: Incident) {
         if self.0.len() == CAPACITY {
             self.0.pop_front();
@@ -39,11 +39,11 @@ mod tests {
 
     #[test]
     fn the_oldest_is_forgotten() {
-        let mut incidents = Incidents::default();
+        let mut incidents = IncidentLog::default();
         for at in 0..CAPACITY as i64 + 5 {
             let (namespace, operation, rule) = (NamespaceId(0), Operation::Renew, RuleId(0));
             let loss = Loss { at, namespace, lock: None, operation, rule };
-            incidents.remember(Incident { loss, finding: Finding::NOTHING });
+            incidents.remember(Incident { loss, finding: Explanation::NOTHING });
         }
         assert_eq!(incidents.iter().count(), CAPACITY);
         assert_eq!(incidents.iter().next().map(|incident| incident.loss.at), Some(CAPACITY as i64 + 4));

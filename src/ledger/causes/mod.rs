@@ -11,7 +11,7 @@ pub(super) mod incidents;
 
 use std::collections::VecDeque;
 
-use super::locks::history::{History, Record};
+use super::locks::history::{EndedHold, HoldHistory};
 use super::locks::hold::Ending;
 use super::locks::ring::KeyHash;
 use crate::model::failure::{Cause, Operation};
@@ -43,13 +43,13 @@ pub(super) struct Loss {
 
 /// What Redis was seen to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(super) struct Explanation {
     pub(super) cause: Cause,
     pub(super) lost_at: Option<TimeMs>,
     pub(super) owner: Option<OwnerHash>,
     pub(super) next_owner: Option<OwnerHash>,
     /// The hold that ended, and when the next one began.
-    pub(super) hold: Option<Record>,
+    pub(super) hold: Option<EndedHold>,
     pub(super) next_began: Option<TimeMs>,
 }
 
@@ -60,11 +60,11 @@ pub(super) struct Causes {
     evictions: u64,
 }
 
-impl Finding {
+impl Explanation {
     pub(super) const NOTHING: Self =
         Self { cause: Cause::Unknown, lost_at: None, owner: None, next_owner: None, hold: None, next_began: None };
 
-    fn of(record: &Record, next: Option<&Record>, loss: &Loss) -> Self {
+    fn of(record: &EndedHold, next: Option<&EndedHold>, loss: &Loss) -> Self {
         let cause = match record.ending {
             Ending::Expired if record.renewals == 0 => Cause::ExpiredNeverRenewed,
             Ending::Expired => Cause::RenewalsStopped,
@@ -117,30 +117,30 @@ impl Causes {
 
 /// The latest abnormal end that no other refusal explains; otherwise, if the lock was released each time, it was
 /// somebody else who did so. That takes a memory that goes back to the hold in question.
-pub(super) fn explain(history: &mut History, key: KeyHash, loss: &Loss) -> Finding {
+pub(super) fn explain(history: &mut HoldHistory, key: KeyHash, loss: &Loss) -> Explanation {
     let latest = loss.at.saturating_add(CLOCK_TOLERANCE_MS);
-    let is_abnormal = |record: &Record| {
+    let is_abnormal = |record: &EndedHold| {
         let abnormal = matches!(record.ending, Ending::Expired | Ending::TakenOver | Ending::LostInFailover);
         abnormal && !record.explained && record.not_before <= latest
     };
     if let Some((record, next)) = history.find_mut(key, HOLDS, is_abnormal) {
         // Who may not release is done with the lock; who may not renew will try again, or to release.
         record.explained = loss.operation == Operation::Release;
-        return Finding::of(record, next.as_ref(), loss);
+        return Explanation::of(record, next.as_ref(), loss);
     }
     if is_forgotten(history, key, loss) {
-        return Finding::NOTHING;
+        return Explanation::NOTHING;
     }
     let mut next = None;
-    let mut finding = Finding::NOTHING;
+    let mut finding = Explanation::NOTHING;
     for record in history.many_of(key, HOLDS) {
         if record.not_before <= latest {
             match record.ending {
                 // What cannot be told may have been anything.
-                Ending::Unknown => return Finding::NOTHING,
+                Ending::Unknown => return Explanation::NOTHING,
                 // One that ended after the line is likely the next owner's: it counts only if clocks must differ.
                 Ending::Released | Ending::Flushed if finding.hold.is_none_or(|hold| hold.not_before > loss.at) => {
-                    finding = Finding::of(record, next, loss);
+                    finding = Explanation::of(record, next, loss);
                 }
                 _ => {}
             }
@@ -152,7 +152,7 @@ pub(super) fn explain(history: &mut History, key: KeyHash, loss: &Loss) -> Findi
 
 /// Whether the hold that a line is about may have ended before all that is remembered of a busy lock, or of busy locks
 /// together. A holder seldom finds out later than two TTLs after it set the last one.
-fn is_forgotten(history: &History, key: KeyHash, loss: &Loss) -> bool {
+fn is_forgotten(history: &HoldHistory, key: KeyHash, loss: &Loss) -> bool {
     let mut forgotten_until = history.oldest_of_many().map(|oldest| oldest.ended);
     let (mut count, mut longest) = (0, 0);
     for record in history.many_of(key, HOLDS) {
@@ -174,10 +174,10 @@ mod tests {
 
     const KEY: KeyHash = KeyHash(7);
 
-    fn history(ends: &[(TimeMs, Ending, u32)]) -> History {
-        let mut history = History::default();
+    fn history(ends: &[(TimeMs, Ending, u32)]) -> HoldHistory {
+        let mut history = HoldHistory::default();
         for (ended, ending, renewals) in ends {
-            let record = Record { ending: *ending, renewals: *renewals, ..Record::short(*ended, NamespaceId(0)) };
+            let record = EndedHold { ending: *ending, renewals: *renewals, ..EndedHold::short(*ended, NamespaceId(0)) };
             history.push(KEY, record);
         }
         history
@@ -241,26 +241,26 @@ mod tests {
     fn tells_who_lost_it_and_who_had_it_next() {
         let hasher = OwnerHasher::new();
         let (first, second) = (Some(hasher.hash(b"1")), Some(hasher.hash(b"2")));
-        let mut history = History::default();
-        let record = Record::short(10, NamespaceId(0));
-        history.push(KEY, Record { owner: first, ending: Ending::Expired, ..record });
-        history.push(KEY, Record { owner: second, ended: 30, ..record });
+        let mut history = HoldHistory::default();
+        let record = EndedHold::short(10, NamespaceId(0));
+        history.push(KEY, EndedHold { owner: first, ending: Ending::Expired, ..record });
+        history.push(KEY, EndedHold { owner: second, ended: 30, ..record });
         let finding = explain(&mut history, KEY, &loss(40, Operation::Renew));
         assert_eq!((finding.lost_at, finding.owner, finding.next_owner), (Some(10), first, second));
     }
 
     /// One hold of `ttl` that expires at 1 s, then released ones, one each 100 ms.
-    fn busy(released: usize, ttl: u32) -> (History, TimeMs) {
+    fn busy(released: usize, ttl: u32) -> (HoldHistory, TimeMs) {
         let mut history = history(&[(1000, Ending::Expired, 0)]);
         let mut ended = 1000;
         for _ in 0..released {
             ended += 100;
-            history.push(KEY, Record { ttl: NonZeroU32::new(ttl), ..Record::short(ended, NamespaceId(0)) });
+            history.push(KEY, EndedHold { ttl: NonZeroU32::new(ttl), ..EndedHold::short(ended, NamespaceId(0)) });
         }
         (history, ended)
     }
 
-    fn cause(history: &mut History, at: TimeMs) -> Cause {
+    fn cause(history: &mut HoldHistory, at: TimeMs) -> Cause {
         explain(history, KEY, &loss(at, Operation::Release)).cause
     }
 
@@ -282,10 +282,10 @@ mod tests {
     fn the_release_after_the_line_is_the_next_owners() {
         let hasher = OwnerHasher::new();
         let (first, second) = (Some(hasher.hash(b"1")), Some(hasher.hash(b"2")));
-        let record = Record::short(10_000, NamespaceId(0));
-        let mut history = History::default();
-        history.push(KEY, Record { owner: first, ..record });
-        history.push(KEY, Record { owner: second, ..Record::short(12_000, NamespaceId(0)) });
+        let record = EndedHold::short(10_000, NamespaceId(0));
+        let mut history = HoldHistory::default();
+        history.push(KEY, EndedHold { owner: first, ..record });
+        history.push(KEY, EndedHold { owner: second, ..EndedHold::short(12_000, NamespaceId(0)) });
         let finding = explain(&mut history, KEY, &loss(11_000, Operation::Release));
         assert_eq!((finding.cause, finding.lost_at), (Cause::DeletedEarly, Some(10_000)));
         assert_eq!((finding.owner, finding.next_owner), (first, second));

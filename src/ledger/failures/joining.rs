@@ -78,13 +78,13 @@ pub(in crate::ledger) enum Window {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::ledger) struct Joined {
-    entries: BTreeMap<LockHash, Entry>,
+    entries: BTreeMap<LockHash, JoinEntry>,
     evictions: u64,
 }
 
 /// The time that lines are compared with, and the arrival of the last line. Saved as a pair to keep the file small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Entry(TimeMs, TimeMs);
+struct JoinEntry(TimeMs, TimeMs);
 
 impl Joined {
     /// Notes a line and tells whether it begins a new failure.
@@ -97,14 +97,14 @@ impl Joined {
         if begins && self.entries.len() >= CAPACITY && !self.entries.contains_key(&lock) {
             self.make_room();
         }
-        let entry = self.entries.entry(lock).or_insert(Entry(at, now));
+        let entry = self.entries.entry(lock).or_insert(JoinEntry(at, now));
         let since = match (begins, lasts) {
             (true, _) => at,
             // Lines of several files may come out of order: the latest one counts.
             (false, true) => entry.0.max(at),
             (false, false) => entry.0,
         };
-        *entry = Entry(since, now);
+        *entry = JoinEntry(since, now);
         begins
     }
 

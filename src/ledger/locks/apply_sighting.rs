@@ -2,27 +2,27 @@
 
 use std::hash::BuildHasher;
 
-use super::hold::{self, Circumstances, Fact};
-use super::links::Link;
+use super::hold::{self, Fact, SightingContext};
+use super::links::LinkState;
 use super::namespace_chooser::Choice;
 use super::ring::KeyHash;
-use super::table::{Lock, Slot};
-use super::{AllCounters, Keyspace, NotALock, is_watchable};
+use super::table::{LockSlot, TrackedLock};
+use super::{AllCounters, LockTracker, NotALock, is_watchable};
 use crate::ledger::recent::Event;
 use crate::model::sighting::{Held, LinkId, Sight, Sighting};
 use crate::util::clock::TimeMs;
 
 /// What a sighting is about.
-struct Subject {
+struct SightedKey {
     hash: KeyHash,
     /// Where the lock is in the table, if it was held.
-    slot: Option<Slot>,
+    slot: Option<LockSlot>,
     choice: Choice,
     id: LinkId,
-    link: Link,
+    link: LinkState,
 }
 
-impl Keyspace {
+impl LockTracker {
     pub(in crate::ledger) fn see(&mut self, counters: &mut AllCounters, id: LinkId, mut sighting: Sighting) {
         let Some(link) = self.links.get(id).copied() else { return };
         if link.watching {
@@ -84,12 +84,12 @@ impl Keyspace {
             Sight::Held(held) => Some(held),
         };
         if let Some(choice) = self.choose(slot, &sighting, held) {
-            self.judge(counters, Subject { hash, slot, choice, id, link }, &sighting, held);
+            self.judge(counters, SightedKey { hash, slot, choice, id, link }, &sighting, held);
         }
     }
 
     /// The namespace that the lock belongs to after the sighting.
-    fn choose(&self, slot: Option<Slot>, sighting: &Sighting, held: Option<&Held>) -> Option<Choice> {
+    fn choose(&self, slot: Option<LockSlot>, sighting: &Sighting, held: Option<&Held>) -> Option<Choice> {
         let ttl = match held {
             // The TTL was longer when the lock was pushed than when it was read.
             Some(held) => held.ttl_ms.map(|ttl| ttl + (sighting.sent - sighting.until).max(0)),
@@ -108,8 +108,8 @@ impl Keyspace {
         }
     }
 
-    fn judge(&mut self, counters: &mut AllCounters, subject: Subject, sighting: &Sighting, held: Option<&Held>) {
-        let Subject { hash, slot, choice, id, link } = subject;
+    fn judge(&mut self, counters: &mut AllCounters, subject: SightedKey, sighting: &Sighting, held: Option<&Held>) {
+        let SightedKey { hash, slot, choice, id, link } = subject;
         let before = slot.and_then(|slot| self.table.get(slot));
         if before.is_none() && held.is_some() && self.table.len() >= self.settings.max_tracked_locks {
             if self.untracked.insert(hash, ()).is_none() {
@@ -117,7 +117,7 @@ impl Keyspace {
             }
             return;
         }
-        let circumstances = Circumstances {
+        let circumstances = SightingContext {
             watching: link.watching && is_watchable(&self.states, choice.namespace),
             baseline: link.baseline,
             doubtful: before.is_some_and(|lock| lock.link != id || lock.epoch != link.epoch),
@@ -156,7 +156,7 @@ impl Keyspace {
             }
             (None, Some(life)) => {
                 self.untracked.remove(hash);
-                let lock = Lock::new(sighting.key.clone(), life, (id, link.epoch), choice);
+                let lock = TrackedLock::new(sighting.key.clone(), life, (id, link.epoch), choice);
                 self.states[usize::from(choice.namespace.0)].gains(&lock);
                 let Self { table, hasher, .. } = self;
                 let slot = table.insert(lock, |key| KeyHash(hasher.hash_one(key)));

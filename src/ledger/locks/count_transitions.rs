@@ -1,16 +1,16 @@
 //! What facts about locks add to the counters, to the history and to what happened lately.
 
-use super::history::{Record, Renewal};
+use super::history::{EndedHold, ObservedRenewal};
 use super::hold::{Ending, Fact};
 use super::ring::KeyHash;
-use super::{AllCounters, Keyspace};
+use super::{AllCounters, LockTracker};
 use crate::ledger::recent::Event;
 use crate::model::counters::{After, KeyspaceCounters};
 use crate::model::namespace::{NamespaceId, Style};
 use crate::model::sighting::OwnerHash;
 use crate::util::clock::TimeMs;
 
-impl Keyspace {
+impl LockTracker {
     pub(in crate::ledger) fn counters_of<'a>(
         &self,
         counters: &'a mut AllCounters,
@@ -43,7 +43,7 @@ impl Keyspace {
                 recent.add(Event::Acquisition, count, at);
                 recent.add(Event::Release, count, at);
                 let owner_changes = self.owner_changes(hash, None);
-                self.history.push(hash, Record { owner_changes, ..Record::short(at, namespace) });
+                self.history.push(hash, EndedHold { owner_changes, ..EndedHold::short(at, namespace) });
                 self.held_until(key, at);
             }
             Fact::Acquired { owner, at } => {
@@ -59,7 +59,7 @@ impl Keyspace {
                     of_namespace.renewal_margin_ratio.observe(margin);
                 }
                 recent.add(Event::Renewal, count, at);
-                self.renewals.push(hash, Renewal { at, margin: margin.map(|margin| margin as f32) });
+                self.renewals.push(hash, ObservedRenewal { at, margin: margin.map(|margin| margin as f32) });
             }
             Fact::Ended { life, ending, at, seen_until, hold } => {
                 match ending {
@@ -82,8 +82,8 @@ impl Keyspace {
                 }
                 let not_before = if ending == Ending::Expired { at } else { seen_until };
                 let owner_changes = self.owner_changes(hash, life.owner);
-                let record = Record::of(&life, ending, (not_before, at), namespace);
-                self.history.push(hash, Record { owner_changes, ..record });
+                let record = EndedHold::of(&life, ending, (not_before, at), namespace);
+                self.history.push(hash, EndedHold { owner_changes, ..record });
                 let is_told = matches!(ending, Ending::Released | Ending::Expired | Ending::TakenOver);
                 self.held_until(key, if is_told { at } else { seen_until });
             }

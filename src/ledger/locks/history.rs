@@ -11,15 +11,15 @@ use crate::model::sighting::OwnerHash;
 use crate::util::clock::TimeMs;
 
 /// Holds that have ended; the one that goes on is in the table.
-pub(in crate::ledger) type History = Ring<Record, 131_072, 16>;
+pub(in crate::ledger) type HoldHistory = Ring<EndedHold, 131_072, 16>;
 /// In a ring of their own, for they come more often than all else.
-pub(in crate::ledger) type Renewals = Ring<Renewal, 65_536, 64>;
+pub(in crate::ledger) type Renewals = Ring<ObservedRenewal, 65_536, 64>;
 /// In a ring of their own, so that renewals do not push them out.
 pub(in crate::ledger) type Sayings = Ring<Saying, 16_384, 32>;
 
 /// A hold that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ledger) struct Record {
+pub(in crate::ledger) struct EndedHold {
     pub(in crate::ledger) owner: Option<OwnerHash>,
     /// When it was acquired, or first seen.
     pub(in crate::ledger) began: TimeMs,
@@ -43,7 +43,7 @@ pub(in crate::ledger) struct Record {
 
 /// One renewal, or several that were not seen one by one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::ledger) struct Renewal {
+pub(in crate::ledger) struct ObservedRenewal {
     pub(in crate::ledger) at: TimeMs,
     /// Share of the TTL that was left, where it was seen.
     pub(in crate::ledger) margin: Option<f32>,
@@ -58,7 +58,7 @@ pub(in crate::ledger) struct Saying {
     pub(in crate::ledger) rule: RuleId,
 }
 
-impl Record {
+impl EndedHold {
     /// `ended`: not before the first time, not after the second.
     pub(in crate::ledger) fn of(life: &Life, ending: Ending, ended: (TimeMs, TimeMs), namespace: NamespaceId) -> Self {
         let ttl = life.full_ttl().and_then(|ttl| u32::try_from(ttl).ok()).and_then(NonZeroU32::new);
@@ -106,6 +106,6 @@ mod tests {
     /// The rings may grow to this, whatever the number of locks: 17 MB, and some for their tables.
     #[test]
     fn what_is_remembered_is_as_small_as_it_is_said_to_be() {
-        assert_eq!((size_of::<Record>(), size_of::<Renewal>(), size_of::<Saying>()), (56, 16, 48));
+        assert_eq!((size_of::<EndedHold>(), size_of::<ObservedRenewal>(), size_of::<Saying>()), (56, 16, 48));
     }
 }

@@ -63,7 +63,7 @@ pub(in crate::ledger) struct Life {
 
 /// How the link that shows a lock is doing, and what is configured for the lock.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::ledger) struct Circumstances {
+pub(in crate::ledger) struct SightingContext {
     /// Every change is pushed.
     pub(in crate::ledger) watching: bool,
     /// All locks are known: what is new was acquired.
@@ -161,7 +161,7 @@ pub(in crate::ledger) fn judge(
     before: Option<&Life>,
     held: Option<&Held>,
     sighting: &Sighting,
-    circumstances: &Circumstances,
+    circumstances: &SightingContext,
     facts: &mut Vec<Fact>,
 ) -> Option<Life> {
     let watching = circumstances.watching && sighting.since.is_some();
@@ -194,7 +194,7 @@ pub(in crate::ledger) fn judge(
 
 struct Case<'a> {
     sighting: &'a Sighting,
-    circumstances: &'a Circumstances,
+    circumstances: &'a SightingContext,
     watching: bool,
     doubtful: bool,
     changes: u64,

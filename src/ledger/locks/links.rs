@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::table::Lock;
+use super::table::TrackedLock;
 use crate::model::sighting::{LinkId, LinkNews, OperationsSource, Past};
 use crate::util::clock::TimeMs;
 
@@ -14,7 +14,7 @@ const STALE_MS: TimeMs = 10_000;
 
 #[derive(Default)]
 pub(in crate::ledger) struct Links {
-    links: BTreeMap<LinkId, Link>,
+    links: BTreeMap<LinkId, LinkState>,
     last_epoch: u32,
     /// When the first link was first up.
     began: Option<TimeMs>,
@@ -25,7 +25,7 @@ pub(in crate::ledger) struct Links {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::ledger) struct Link {
+pub(in crate::ledger) struct LinkState {
     pub(in crate::ledger) epoch: u32,
     pub(in crate::ledger) up: bool,
     pub(in crate::ledger) watching: bool,
@@ -44,24 +44,24 @@ pub(in crate::ledger) struct Link {
     observed_since: Option<TimeMs>,
 }
 
-impl Link {
+impl LinkState {
     /// The lock was last seen before another server took the place of the one that had it.
-    pub(in crate::ledger) fn failed_over_since(&self, lock: &Lock) -> bool {
+    pub(in crate::ledger) fn failed_over_since(&self, lock: &TrackedLock) -> bool {
         // A lock that was seen to leave its node has not been lost with it.
         lock.epoch != 0 && self.failover.is_some_and(|failover| lock.life.read_sent < failover)
     }
 }
 
 impl Links {
-    pub(in crate::ledger) fn get(&self, id: LinkId) -> Option<&Link> {
+    pub(in crate::ledger) fn get(&self, id: LinkId) -> Option<&LinkState> {
         self.links.get(&id)
     }
 
-    pub(in crate::ledger) fn is_doubtful(&self, lock: &Lock) -> bool {
+    pub(in crate::ledger) fn is_doubtful(&self, lock: &TrackedLock) -> bool {
         self.links.get(&lock.link).is_none_or(|link| link.epoch != lock.epoch)
     }
 
-    pub(in crate::ledger) fn is_watched(&self, lock: &Lock) -> bool {
+    pub(in crate::ledger) fn is_watched(&self, lock: &TrackedLock) -> bool {
         self.links.get(&lock.link).is_some_and(|link| link.watching)
     }
 
@@ -170,7 +170,7 @@ impl Links {
 
     /// Since when nothing has been missed on any link.
     pub(in crate::ledger) fn observed_since(&self, now: TimeMs) -> Option<TimeMs> {
-        let since = |link: &Link| {
+        let since = |link: &LinkState| {
             let is_stale = link.watching && link.caught_up.is_none_or(|caught_up| now - caught_up > STALE_MS);
             link.observed_since.filter(|_| !is_stale)
         };
@@ -179,7 +179,7 @@ impl Links {
     }
 
     /// When the lock was last known to be there.
-    pub(in crate::ledger) fn last_known(&self, lock: &Lock) -> TimeMs {
+    pub(in crate::ledger) fn last_known(&self, lock: &TrackedLock) -> TimeMs {
         let caught_up = self
             .links
             .get(&lock.link)

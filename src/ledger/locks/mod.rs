@@ -1,6 +1,6 @@
 //! The locks as Redis shows them: applies batches of links and keeps the table of held locks.
 //!
-//! `ledger::keyspace_updates` calls [`Keyspace`]; `queries` and `causes` read it. Only the counters are saved: after a
+//! `ledger::keyspace_updates` calls [`LockTracker`]; `queries` and `causes` read it. Only the counters are saved: after a
 //! start, every lock is seen for the first time. In reading order:
 //!
 //! * this file: the tracker, and what a batch of a link does to it
@@ -36,13 +36,13 @@ use crate::model::namespace::{Namespace, NamespaceId};
 use crate::model::sighting::{LinkBatch, LinkId, LinkNews};
 use crate::util::clock::TimeMs;
 use bounded::Bounded;
-use history::{History, Renewals, Sayings};
+use history::{HoldHistory, Renewals, Sayings};
 use hold::{Ending, Fact};
 use links::Links;
 use namespace_chooser::Belonging;
 use ring::KeyHash;
 use survey::Surveyed;
-use table::{Lock, Slot, Table};
+use table::{LockSlot, Table, TrackedLock};
 
 /// Fences, keys that are no locks, and locks that the full table could not take, each.
 const REMEMBERED: usize = 65_536;
@@ -64,13 +64,13 @@ pub(super) struct AllCounters<'a> {
     pub(super) recents: &'a mut [Recent],
 }
 
-pub(super) struct Keyspace {
+pub(super) struct LockTracker {
     pub(super) settings: KeyspaceSettings,
     pub(super) namespaces: Vec<Arc<Namespace>>,
     pub(super) belonging: Belonging,
     pub(super) links: Links,
     pub(super) table: Table,
-    pub(super) history: History,
+    pub(super) history: HoldHistory,
     pub(super) renewals: Renewals,
     pub(super) sayings: Sayings,
     pub(super) causes: Causes,
@@ -112,7 +112,7 @@ pub(super) struct NotALock {
     pub(super) is_vacant: bool,
 }
 
-impl Keyspace {
+impl LockTracker {
     pub(super) fn new(settings: KeyspaceSettings, namespaces: &[Arc<Namespace>]) -> Self {
         let state = |namespace: &Arc<Namespace>| NamespaceState {
             held: 0,
@@ -134,7 +134,7 @@ impl Keyspace {
             namespaces: namespaces.to_vec(),
             links: Links::default(),
             table: Table::default(),
-            history: History::default(),
+            history: HoldHistory::default(),
             renewals: Renewals::default(),
             sayings: Sayings::default(),
             causes: Causes::default(),
@@ -172,7 +172,7 @@ impl Keyspace {
     pub(super) fn due_reads(&mut self, now: TimeMs, limit: usize) -> Vec<Box<str>> {
         let mut due = Vec::new();
         let Self { table, links, states, .. } = self;
-        let watched = |lock: &Lock| links.is_watched(lock) && is_watchable(states, lock.namespace);
+        let watched = |lock: &TrackedLock| links.is_watched(lock) && is_watchable(states, lock.namespace);
         table.due_reads(now, limit, watched, |lock| due.push(lock.key.clone()));
         due
     }
@@ -184,11 +184,12 @@ impl Keyspace {
             return;
         }
         let orphans_since = self.links.orphans_missing_since();
-        let is_missing = |lock: &Lock| match self.links.get(lock.link) {
+        let is_missing = |lock: &TrackedLock| match self.links.get(lock.link) {
             Some(_) => lock.link == id && (lock.life.read_sent < started || self.links.is_doubtful(lock)),
             None => orphans_since.is_some_and(|since| lock.life.read_sent < since),
         };
-        let missing: Vec<Slot> = self.table.iter().filter(|(_, lock)| is_missing(lock)).map(|(slot, _)| slot).collect();
+        let missing: Vec<LockSlot> =
+            self.table.iter().filter(|(_, lock)| is_missing(lock)).map(|(slot, _)| slot).collect();
         for slot in missing {
             self.table.verify(slot, now);
         }
@@ -196,7 +197,8 @@ impl Keyspace {
     }
 
     fn flushed(&mut self, counters: &mut AllCounters, id: LinkId, at: TimeMs) {
-        let of_link: Vec<Slot> = self.table.iter().filter(|(_, lock)| lock.link == id).map(|(slot, _)| slot).collect();
+        let of_link: Vec<LockSlot> =
+            self.table.iter().filter(|(_, lock)| lock.link == id).map(|(slot, _)| slot).collect();
         for slot in of_link {
             let Some(lock) = self.table.get(slot) else { continue };
             let (hash, seen_until) = (self.hash(&lock.key), self.links.last_known(lock));
@@ -207,7 +209,7 @@ impl Keyspace {
         self.not_locks.retain(|not_lock| not_lock.link != id);
     }
 
-    pub(super) fn remove(&mut self, hash: KeyHash, slot: Slot) -> Option<Lock> {
+    pub(super) fn remove(&mut self, hash: KeyHash, slot: LockSlot) -> Option<TrackedLock> {
         let lock = self.table.remove(hash, slot)?;
         self.states[usize::from(lock.namespace.0)].loses(&lock);
         Some(lock)
@@ -215,12 +217,12 @@ impl Keyspace {
 }
 
 impl NamespaceState {
-    pub(super) fn gains(&mut self, lock: &Lock) {
+    pub(super) fn gains(&mut self, lock: &TrackedLock) {
         self.held += 1;
         self.without_ttl += u64::from(lock.life.deadline.is_none());
     }
 
-    pub(super) fn loses(&mut self, lock: &Lock) {
+    pub(super) fn loses(&mut self, lock: &TrackedLock) {
         self.held -= 1;
         self.without_ttl -= u64::from(lock.life.deadline.is_none());
     }

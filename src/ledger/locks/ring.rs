@@ -11,7 +11,7 @@ const NO_ENTRY: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::ledger) struct KeyHash(pub(in crate::ledger) u64);
 
-struct Entry<T> {
+struct RingEntry<T> {
     key: KeyHash,
     value: T,
     /// Where the entry before this one of the same lock is, if it is still about that lock.
@@ -20,7 +20,7 @@ struct Entry<T> {
 
 /// `CAPACITY` for all locks together; `PER_LOCK` of them are looked at.
 pub(in crate::ledger) struct Ring<T, const CAPACITY: usize, const PER_LOCK: usize> {
-    entries: Vec<Entry<T>>,
+    entries: Vec<RingEntry<T>>,
     next: usize,
     /// The latest entry of each lock.
     heads: HashTable<u32>,
@@ -55,7 +55,7 @@ impl<T: Copy, const CAPACITY: usize, const PER_LOCK: usize> Ring<T, CAPACITY, PE
                 NO_ENTRY
             }
         };
-        let entry = Entry { key, value, previous };
+        let entry = RingEntry { key, value, previous };
         match entries.get_mut(index) {
             Some(place) => *place = entry,
             None => entries.push(entry),

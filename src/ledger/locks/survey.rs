@@ -1,9 +1,9 @@
-//! What is shown of each namespace's locks. Walking all of them is left to [`Keyspace::survey`], which need not be done
+//! What is shown of each namespace's locks. Walking all of them is left to [`LockTracker::survey`], which need not be done
 //! for each view.
 
 use super::count_transitions::seconds;
-use super::table::Lock;
-use super::{Keyspace, is_watchable};
+use super::table::TrackedLock;
+use super::{LockTracker, is_watchable};
 use crate::ledger::recent::Recent;
 use crate::model::counters::KeyspaceCounters;
 use crate::model::namespace::NamespaceId;
@@ -24,7 +24,7 @@ pub(in crate::ledger) struct Surveyed {
     overdue: u64,
 }
 
-impl Keyspace {
+impl LockTracker {
     pub(in crate::ledger) fn survey(&mut self, now: TimeMs) {
         let mut found = vec![Surveyed::default(); self.namespaces.len()];
         for (_, lock) in self.table.iter() {
@@ -43,7 +43,7 @@ impl Keyspace {
     }
 
     /// When the TTL was last set: as observed, otherwise as the configured TTL tells.
-    fn last_set(&self, lock: &Lock) -> TimeMs {
+    fn last_set(&self, lock: &TrackedLock) -> TimeMs {
         let life = &lock.life;
         let from_configuration = || Some(life.deadline?.high() - self.belonging.ttl(lock.namespace)?);
         match life.set_at_known {
@@ -52,7 +52,7 @@ impl Keyspace {
         }
     }
 
-    pub(in crate::ledger) fn is_overdue(&self, lock: &Lock, now: TimeMs) -> bool {
+    pub(in crate::ledger) fn is_overdue(&self, lock: &TrackedLock, now: TimeMs) -> bool {
         let is_late = |after| self.known_until(lock, now) - self.last_set(lock) > after;
         self.overdue_after(lock).is_some_and(is_late)
     }
@@ -62,7 +62,7 @@ impl Keyspace {
     /// Libraries renew at a share of the TTL, so the interval follows the TTL that the lock was seen to have. Many take locks
     /// for a fixed time as well, and never renew these: before its first renewal a lock counts as one that will be renewed only
     /// if it has the TTL of those.
-    fn overdue_after(&self, lock: &Lock) -> Option<TimeMs> {
+    fn overdue_after(&self, lock: &TrackedLock) -> Option<TimeMs> {
         let renew_every = self.namespaces[usize::from(lock.namespace.0)].renew_every?;
         let usual = renew_every.mul_f64(OVERDUE_AFTER).as_millis() as f64;
         let life = &lock.life;
@@ -82,7 +82,7 @@ impl Keyspace {
     }
 
     /// Until when a renewal would have been seen: now where changes are told, otherwise when the lock was last read.
-    fn known_until(&self, lock: &Lock, now: TimeMs) -> TimeMs {
+    fn known_until(&self, lock: &TrackedLock, now: TimeMs) -> TimeMs {
         let is_told = self.links.is_watched(lock) && !self.links.is_doubtful(lock);
         match is_told && is_watchable(&self.states, lock.namespace) {
             true => now,

@@ -17,7 +17,7 @@ use crate::model::sighting::LinkId;
 use crate::util::clock::TimeMs;
 
 /// Index into the slab.
-pub(in crate::ledger) type Slot = u32;
+pub(in crate::ledger) type LockSlot = u32;
 
 /// How long to wait for the answer to a read before the key is offered again.
 const ASK_AGAIN_MS: TimeMs = 1000;
@@ -27,7 +27,7 @@ const EARLY_LOOK_MS: TimeMs = 100;
 const STALE_ENTRIES: usize = 1024;
 
 /// One lock that is held.
-pub(in crate::ledger) struct Lock {
+pub(in crate::ledger) struct TrackedLock {
     pub(in crate::ledger) key: Box<str>,
     pub(in crate::ledger) life: Life,
     /// The epoch of the link when the lock was last seen; 0: seen to have left its node.
@@ -43,7 +43,7 @@ pub(in crate::ledger) struct Lock {
 }
 
 /// When to look at the lock in the slot.
-type Entry = Reverse<(TimeMs, Slot)>;
+type DueRead = Reverse<(TimeMs, LockSlot)>;
 
 /// Enough of a time to tell entries of one slot apart, in half the room. Should two be taken for each other, the lock is
 /// looked at once more than needed.
@@ -53,13 +53,13 @@ fn mark(time: TimeMs) -> u32 {
 
 #[derive(Default)]
 pub(in crate::ledger) struct Table {
-    slab: Vec<Option<Lock>>,
-    free: Vec<Slot>,
-    by_key: HashTable<Slot>,
-    heap: BinaryHeap<Entry>,
+    slab: Vec<Option<TrackedLock>>,
+    free: Vec<LockSlot>,
+    by_key: HashTable<LockSlot>,
+    heap: BinaryHeap<DueRead>,
 }
 
-impl Lock {
+impl TrackedLock {
     pub(in crate::ledger) fn new(key: Box<str>, life: Life, link: (LinkId, u32), choice: Choice) -> Self {
         Self {
             key,
@@ -90,24 +90,24 @@ impl Table {
         self.slab.len() - self.free.len()
     }
 
-    pub(in crate::ledger) fn find(&self, hash: KeyHash, key: &str) -> Option<Slot> {
+    pub(in crate::ledger) fn find(&self, hash: KeyHash, key: &str) -> Option<LockSlot> {
         self.by_key.find(hash.0, |slot| self.get(*slot).is_some_and(|lock| *lock.key == *key)).copied()
     }
 
-    pub(in crate::ledger) fn get(&self, slot: Slot) -> Option<&Lock> {
+    pub(in crate::ledger) fn get(&self, slot: LockSlot) -> Option<&TrackedLock> {
         self.slab.get(slot as usize)?.as_ref()
     }
 
-    pub(in crate::ledger) fn get_mut(&mut self, slot: Slot) -> Option<&mut Lock> {
+    pub(in crate::ledger) fn get_mut(&mut self, slot: LockSlot) -> Option<&mut TrackedLock> {
         self.slab.get_mut(slot as usize)?.as_mut()
     }
 
-    pub(in crate::ledger) fn iter(&self) -> impl Iterator<Item = (Slot, &Lock)> {
-        self.slab.iter().enumerate().filter_map(|(slot, lock)| Some((slot as Slot, lock.as_ref()?)))
+    pub(in crate::ledger) fn iter(&self) -> impl Iterator<Item = (LockSlot, &TrackedLock)> {
+        self.slab.iter().enumerate().filter_map(|(slot, lock)| Some((slot as LockSlot, lock.as_ref()?)))
     }
 
     /// The key must not be there. `hash` gives the hash of any key, for the table may have to grow.
-    pub(in crate::ledger) fn insert(&mut self, lock: Lock, hash: impl Fn(&str) -> KeyHash) -> Slot {
+    pub(in crate::ledger) fn insert(&mut self, lock: TrackedLock, hash: impl Fn(&str) -> KeyHash) -> LockSlot {
         let key_hash = hash(&lock.key);
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -120,16 +120,16 @@ impl Table {
                     self.slab.reserve_exact(self.slab.len() / 16 + 256);
                 }
                 self.slab.push(Some(lock));
-                (self.slab.len() - 1) as Slot
+                (self.slab.len() - 1) as LockSlot
             }
         };
         let Self { by_key, slab, .. } = self;
-        let hash_of = |slot: &Slot| slab[*slot as usize].as_ref().map_or(0, |lock| hash(&lock.key).0);
+        let hash_of = |slot: &LockSlot| slab[*slot as usize].as_ref().map_or(0, |lock| hash(&lock.key).0);
         by_key.insert_unique(key_hash.0, slot, hash_of);
         slot
     }
 
-    pub(in crate::ledger) fn remove(&mut self, hash: KeyHash, slot: Slot) -> Option<Lock> {
+    pub(in crate::ledger) fn remove(&mut self, hash: KeyHash, slot: LockSlot) -> Option<TrackedLock> {
         if let Ok(entry) = self.by_key.find_entry(hash.0, |found| *found == slot) {
             entry.remove();
         }
@@ -140,7 +140,7 @@ impl Table {
 
     /// To be called when the lock is new or was seen: an entry that is too late is replaced, one that is too early is
     /// corrected when it comes up.
-    pub(in crate::ledger) fn schedule(&mut self, slot: Slot, watched: bool) {
+    pub(in crate::ledger) fn schedule(&mut self, slot: LockSlot, watched: bool) {
         let Some(lock) = self.get(slot).filter(|lock| !lock.unverified) else { return };
         let Some(due) = lock.due(watched) else { return };
         // Over half the range of 32 bits, 24 days, this may err; then the entry is only too late.
@@ -151,7 +151,7 @@ impl Table {
     }
 
     /// Has the lock read as soon as possible.
-    pub(in crate::ledger) fn verify(&mut self, slot: Slot, now: TimeMs) {
+    pub(in crate::ledger) fn verify(&mut self, slot: LockSlot, now: TimeMs) {
         if let Some(lock) = self.get_mut(slot).filter(|lock| !lock.unverified) {
             lock.unverified = true;
             self.push(slot, now);
@@ -163,8 +163,8 @@ impl Table {
         &mut self,
         now: TimeMs,
         limit: usize,
-        watched: impl Fn(&Lock) -> bool,
-        mut found: impl FnMut(&Lock),
+        watched: impl Fn(&TrackedLock) -> bool,
+        mut found: impl FnMut(&TrackedLock),
     ) {
         let mut offered = 0;
         while offered < limit
@@ -192,7 +192,7 @@ impl Table {
         }
     }
 
-    fn push(&mut self, slot: Slot, time: TimeMs) {
+    fn push(&mut self, slot: LockSlot, time: TimeMs) {
         if let Some(lock) = self.get_mut(slot) {
             lock.queued_for = mark(time);
         }
@@ -200,7 +200,7 @@ impl Table {
         if self.heap.len() >= locks + locks / 8 + STALE_ENTRIES {
             let Self { heap, slab, .. } = self;
             let is_valid =
-                |time, slot: Slot| slab[slot as usize].as_ref().is_some_and(|lock| lock.queued_for == mark(time));
+                |time, slot: LockSlot| slab[slot as usize].as_ref().is_some_and(|lock| lock.queued_for == mark(time));
             heap.retain(|Reverse((time, slot))| is_valid(*time, *slot));
         }
         if self.heap.len() == self.heap.capacity() {
@@ -213,9 +213,9 @@ impl Table {
     #[cfg(test)]
     pub(in crate::ledger) fn bytes(&self) -> usize {
         let keys: usize = self.iter().map(|(_, lock)| (lock.key.len() + 8).next_multiple_of(16)).sum();
-        self.slab.capacity() * size_of::<Option<Lock>>()
-            + self.free.capacity() * size_of::<Slot>()
-            + self.heap.capacity() * size_of::<Entry>()
+        self.slab.capacity() * size_of::<Option<TrackedLock>>()
+            + self.free.capacity() * size_of::<LockSlot>()
+            + self.heap.capacity() * size_of::<DueRead>()
             + self.by_key.allocation_size()
             + keys
     }
@@ -227,6 +227,6 @@ mod tests {
 
     #[test]
     fn a_lock_is_as_small_as_it_is_said_to_be() {
-        assert_eq!((size_of::<Option<Lock>>(), size_of::<Entry>()), (88, 16));
+        assert_eq!((size_of::<Option<TrackedLock>>(), size_of::<DueRead>()), (88, 16));
     }
 }

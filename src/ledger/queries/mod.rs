@@ -12,12 +12,12 @@ use memchr::memmem;
 
 use super::Ledger;
 use super::causes::incidents::Incident;
-use super::locks::Keyspace;
+use super::locks::LockTracker;
 use super::locks::count_transitions::seconds;
-use super::locks::history::Record;
+use super::locks::history::EndedHold;
 use super::locks::hold::Ending;
 use super::locks::ring::KeyHash;
-use super::locks::table::{Lock, Slot};
+use super::locks::table::{LockSlot, TrackedLock};
 use crate::model::failure::Cause;
 use crate::model::label::Label;
 use crate::model::log_event::RuleId;
@@ -28,7 +28,7 @@ use crate::model::query::{
 };
 use crate::model::sighting::OwnerHash;
 use crate::util::clock::TimeMs;
-use sentences::Next;
+use sentences::NextHold;
 
 impl Ledger {
     pub(super) fn incidents(&self, query: &IncidentsQuery, now: TimeMs) -> IncidentsPage {
@@ -72,22 +72,22 @@ fn runbook(cause: Cause) -> &'static str {
     }
 }
 
-impl Keyspace {
+impl LockTracker {
     pub(super) fn locks(&self, query: &LocksQuery, now: TimeMs) -> LocksPage {
         let namespace = query.lock_namespace.as_deref();
         let finder = query.search.as_deref().map(|search| memmem::Finder::new(search.as_bytes()));
-        let fits = |lock: &Lock| {
+        let fits = |lock: &TrackedLock| {
             namespace.is_none_or(|name| self.namespace_name(lock) == name)
                 && finder.as_ref().is_none_or(|finder| finder.find(lock.key.as_bytes()).is_some())
         };
         let found = self.table.iter().filter(|(_, lock)| fits(lock));
         // The number to sort by is worked out once for each lock, and the key decides between equal ones.
-        let mut slots: Vec<(TimeMs, Slot)> =
+        let mut slots: Vec<(TimeMs, LockSlot)> =
             found.map(|(slot, lock)| (self.sort_number(query.sort, lock), slot)).collect();
         let total = slots.len();
         let end = query.offset.saturating_add(query.limit).min(total);
-        let key = |slot: Slot| self.table.get(slot).map(|lock| &lock.key);
-        let compare = |left: &(TimeMs, Slot), right: &(TimeMs, Slot)| {
+        let key = |slot: LockSlot| self.table.get(slot).map(|lock| &lock.key);
+        let compare = |left: &(TimeMs, LockSlot), right: &(TimeMs, LockSlot)| {
             left.0.cmp(&right.0).then_with(|| key(left.1).cmp(&key(right.1)))
         };
         // Only the page itself is sorted: what is behind it and what is before it needs no order.
@@ -106,7 +106,7 @@ impl Keyspace {
     }
 
     /// The smaller, the earlier.
-    fn sort_number(&self, order: LockOrder, lock: &Lock) -> TimeMs {
+    fn sort_number(&self, order: LockOrder, lock: &TrackedLock) -> TimeMs {
         match order {
             LockOrder::TtlRemaining => lock.life.deadline.map_or(TimeMs::MAX, |deadline| deadline.low),
             LockOrder::HeldLongest => lock.life.began,
@@ -125,7 +125,7 @@ impl Keyspace {
         let hash = self.hash(key);
         let lock = self.table.find(hash, key).and_then(|slot| self.table.get(slot));
         let holds = self.holds(hash, lock);
-        let mut history: Vec<HistoryView> = holds.iter().flat_map(Hold::events).collect();
+        let mut history: Vec<HistoryView> = holds.iter().flat_map(HoldSummary::events).collect();
         for renewal in self.renewals.of(hash) {
             let hold = holds.iter().find(|hold| hold.spans(renewal.at));
             let margin = renewal.margin.map(|margin| (f64::from(margin) * 1000.0).round() / 1000.0);
@@ -155,16 +155,16 @@ impl Keyspace {
             now: lock.map(|lock| self.lock_view(lock, now)),
             state,
             verdict: self.loss_of(hash, lock),
-            holds: holds.iter().map(Hold::view).collect(),
+            holds: holds.iter().map(HoldSummary::view).collect(),
             history,
         })
     }
 
     /// The latest first.
-    fn holds(&self, hash: KeyHash, lock: Option<&Lock>) -> Vec<Hold> {
+    fn holds(&self, hash: KeyHash, lock: Option<&TrackedLock>) -> Vec<HoldSummary> {
         let now = lock.map(|lock| {
             let life = &lock.life;
-            Hold {
+            HoldSummary {
                 owner: life.owner,
                 began: life.began,
                 acquisition_seen: life.acquisition_seen,
@@ -178,7 +178,7 @@ impl Keyspace {
         });
         let ended = self.history.of(hash).map(|record| {
             let ttl = record.ttl.map(|ttl| TimeMs::from(ttl.get()));
-            Hold {
+            HoldSummary {
                 owner: record.owner,
                 began: record.began,
                 acquisition_seen: record.acquisition_seen,
@@ -198,23 +198,23 @@ impl Keyspace {
     }
 
     /// The sentence about the latest loss, if there was one.
-    fn loss_of(&self, hash: KeyHash, lock: Option<&Lock>) -> Option<String> {
-        let mut next = lock.map(|lock| Next { owner: lock.life.owner, began: lock.life.began });
+    fn loss_of(&self, hash: KeyHash, lock: Option<&TrackedLock>) -> Option<String> {
+        let mut next = lock.map(|lock| NextHold { owner: lock.life.owner, began: lock.life.began });
         for record in self.history.of(hash) {
             let namespace = &self.namespaces[usize::from(record.namespace.0)];
             if sentences::is_loss(record, namespace.style) {
                 return Some(sentences::of_end(record, next, namespace));
             }
-            next = Some(Next { owner: record.owner, began: record.began });
+            next = Some(NextHold { owner: record.owner, began: record.began });
         }
         None
     }
 
     /// Who had the lock after the hold that an incident is about: as known then, otherwise as known by now.
-    fn next_of(&self, incident: &Incident, now: TimeMs) -> Option<Next> {
+    fn next_of(&self, incident: &Incident, now: TimeMs) -> Option<NextHold> {
         let Incident { loss, finding } = incident;
         if let Some(began) = finding.next_began {
-            return Some(Next { owner: finding.next_owner, began });
+            return Some(NextHold { owner: finding.next_owner, began });
         }
         let ended = finding.hold?.ended;
         let hashes = self.keys_of(loss.namespace, loss.lock.as_deref()?).into_iter().map(|key| (self.hash(&key), key));
@@ -222,14 +222,14 @@ impl Keyspace {
         hashes
             .filter_map(|(hash, key)| {
                 let later = self.history.of(hash).filter(|record| follows(record.began)).last();
-                let later = later.map(|record: &Record| Next { owner: record.owner, began: record.began });
+                let later = later.map(|record: &EndedHold| NextHold { owner: record.owner, began: record.began });
                 let life = self.life_now(hash, &key).filter(|life| follows(life.began));
-                later.or(life.map(|life| Next { owner: life.owner, began: life.began }))
+                later.or(life.map(|life| NextHold { owner: life.owner, began: life.began }))
             })
             .next()
     }
 
-    fn lock_view(&self, lock: &Lock, now: TimeMs) -> LockView {
+    fn lock_view(&self, lock: &TrackedLock, now: TimeMs) -> LockView {
         let life = &lock.life;
         LockView {
             key: lock.key.to_string(),
@@ -247,13 +247,13 @@ impl Keyspace {
         }
     }
 
-    fn namespace_name(&self, lock: &Lock) -> &str {
+    fn namespace_name(&self, lock: &TrackedLock) -> &str {
         &self.namespaces[usize::from(lock.namespace.0)].name
     }
 }
 
 /// One hold, ended or not.
-struct Hold {
+struct HoldSummary {
     owner: Option<OwnerHash>,
     began: TimeMs,
     acquisition_seen: bool,
@@ -266,7 +266,7 @@ struct Hold {
     has_marks: bool,
 }
 
-impl Hold {
+impl HoldSummary {
     fn spans(&self, at: TimeMs) -> bool {
         self.began <= at && self.ended.is_none_or(|(ended, _)| at <= ended)
     }

@@ -3,7 +3,7 @@
 //! "owner 3fa2c1d0 held 41 s of a 30 s TTL, last renewed 30 s before; owner 9c01ab34 took over 2.1 s after expiry: expired,
 //! renewals stopped"
 
-use crate::ledger::locks::history::Record;
+use crate::ledger::locks::history::EndedHold;
 use crate::ledger::locks::hold::{Ending, Life};
 use crate::model::namespace::{Namespace, Style};
 use crate::model::sighting::OwnerHash;
@@ -11,13 +11,13 @@ use crate::util::clock::{TimeMs, span};
 
 /// The hold after the one that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ledger) struct Next {
+pub(in crate::ledger) struct NextHold {
     pub(in crate::ledger) owner: Option<OwnerHash>,
     pub(in crate::ledger) began: TimeMs,
 }
 
 /// Whether a hold ended in a way that it should not have.
-pub(in crate::ledger) fn is_loss(record: &Record, style: Style) -> bool {
+pub(in crate::ledger) fn is_loss(record: &EndedHold, style: Style) -> bool {
     match record.ending {
         Ending::Expired => style == Style::Item,
         Ending::Released => style == Style::Loop,
@@ -27,7 +27,7 @@ pub(in crate::ledger) fn is_loss(record: &Record, style: Style) -> bool {
 }
 
 /// How a hold went and ended, and who came next.
-pub(in crate::ledger) fn of_end(record: &Record, next: Option<Next>, namespace: &Namespace) -> String {
+pub(in crate::ledger) fn of_end(record: &EndedHold, next: Option<NextHold>, namespace: &Namespace) -> String {
     let held = (record.ended - record.began).max(0);
     let at_least = if record.acquisition_seen { "" } else { "at least " };
     let ttl = record.ttl.map(|ttl| TimeMs::from(ttl.get()));
@@ -68,15 +68,15 @@ pub(in crate::ledger) fn of_life(life: &Life, now: TimeMs, is_overdue: bool, is_
 }
 
 /// Nobody has it.
-pub(in crate::ledger) fn of_absence(last: Option<&Record>, now: TimeMs) -> String {
+pub(in crate::ledger) fn of_absence(last: Option<&EndedHold>, now: TimeMs) -> String {
     match last {
         Some(record) => format!("nobody has held it for {}", span((now - record.ended).max(0))),
         None => "nobody holds it, and nothing was seen of it in Redis".to_owned(),
     }
 }
 
-fn next_phrase(record: &Record, next: Option<Next>, left: Option<TimeMs>) -> String {
-    let Some(Next { owner, began }) = next else {
+fn next_phrase(record: &EndedHold, next: Option<NextHold>, left: Option<TimeMs>) -> String {
+    let Some(NextHold { owner, began }) = next else {
         return match record.ending {
             Ending::TakenOver => "another owner replaced it".to_owned(),
             _ => "nobody has taken it since".to_owned(),
@@ -95,7 +95,7 @@ fn next_phrase(record: &Record, next: Option<Next>, left: Option<TimeMs>) -> Str
     }
 }
 
-fn ending_phrase(record: &Record, style: Style) -> &'static str {
+fn ending_phrase(record: &EndedHold, style: Style) -> &'static str {
     match (record.ending, style) {
         (Ending::Expired, Style::Loop) => "expired, as a loop lock does",
         (Ending::Expired, Style::Item) if record.renewals == 0 => "expired, never renewed",
@@ -137,8 +137,8 @@ mod tests {
     }
 
     /// From 100 s to 141 s, renewed 30 s before its end.
-    fn record(cast: &Cast) -> Record {
-        Record {
+    fn record(cast: &Cast) -> EndedHold {
+        EndedHold {
             owner: Some(cast.first),
             began: 100_000,
             ended: 141_000,
@@ -146,7 +146,7 @@ mod tests {
             renewals: 1,
             ttl: NonZeroU32::new(30_000),
             ending: Ending::Expired,
-            ..Record::short(0, NamespaceId(0))
+            ..EndedHold::short(0, NamespaceId(0))
         }
     }
 
@@ -158,21 +158,21 @@ mod tests {
     #[test]
     fn an_expired_lock_and_who_took_it() {
         let cast = cast();
-        let next = Some(Next { owner: Some(cast.second), began: 143_100 });
+        let next = Some(NextHold { owner: Some(cast.second), began: 143_100 });
         check(
             &cast,
             &of_end(&record(&cast), next, &cast.item),
             "owner FIRST held 41 s of a 30 s TTL, last renewed 30 s before; owner SECOND took over 2.1 s after expiry: \
              expired, renewals stopped",
         );
-        let never = Record { renewals: 0, began: 111_000, ..record(&cast) };
+        let never = EndedHold { renewals: 0, began: 111_000, ..record(&cast) };
         check(
             &cast,
             &of_end(&never, None, &cast.item),
             "owner FIRST held 30 s of a 30 s TTL, never renewed; nobody has taken it since: expired, never renewed",
         );
-        let same = Some(Next { owner: Some(cast.first), began: 141_000 });
-        let unseen = Record { acquisition_seen: false, sign_of_life_known: false, ttl: None, ..record(&cast) };
+        let same = Some(NextHold { owner: Some(cast.first), began: 141_000 });
+        let unseen = EndedHold { acquisition_seen: false, sign_of_life_known: false, ttl: None, ..record(&cast) };
         check(
             &cast,
             &of_end(&unseen, same, &cast.leader),
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn other_endings() {
         let cast = cast();
-        let next = Some(Next { owner: Some(cast.second), began: 121_000 });
-        let ended = |ending| Record { ended: 121_000, ending, ..record(&cast) };
+        let next = Some(NextHold { owner: Some(cast.second), began: 121_000 });
+        let ended = |ending| EndedHold { ended: 121_000, ending, ..record(&cast) };
         let head = "owner FIRST held 21 s of a 30 s TTL, last renewed 10 s before; ";
         for (ending, namespace, next, expected) in [
             (
@@ -201,7 +201,7 @@ mod tests {
             (
                 Ending::LostInFailover,
                 &cast.item,
-                Some(Next { owner: None, began: 125_000 }),
+                Some(NextHold { owner: None, began: 125_000 }),
                 "an owner that cannot be read took it 4 s later: lost in a failover or restart of Redis",
             ),
             (Ending::Unknown, &cast.item, None, "nobody has taken it since: how it ended was not seen"),
@@ -222,7 +222,7 @@ mod tests {
                 Ending::Flushed,
                 Ending::Unknown,
             ];
-            endings.map(|ending| is_loss(&Record { ending, ..record(&cast) }, style))
+            endings.map(|ending| is_loss(&EndedHold { ending, ..record(&cast) }, style))
         };
         assert_eq!(losses(Style::Item), [false, true, true, true, true, false]);
         assert_eq!(losses(Style::Loop), [true, false, true, true, true, false]);

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use memchr::{memchr, memmem, memrchr};
 
-use crate::logs::line::{Line, Record, Stream, Unwrapped, unwrap_line, without_colors};
-use crate::logs::rules::{RuleSet, Verdict};
+use crate::logs::line::{LogLine, LogRecord, OutputStream, Unwrapped, unwrap_line, without_colors};
+use crate::logs::rules::{RuleMatch, RuleSet};
 use crate::model::log_event::LogEvent;
 use crate::util::clock::TimeMs;
 use records::{Open, Records, Whole};
@@ -36,15 +36,15 @@ pub struct Extractor {
 /// by `max_line_bytes` for each of the two streams.
 #[derive(Debug, Default)]
 pub struct Joiner {
-    waiting: Vec<Piece>,
+    waiting: Vec<PartialLine>,
     /// Fields that come with the lines rather than in them.
     around: Arc<[(String, String)]>,
     records: Records,
 }
 
 #[derive(Debug)]
-struct Piece {
-    stream: Stream,
+struct PartialLine {
+    stream: OutputStream,
     offset: u64,
     time: Option<TimeMs>,
     text: Vec<u8>,
@@ -52,8 +52,8 @@ struct Piece {
 }
 
 /// What the extractor tells about a line it looked at.
-pub enum Look<'a> {
-    /// One piece of a cut line, or one line of a record. The whole comes as a [`Look::Line`] after the last of them.
+pub enum InspectedLine<'a> {
+    /// One piece of a cut line, or one line of a record. The whole comes as a [`InspectedLine::Line`] after the last of them.
     Piece { offset: u64 },
     /// A whole line or record.
     Line {
@@ -64,7 +64,7 @@ pub enum Look<'a> {
         /// Time of the wrapping.
         time: Option<TimeMs>,
         /// None: no text in it that any rule needs.
-        judged: Option<Box<(Record, Verdict)>>,
+        judged: Option<Box<(LogRecord, RuleMatch)>>,
     },
 }
 
@@ -87,7 +87,7 @@ impl Joiner {
         self.records.remember(before, end - before.len() as u64);
     }
 
-    fn take(&mut self, stream: Stream) -> Option<Piece> {
+    fn take(&mut self, stream: OutputStream) -> Option<PartialLine> {
         let index = self.waiting.iter().position(|piece| piece.stream == stream)?;
         Some(self.waiting.swap_remove(index))
     }
@@ -126,7 +126,7 @@ impl Extractor {
 
     /// As [`Extractor::extract`], and tells about every line that is looked at. Of the others nothing is to be told: they
     /// have no text that any rule needs.
-    pub fn look(&self, block: &[u8], offset: u64, joiner: &mut Joiner, told: &mut impl FnMut(Look<'_>)) {
+    pub fn look(&self, block: &[u8], offset: u64, joiner: &mut Joiner, told: &mut impl FnMut(InspectedLine<'_>)) {
         let cutting = cutting(block);
         let mut position = 0;
         let mut hit = self.searcher.find_at(block, 0);
@@ -157,11 +157,11 @@ impl Extractor {
             }
         }
         joiner.records.remember(block, offset);
-        joiner.records.waiting_lines().for_each(|offset| told(Look::Piece { offset }));
+        joiner.records.waiting_lines().for_each(|offset| told(InspectedLine::Piece { offset }));
     }
 
     /// As [`Extractor::flush`], telling about it.
-    pub fn look_at_rest(&self, joiner: &mut Joiner, told: &mut impl FnMut(Look<'_>)) {
+    pub fn look_at_rest(&self, joiner: &mut Joiner, told: &mut impl FnMut(InspectedLine<'_>)) {
         for piece in std::mem::take(&mut joiner.waiting) {
             self.take_text(&piece, (&[], piece.offset), joiner, told);
         }
@@ -176,23 +176,23 @@ impl Extractor {
         line: &[u8],
         (block, block_offset, start): (&[u8], u64, usize),
         joiner: &mut Joiner,
-        told: &mut impl FnMut(Look<'_>),
+        told: &mut impl FnMut(InspectedLine<'_>),
     ) {
         let offset = block_offset + start as u64;
         let before = |offset: u64| (&block[..offset.saturating_sub(block_offset) as usize], block_offset);
         let Unwrapped { text, time, stream, partial } = unwrap_line(line);
         match (joiner.take(stream), partial) {
             (None, false) => {
-                let whole = Piece { stream, offset, time, text: text.into_owned(), since: Instant::now() };
+                let whole = PartialLine { stream, offset, time, text: text.into_owned(), since: Instant::now() };
                 self.take_text(&whole, before(offset), joiner, told);
             }
             (None, true) => {
-                told(Look::Piece { offset });
+                told(InspectedLine::Piece { offset });
                 let text = text.into_owned();
-                joiner.waiting.push(Piece { stream, offset, time, text, since: Instant::now() });
+                joiner.waiting.push(PartialLine { stream, offset, time, text, since: Instant::now() });
             }
             (Some(mut piece), partial) => {
-                told(Look::Piece { offset });
+                told(InspectedLine::Piece { offset });
                 // Past the limit the rest is read but not kept: a long line is searched in its first part.
                 let room = self.max_line_bytes.saturating_sub(piece.text.len());
                 piece.text.extend_from_slice(&text[..text.len().min(room)]);
@@ -205,14 +205,20 @@ impl Extractor {
         }
     }
 
-    fn take_text(&self, whole: &Piece, before: (&[u8], u64), joiner: &mut Joiner, told: &mut impl FnMut(Look<'_>)) {
-        let Piece { stream, offset, time, text, .. } = whole;
+    fn take_text(
+        &self,
+        whole: &PartialLine,
+        before: (&[u8], u64),
+        joiner: &mut Joiner,
+        told: &mut impl FnMut(InspectedLine<'_>),
+    ) {
+        let PartialLine { stream, offset, time, text, .. } = whole;
         let is_hit = self.is_hit(text);
-        let nothing = Look::Line { offset: *offset, text, time: *time, judged: None };
+        let nothing = InspectedLine::Line { offset: *offset, text, time: *time, judged: None };
         if !is_hit && !joiner.records.is_waiting() {
             return told(nothing);
         }
-        let line = Line::new(text, *time);
+        let line = LogLine::new(text, *time);
         let whole = Whole { text, line, stream: *stream, offset: *offset, before, around: Arc::clone(&joiner.around) };
         let mut ended = Vec::new();
         let belongs = joiner.records.offer(&whole, is_hit, &mut ended);
@@ -224,40 +230,50 @@ impl Extractor {
             return told(nothing);
         }
         if whole.line.is_whole() {
-            let record = Record::of_lines(&[whole.line]).within(&joiner.around);
+            let record = LogRecord::of_lines(&[whole.line]).within(&joiner.around);
             let verdict = self.verdict(&record, *offset, Duration::ZERO);
-            return told(Look::Line { offset: *offset, text, time: *time, judged: Some(Box::new((record, verdict))) });
+            return told(InspectedLine::Line {
+                offset: *offset,
+                text,
+                time: *time,
+                judged: Some(Box::new((record, verdict))),
+            });
         }
         if !joiner.records.begin(whole, &mut ended) {
-            told(Look::Piece { offset: *offset });
+            told(InspectedLine::Piece { offset: *offset });
         }
         ended.drain(..).for_each(|open| self.judge(&open, joiner, told));
     }
 
     /// What the rules make of a record. Where they make nothing of it, each line that was hit is told by itself.
-    fn judge(&self, open: &Open, joiner: &mut Joiner, told: &mut impl FnMut(Look<'_>)) {
-        let record = Record::of_lines(&open.lines).within(&open.around);
+    fn judge(&self, open: &Open, joiner: &mut Joiner, told: &mut impl FnMut(InspectedLine<'_>)) {
+        let record = LogRecord::of_lines(&open.lines).within(&open.around);
         let offset = open.offsets.first().copied().unwrap_or_default();
         match self.verdict(&record, offset, open.since.elapsed()) {
-            Verdict::NoMatch => {
+            RuleMatch::NoMatch => {
                 for (offset, text) in &open.hits {
                     let judged =
-                        Some(Box::new((Record::parse(text, record.time).within(&open.around), Verdict::NoMatch)));
-                    told(Look::Line { offset: *offset, text, time: None, judged });
+                        Some(Box::new((LogRecord::parse(text, record.time).within(&open.around), RuleMatch::NoMatch)));
+                    told(InspectedLine::Line { offset: *offset, text, time: None, judged });
                 }
             }
             verdict => {
                 joiner.records.is_counted(open);
-                open.offsets.iter().for_each(|offset| told(Look::Piece { offset: *offset }));
-                let (text, time) = (open.lines.first().map_or("", Line::text), record.time);
-                told(Look::Line { offset, text: text.as_bytes(), time, judged: Some(Box::new((record, verdict))) });
+                open.offsets.iter().for_each(|offset| told(InspectedLine::Piece { offset: *offset }));
+                let (text, time) = (open.lines.first().map_or("", LogLine::text), record.time);
+                told(InspectedLine::Line {
+                    offset,
+                    text: text.as_bytes(),
+                    time,
+                    judged: Some(Box::new((record, verdict))),
+                });
             }
         }
     }
 
-    fn verdict(&self, record: &Record, offset: u64, waited: Duration) -> Verdict {
+    fn verdict(&self, record: &LogRecord, offset: u64, waited: Duration) -> RuleMatch {
         match self.rules.evaluate(record) {
-            Verdict::Event(event) => Verdict::Event(LogEvent { offset, waited, ..event }),
+            RuleMatch::Event(event) => RuleMatch::Event(LogEvent { offset, waited, ..event }),
             other => other,
         }
     }
@@ -313,13 +329,13 @@ fn find_escaped(text: &[u8]) -> Option<usize> {
     memmem::find_iter(text, b"\\u001").find(is_escape)
 }
 
-fn event_of(look: Look<'_>) -> Option<LogEvent> {
+fn event_of(look: InspectedLine<'_>) -> Option<LogEvent> {
     match look {
-        Look::Line { judged, .. } => match *judged? {
-            (_, Verdict::Event(event)) => Some(event),
+        InspectedLine::Line { judged, .. } => match *judged? {
+            (_, RuleMatch::Event(event)) => Some(event),
             _ => None,
         },
-        Look::Piece { .. } => None,
+        InspectedLine::Piece { .. } => None,
     }
 }
 

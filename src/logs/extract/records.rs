@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use memchr::memrchr;
 
-use crate::logs::line::{Line, Role, Stream, Unwrapped, unwrap_line};
+use crate::logs::line::{LogLine, OutputStream, Role, Unwrapped, unwrap_line};
 
 /// A trace is printed at once: what does not come within this time is not coming.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub(in crate::logs) const TAIL_BYTES: usize = 16 * 1024;
 /// Whose line it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Origin {
-    stream: Stream,
+    stream: OutputStream,
     tag: String,
 }
 
@@ -39,7 +39,7 @@ pub(in crate::logs) struct Open {
     origin: Origin,
     /// Where its lines begin.
     pub(in crate::logs) offsets: Vec<u64>,
-    pub(in crate::logs) lines: Vec<Line>,
+    pub(in crate::logs) lines: Vec<LogLine>,
     n_bytes: usize,
     /// Lines that the search hit: offset and text.
     pub(in crate::logs) hits: Vec<(u64, Vec<u8>)>,
@@ -57,12 +57,12 @@ pub(in crate::logs) struct Records {
     open: Vec<Open>,
     /// The last line of the last record of each program that was counted.
     counted: Vec<(Origin, u64)>,
-    tail: Tail,
+    tail: BlockTail,
 }
 
 /// The end of the text before the present block.
 #[derive(Debug, Default)]
-struct Tail {
+struct BlockTail {
     bytes: Vec<u8>,
     /// Offset behind it.
     end: u64,
@@ -71,8 +71,8 @@ struct Tail {
 /// A whole line that the extractor has at hand.
 pub(in crate::logs) struct Whole<'a> {
     pub(in crate::logs) text: &'a [u8],
-    pub(in crate::logs) line: Line,
-    pub(in crate::logs) stream: Stream,
+    pub(in crate::logs) line: LogLine,
+    pub(in crate::logs) stream: OutputStream,
     pub(in crate::logs) offset: u64,
     /// The block up to this line, and where the block begins.
     pub(in crate::logs) before: (&'a [u8], u64),
@@ -169,7 +169,7 @@ impl Records {
 
     /// Keeps the end of a block: a record in the next one may have begun in it.
     pub(in crate::logs) fn remember(&mut self, block: &[u8], offset: u64) {
-        let Tail { bytes, end } = &mut self.tail;
+        let BlockTail { bytes, end } = &mut self.tail;
         if *end != offset || block.len() >= TAIL_BYTES {
             bytes.clear();
         }
@@ -181,7 +181,7 @@ impl Records {
     }
 
     /// Lines before this one that belong to its record, in order, with their offsets. None: they were counted.
-    fn look_back(&self, whole: &Whole<'_>, origin: &Origin, counted_until: Option<u64>) -> Option<Vec<(u64, Line)>> {
+    fn look_back(&self, whole: &Whole<'_>, origin: &Origin, counted_until: Option<u64>) -> Option<Vec<(u64, LogLine)>> {
         let mut back = LookBack { lines: Vec::new(), role: whole.line.role, n_blanks: 0, n_others: 0, counted_until };
         // The end of a line whose beginning may be in pieces before it: where it begins, as far as is known.
         let mut ending: Option<(u64, Unwrapped<'_>)> = None;
@@ -236,7 +236,7 @@ impl Records {
 /// On the way from a line that was hit to the beginning of its record.
 struct LookBack {
     /// The last first.
-    lines: Vec<(u64, Line)>,
+    lines: Vec<(u64, LogLine)>,
     /// Of the earliest line that belongs to the record. `Head`: there is none before it.
     role: Role,
     n_blanks: usize,
@@ -254,7 +254,7 @@ impl LookBack {
         if self.is_done() {
             return Some(());
         }
-        let line = Line::new(&unwrapped.text, unwrapped.time);
+        let line = LogLine::new(&unwrapped.text, unwrapped.time);
         if line.tag != origin.tag {
             self.n_others += 1;
         } else if line.role == Role::Blank {
@@ -294,7 +294,7 @@ impl Open {
         self.lines.len() < MAX_LINES && self.n_bytes < MAX_BYTES
     }
 
-    fn push(&mut self, line: Line, offset: u64, hit: Option<&[u8]>) {
+    fn push(&mut self, line: LogLine, offset: u64, hit: Option<&[u8]>) {
         self.n_bytes += line.text().len();
         self.lines.push(line);
         self.hits.extend(hit.map(|text| (offset, text.to_vec())));

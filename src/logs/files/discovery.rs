@@ -46,13 +46,13 @@ impl Found {
 }
 
 /// What could not be looked at: source, path and why.
-pub(super) type Problem = (usize, String, std::io::Error);
+pub(super) type ListingError = (usize, String, std::io::Error);
 
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     /// For each base the oldest first, so that a rotated file is read before the one that follows it.
     pub(super) files: Vec<Found>,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<ListingError>,
 }
 
 /// Lists the files of all sources. `known_bases` are the bases of files that were seen before, with their source: their
@@ -123,7 +123,7 @@ pub(super) fn list(sources: &[LogSource], known_bases: &BTreeMap<PathBuf, usize>
 }
 
 /// The real paths of the files that a pattern matches. A pattern without wildcards names one file, there or not.
-fn expand(pattern: &str, source: usize, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
+fn expand(pattern: &str, source: usize, problems: &mut Vec<ListingError>) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for path in matches(pattern, source, problems) {
         if !path.is_symlink() {
@@ -141,7 +141,7 @@ fn expand(pattern: &str, source: usize, problems: &mut Vec<Problem>) -> Vec<Path
     paths
 }
 
-fn matches(pattern: &str, source: usize, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
+fn matches(pattern: &str, source: usize, problems: &mut Vec<ListingError>) -> Vec<PathBuf> {
     let (directories, below) = split_recursive(pattern);
     let mut paths = Vec::new();
     // The configuration was checked: the pattern is valid.
@@ -168,7 +168,7 @@ fn split_recursive(pattern: &str) -> (&str, Option<&str>) {
 }
 
 /// What `below` matches in a directory and those below it, but not in directories behind links: links can lead back up.
-fn walk(root: &Path, below: &str, source: usize, paths: &mut Vec<PathBuf>, problems: &mut Vec<Problem>) {
+fn walk(root: &Path, below: &str, source: usize, paths: &mut Vec<PathBuf>, problems: &mut Vec<ListingError>) {
     let Ok(pattern) = glob::Pattern::new(below) else { return };
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
     let mut directories = vec![root.to_owned()];

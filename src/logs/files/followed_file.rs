@@ -42,7 +42,7 @@ pub(super) struct Live {
     text: Text,
     joiner: Joiner,
     /// Read but not handed over yet, because a piece of a cut line waits for its rest.
-    report: Report,
+    report: FileReport,
     /// Size and time of change at the last look that left nothing to read but an unfinished line.
     caught_up: Option<(u64, SystemTime)>,
     /// When that look was; lines that came since are younger.
@@ -60,7 +60,7 @@ enum Text {
 
 /// What a file had to say since the last report.
 #[derive(Default)]
-pub(super) struct Report {
+pub(super) struct FileReport {
     pub(super) events: Vec<(TimeMs, LogEvent)>,
     pub(super) seen: SourceTotals,
     moved: bool,
@@ -68,7 +68,7 @@ pub(super) struct Report {
 
 /// Whether there is more to read right now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum ReadProgress {
     More,
     UpToDate,
 }
@@ -123,7 +123,7 @@ impl Live {
             truncated: false,
             text,
             joiner: Joiner::default(),
-            report: Report::default(),
+            report: FileReport::default(),
             caught_up: None,
             caught_up_at: None,
             unread,
@@ -164,16 +164,16 @@ impl Live {
     }
 
     /// Reads a few blocks. `desk` is lent by the tailer: one for all files.
-    pub(super) fn read(&mut self, means: &Means<'_>, desk: &mut Desk) -> io::Result<Progress> {
+    pub(super) fn read(&mut self, means: &Means<'_>, desk: &mut Desk) -> io::Result<ReadProgress> {
         let scouted = self.send_scout(means, &mut desk.scout);
-        let mut progress = Progress::UpToDate;
+        let mut progress = ReadProgress::UpToDate;
         for _ in 0..BLOCKS_PER_TURN {
             progress = match self.text {
                 Text::Plain(_) => self.read_plain(means, &mut desk.buffer, scouted)?,
                 Text::Gzip(_) => self.read_gzip(means)?,
             };
             let is_at_scouted = scouted.is_some_and(|start| self.cursor.offset >= start);
-            if progress == Progress::UpToDate || is_at_scouted {
+            if progress == ReadProgress::UpToDate || is_at_scouted {
                 break;
             }
         }
@@ -184,12 +184,12 @@ impl Live {
             self.flush_joiner(means);
         }
         self.wait = match progress {
-            Progress::More => FIRST_WAIT,
-            Progress::UpToDate => (self.wait * 2).min(LONGEST_WAIT),
+            ReadProgress::More => FIRST_WAIT,
+            ReadProgress::UpToDate => (self.wait * 2).min(LONGEST_WAIT),
         };
         self.next_look = match progress {
-            Progress::More => Instant::now(),
-            Progress::UpToDate => Instant::now() + self.wait,
+            ReadProgress::More => Instant::now(),
+            ReadProgress::UpToDate => Instant::now() + self.wait,
         };
         Ok(progress)
     }
@@ -200,7 +200,7 @@ impl Live {
     }
 
     /// What may be handed over now: nothing while a cut line is incomplete, for the saved position would lie inside it.
-    pub(super) fn take_report(&mut self) -> Option<Report> {
+    pub(super) fn take_report(&mut self) -> Option<FileReport> {
         let ready = self.report.moved && !self.joiner.is_waiting();
         ready.then(|| std::mem::take(&mut self.report))
     }
@@ -244,8 +244,13 @@ impl Live {
     }
 
     /// Reads one block, at most up to `stop_at`, which is the beginning of a line.
-    fn read_plain(&mut self, means: &Means<'_>, buffer: &mut Vec<u8>, stop_at: Option<u64>) -> io::Result<Progress> {
-        let Text::Plain(file) = &self.text else { return Ok(Progress::UpToDate) };
+    fn read_plain(
+        &mut self,
+        means: &Means<'_>,
+        buffer: &mut Vec<u8>,
+        stop_at: Option<u64>,
+    ) -> io::Result<ReadProgress> {
+        let Text::Plain(file) = &self.text else { return Ok(ReadProgress::UpToDate) };
         let metadata = file.metadata()?;
         let state = (metadata.len(), metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH));
         self.unread = state.0.saturating_sub(self.cursor.offset);
@@ -253,7 +258,7 @@ impl Live {
         let finishing = self.rotated && self.changed.elapsed() > FINISHED_AFTER;
         if unchanged && !finishing {
             self.caught_up_at = Some(means.now);
-            return Ok(Progress::UpToDate);
+            return Ok(ReadProgress::UpToDate);
         }
         let tail = self.cursor.tail.len();
         let start = self.cursor.offset - tail as u64;
@@ -270,7 +275,7 @@ impl Live {
             if length < tail || Mark::of(&buffer[..tail]) != self.cursor.tail {
                 self.truncated = true;
                 self.unread = 0;
-                return Ok(Progress::UpToDate);
+                return Ok(ReadProgress::UpToDate);
             }
             let (before, bytes) = buffer[..length].split_at(tail);
             let more = length == tail + wanted;
@@ -282,34 +287,34 @@ impl Live {
                     self.take(rest, before, bytes, means);
                     self.flush_joiner(means);
                     self.cursor.finished = true;
-                    return Ok(Progress::UpToDate);
+                    return Ok(ReadProgress::UpToDate);
                 }
                 Cut::Unfinished => {
                     self.changed = Instant::now();
                     self.caught_up = Some(state);
                     self.caught_up_at = Some(means.now);
-                    return Ok(Progress::UpToDate);
+                    return Ok(ReadProgress::UpToDate);
                 }
                 found => {
                     self.take(found, before, bytes, means);
-                    return Ok(Progress::More);
+                    return Ok(ReadProgress::More);
                 }
             }
         }
     }
 
-    fn read_gzip(&mut self, means: &Means<'_>) -> io::Result<Progress> {
-        let Text::Gzip(blocks) = &mut self.text else { return Ok(Progress::UpToDate) };
+    fn read_gzip(&mut self, means: &Means<'_>) -> io::Result<ReadProgress> {
+        let Text::Gzip(blocks) = &mut self.text else { return Ok(ReadProgress::UpToDate) };
         let (found, bytes) = blocks.next(self.cursor.skipping)?;
         if found == Cut::Unfinished {
             self.flush_joiner(means);
             self.cursor.finished = true;
             self.unread = 0;
-            return Ok(Progress::UpToDate);
+            return Ok(ReadProgress::UpToDate);
         }
         let bytes = bytes.to_vec();
         self.take(found, &[], &bytes, means);
-        Ok(Progress::More)
+        Ok(ReadProgress::More)
     }
 
     /// Searches what was found and moves past it.

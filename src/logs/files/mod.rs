@@ -32,12 +32,12 @@ use tracing::{debug, warn};
 
 use crate::config::{LogKind, LogSource};
 use crate::logs::extract::Extractor;
-use crate::model::input::{Batch, Input, Reached};
+use crate::model::input::{Batch, PipelineInput, Reached};
 use crate::model::position::{Cursor, FileId, Inode, SourceTotals};
 use crate::snapshot::SourceNow;
 use crate::util::clock;
 use discovery::Found;
-use followed_file::{Desk, Live, Means, Progress};
+use followed_file::{Desk, Live, Means, ReadProgress};
 
 pub use followed_file::ASSUMED_BYTES_PER_MS;
 
@@ -67,7 +67,7 @@ pub struct Tailer {
     settled: HashMap<Inode, (u64, SystemTime)>,
     /// Problems that were logged already, so that each is logged once until it goes away.
     reported: BTreeSet<String>,
-    out: mpsc::Sender<Input>,
+    out: mpsc::Sender<PipelineInput>,
     now: Arc<Mutex<Vec<SourceNow>>>,
     desk: Desk,
     /// A file was truncated: its copy must be looked for before anything else is read from it.
@@ -79,7 +79,7 @@ impl Tailer {
         sources: Vec<LogSource>,
         extractors: Vec<Arc<Extractor>>,
         start: Start,
-        out: mpsc::Sender<Input>,
+        out: mpsc::Sender<PipelineInput>,
         now: Arc<Mutex<Vec<SourceNow>>>,
     ) -> Self {
         let first_time = sources.iter().map(|source| !start.known_sources.contains(&source.name)).collect();
@@ -103,7 +103,7 @@ impl Tailer {
     /// Runs until `stop`, or until nobody takes the batches any more. Blocks its thread.
     pub fn run(mut self, stop: &CancellationToken) {
         let mut pause = self.discover(true);
-        let _ = self.out.blocking_send(Input::LogsReady);
+        let _ = self.out.blocking_send(PipelineInput::LogsReady);
         let mut next_discovery = Instant::now() + pause;
         while !stop.is_cancelled() && !self.out.is_closed() {
             if self.discover_now || Instant::now() >= next_discovery {
@@ -133,7 +133,7 @@ impl Tailer {
             let is_due = |id| self.live.get(id).is_some_and(|live| Instant::now() >= live.next_look());
             let Some(last_due) = ids.iter().rposition(is_due) else { continue };
             for id in &ids[..=last_due] {
-                let has_more = self.read_file(*id) == Progress::More;
+                let has_more = self.read_file(*id) == ReadProgress::More;
                 busy |= has_more;
                 if has_more || self.live.get(id).is_some_and(Live::is_waiting) {
                     break;
@@ -148,10 +148,10 @@ impl Tailer {
         busy
     }
 
-    fn read_file(&mut self, id: FileId) -> Progress {
-        let Some(live) = self.live.get_mut(&id) else { return Progress::UpToDate };
+    fn read_file(&mut self, id: FileId) -> ReadProgress {
+        let Some(live) = self.live.get_mut(&id) else { return ReadProgress::UpToDate };
         if live.truncated {
-            return Progress::UpToDate;
+            return ReadProgress::UpToDate;
         }
         let source = live.source;
         let means = Means {
@@ -190,7 +190,7 @@ impl Tailer {
             } else if let Some(live) = self.live.get_mut(&id) {
                 live.back_off();
             }
-            Progress::UpToDate
+            ReadProgress::UpToDate
         })
     }
 
@@ -232,7 +232,7 @@ impl Tailer {
 
     /// Waits while the pipeline is behind. If it is gone, `run` ends at the next look.
     fn send(&self, batch: Batch) {
-        let _ = self.out.blocking_send(Input::Logs(batch));
+        let _ = self.out.blocking_send(PipelineInput::Logs(batch));
     }
 
     /// Counts a failed look at a file and logs it the first time.

@@ -25,13 +25,13 @@ pub const PART_BYTES: u64 = 4 << 20;
 /// Starts its thread when it is needed first. Without one everything is read in turn.
 #[derive(Default)]
 pub struct Scout {
-    worker: Option<Worker>,
+    worker: Option<PrefetchThread>,
     is_out: bool,
 }
 
-struct Worker {
+struct PrefetchThread {
     tasks: Sender<Task>,
-    findings: Receiver<io::Result<Option<Finding>>>,
+    findings: Receiver<io::Result<Option<PrefetchedPart>>>,
 }
 
 struct Task {
@@ -41,7 +41,7 @@ struct Task {
 }
 
 /// What a part holds.
-pub struct Finding {
+pub struct PrefetchedPart {
     pub start: u64,
     /// The bytes before the start, as the scout saw them.
     pub before: Mark,
@@ -70,7 +70,7 @@ impl Scout {
     }
 
     /// Waits for what was found. Nothing if the part is not as simple as it should be.
-    pub fn finding(&mut self) -> Option<Finding> {
+    pub fn finding(&mut self) -> Option<PrefetchedPart> {
         if !std::mem::take(&mut self.is_out) {
             return None;
         }
@@ -83,7 +83,7 @@ impl Scout {
     }
 }
 
-fn start_worker() -> Option<Worker> {
+fn start_worker() -> Option<PrefetchThread> {
     let (tasks, received) = channel::<Task>();
     let (sender, findings) = channel();
     let work = move || {
@@ -95,7 +95,7 @@ fn start_worker() -> Option<Worker> {
         }
     };
     thread::Builder::new().name("scout".to_owned()).spawn(work).ok()?;
-    Some(Worker { tasks, findings })
+    Some(PrefetchThread { tasks, findings })
 }
 
 /// The beginning of the first line that begins at or after `near`.
@@ -107,9 +107,9 @@ fn line_start(file: &File, near: u64) -> Option<u64> {
 
 impl Task {
     /// Only whole lines that fit into a block: anything else is left to the reader.
-    fn search(&self, buffer: &mut Vec<u8>) -> io::Result<Option<Finding>> {
+    fn search(&self, buffer: &mut Vec<u8>) -> io::Result<Option<PrefetchedPart>> {
         buffer.resize(MARK_BYTES + BLOCK_BYTES, 0);
-        let mut finding = Finding {
+        let mut finding = PrefetchedPart {
             start: self.start,
             before: Mark::default(),
             end: self.start,
@@ -154,7 +154,7 @@ mod tests {
     use crate::logs::rules::RuleSet;
 
     /// Searches `text` behind enough bytes to have something before it.
-    fn found(text: &str) -> Option<Finding> {
+    fn found(text: &str) -> Option<PrefetchedPart> {
         let config =
             Config::from_yaml("test", "presets: [cordum]\nlogs: [{path: '-'}]", &Overrides::default()).unwrap();
         let before = format!("{}\n", "x".repeat(2 * MARK_BYTES));

@@ -13,7 +13,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::entry::{self, JournalEntry};
-use crate::config::Journal;
+use crate::config::JournalConfig;
 
 const PROGRAM: &str = "journalctl";
 /// For a question with one answer.
@@ -29,7 +29,7 @@ pub(super) enum From<'a> {
 }
 
 /// journalctl at work.
-pub(super) struct Follower {
+pub(super) struct JournalProcess {
     child: Child,
     output: BufReader<ChildStdout>,
     /// The beginning of a line whose end has not come.
@@ -39,15 +39,15 @@ pub(super) struct Follower {
 }
 
 /// What came next.
-pub(super) enum Next {
+pub(super) enum JournalRead {
     Line(Vec<u8>),
     /// A line that was longer than allowed.
     TooLong,
     End,
 }
 
-impl Follower {
-    pub(super) fn start(journal: &Journal, from: &From<'_>, max_bytes: usize) -> Result<Self, String> {
+impl JournalProcess {
+    pub(super) fn start(journal: &JournalConfig, from: &From<'_>, max_bytes: usize) -> Result<Self, String> {
         let mut command = command(journal);
         command.args(["--follow", "--no-tail"]);
         if let From::Cursor(cursor) = from {
@@ -69,11 +69,11 @@ impl Follower {
     }
 
     /// Can be dropped at any moment and called again.
-    pub(super) async fn next(&mut self) -> io::Result<Next> {
+    pub(super) async fn next(&mut self) -> io::Result<JournalRead> {
         loop {
             let bytes = self.output.fill_buf().await?;
             if bytes.is_empty() {
-                return Ok(Next::End);
+                return Ok(JournalRead::End);
             }
             let end = memchr(b'\n', bytes);
             let text = &bytes[..end.unwrap_or(bytes.len())];
@@ -87,7 +87,11 @@ impl Follower {
             self.output.consume(consumed);
             if end.is_some() {
                 let line = std::mem::take(&mut self.line);
-                return Ok(if std::mem::take(&mut self.is_too_long) { Next::TooLong } else { Next::Line(line) });
+                return Ok(if std::mem::take(&mut self.is_too_long) {
+                    JournalRead::TooLong
+                } else {
+                    JournalRead::Line(line)
+                });
             }
         }
     }
@@ -107,7 +111,7 @@ impl Follower {
 }
 
 /// The last entry, of all or of those that fit, without its message: that may be of any size.
-pub(super) async fn last(journal: &Journal, matches: &[String]) -> Result<Option<JournalEntry>, String> {
+pub(super) async fn last(journal: &JournalConfig, matches: &[String]) -> Result<Option<JournalEntry>, String> {
     let mut command = command(journal);
     let output = command.args(["--lines=1", "--output-fields=_PID"]).args(matches).output();
     let output = match timeout(PATIENCE, output).await {
@@ -140,7 +144,7 @@ pub(super) async fn listen(mut output: impl AsyncRead + Unpin, mut told: impl Fn
     }
 }
 
-fn command(journal: &Journal) -> Command {
+fn command(journal: &JournalConfig) -> Command {
     let mut command = Command::new(PROGRAM);
     // All: long fields are null otherwise. Merge: nothing but this makes `--follow` show entries of earlier boots.
     command.args(["--output=json", "--all", "--merge", "--no-pager"]);

@@ -8,7 +8,7 @@ use std::hash::Hasher;
 use serde_json::{Map, Value};
 use siphasher::sip::SipHasher13;
 
-use crate::logs::streams::Fields;
+use crate::logs::streams::AttachedFields;
 use crate::util::clock::TimeMs;
 
 /// What one stream of a program has in common. Not every entry has all of them.
@@ -23,7 +23,7 @@ pub(super) struct JournalEntry {
     /// Empty where the entry has none.
     pub(super) message: Vec<u8>,
     /// All other fields.
-    pub(super) fields: Fields,
+    pub(super) fields: AttachedFields,
     pub(super) stream: u64,
 }
 

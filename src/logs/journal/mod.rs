@@ -21,14 +21,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
-use crate::config::{Journal, StartAt};
-use crate::logs::streams::{Entry, Report, Streams};
+use crate::config::{JournalConfig, StartAt};
+use crate::logs::streams::{StreamEntry, StreamReport, StreamSet};
 use crate::logs::tell;
-use crate::model::input::{Batch, Input, Reached};
+use crate::model::input::{Batch, PipelineInput, Reached};
 use crate::model::position::{JournalPosition, SourceTotals};
 use crate::snapshot::SourceNow;
 use crate::util::backoff::Backoff;
-use child::{Follower, From, Next};
+use child::{From, JournalProcess, JournalRead};
 use entry::JournalEntry;
 
 /// Entries and bytes that are handed over at once at most.
@@ -44,23 +44,23 @@ const ENTRY_FACTOR: usize = 4;
 const ENTRY_EXTRA: usize = 1 << 20;
 
 /// What following a journal needs.
-pub struct Setup {
+pub struct JournalSource {
     /// Index of the log source.
     pub source: usize,
-    pub journal: Journal,
+    pub journal: JournalConfig,
     pub start_at: StartAt,
     pub max_line_bytes: usize,
     /// None: it has never been read.
     pub position: Option<JournalPosition>,
-    pub streams: Streams,
-    pub out: mpsc::Sender<Input>,
+    pub streams: StreamSet,
+    pub out: mpsc::Sender<PipelineInput>,
     pub now: Arc<Mutex<Vec<SourceNow>>>,
 }
 
 /// Runs until `stop`, whatever happens to the journal.
-pub async fn run(setup: Setup, stop: CancellationToken) {
+pub async fn run(setup: JournalSource, stop: CancellationToken) {
     let matches = setup.journal.matches.join(" ");
-    let mut source = Source { setup, matches, report: Report::default(), held_since: None };
+    let mut source = Source { setup, matches, report: StreamReport::default(), held_since: None };
     let mut backoff = Backoff::new();
     let mut is_first = true;
     // Each is logged once, not every few seconds.
@@ -72,7 +72,7 @@ pub async fn run(setup: Setup, stop: CancellationToken) {
             prepared = source.prepare() => prepared,
         };
         if std::mem::take(&mut is_first) {
-            let _ = source.setup.out.send(Input::LogsReady).await;
+            let _ = source.setup.out.send(PipelineInput::LogsReady).await;
         }
         let outcome = match outcome {
             Ok(()) => source.follow(&stop).await,
@@ -97,10 +97,10 @@ pub async fn run(setup: Setup, stop: CancellationToken) {
 }
 
 struct Source {
-    setup: Setup,
+    setup: JournalSource,
     /// All that select entries, as one text.
     matches: String,
-    report: Report,
+    report: StreamReport,
     /// Since when entries are held back.
     held_since: Option<Instant>,
 }
@@ -135,7 +135,7 @@ impl Source {
         let position = self.setup.position.clone().unwrap_or_default();
         let from = position.cursor.as_deref().map_or(From::Beginning, From::Cursor);
         let max_bytes = self.setup.max_line_bytes * ENTRY_FACTOR + ENTRY_EXTRA;
-        let mut follower = Follower::start(&self.setup.journal, &from, max_bytes)?;
+        let mut follower = JournalProcess::start(&self.setup.journal, &from, max_bytes)?;
         info!(matches = self.matches, "following the journal");
         self.tell_now(|now| (now.open_files, now.complaint) = (1, None));
         let said = Arc::new(Mutex::new(String::new()));
@@ -167,13 +167,13 @@ impl Source {
                 next = follower.next() => next,
             };
             match next {
-                Ok(Next::Line(line)) => {
+                Ok(JournalRead::Line(line)) => {
                     if let Some(entry) = entry::parse(&line) {
                         self.take(entry, expected.take());
                     }
                 }
-                Ok(Next::TooLong) => self.report.seen.oversized_lines += 1,
-                Ok(Next::End) | Err(_) => break,
+                Ok(JournalRead::TooLong) => self.report.seen.oversized_lines += 1,
+                Ok(JournalRead::End) | Err(_) => break,
             }
             self.hand_over_if_due(follower.is_read()).await;
         }
@@ -200,7 +200,7 @@ impl Source {
         }
         let JournalEntry { cursor, time, message, fields, stream } = entry;
         self.setup.position = Some(JournalPosition { cursor: Some(cursor), matches: Some(self.matches.clone()) });
-        let entry = Entry { stream, text: &message, time, fields: &fields, id: 0 };
+        let entry = StreamEntry { stream, text: &message, time, fields: &fields, id: 0 };
         self.setup.streams.take(&entry, &mut self.report);
     }
 
@@ -227,16 +227,16 @@ impl Source {
     /// Waits while the pipeline is behind.
     async fn hand_over(&mut self) {
         self.held_since = None;
-        let Report { events, seen } = std::mem::take(&mut self.report);
+        let StreamReport { events, seen } = std::mem::take(&mut self.report);
         let reached = self.setup.position.clone().map_or(Reached::Nothing, Reached::Journal);
         let batch = Batch { source: self.setup.source, events, reached, seen };
-        let _ = self.setup.out.send(Input::Logs(batch)).await;
+        let _ = self.setup.out.send(PipelineInput::Logs(batch)).await;
     }
 
     async fn count_error(&mut self) {
         let seen = SourceTotals { read_errors: 1, ..SourceTotals::default() };
         let batch = Batch { source: self.setup.source, events: Vec::new(), reached: Reached::Nothing, seen };
-        let _ = self.setup.out.send(Input::Logs(batch)).await;
+        let _ = self.setup.out.send(PipelineInput::Logs(batch)).await;
     }
 
     fn tell_now(&self, change: impl FnOnce(&mut SourceNow)) {

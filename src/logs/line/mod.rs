@@ -1,6 +1,6 @@
 //! From the bytes of a line to a record: time, message and fields.
 //!
-//! `logs::extract` unwraps every line that may matter ([`unwrap_line`]) and parses it ([`Record::parse`]); the rules look
+//! `logs::extract` unwraps every line that may matter ([`unwrap_line`]) and parses it ([`LogRecord::parse`]); the rules look
 //! at the record. Nothing here can fail: any bytes make a record, in the worst case plain text. In reading order:
 //!
 //! * this file: the record
@@ -23,7 +23,7 @@ mod wrapping;
 
 pub use clean::without_colors;
 pub use role::Role;
-pub use wrapping::{Stream, Unwrapped, unwrap_line};
+pub use wrapping::{OutputStream, Unwrapped, unwrap_line};
 
 use std::borrow::Cow;
 
@@ -50,7 +50,7 @@ const MAX_JSON_PREFIX: usize = 128;
 const ENVELOPE_DEPTH: u8 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum RecordFormat {
     Json,
     Logfmt,
     /// `[COMPONENT] LEVEL message k=v`, Cordum's own text form.
@@ -70,12 +70,12 @@ pub enum Aside {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct LogRecord {
     /// The line's own time, otherwise the wrapping's.
     pub time: Option<TimeMs>,
     /// Without leading and trailing white space. Empty if the record has none.
     pub message: String,
-    pub format: Format,
+    pub format: RecordFormat,
     pub aside: Option<Aside>,
     fields: Vec<Field>,
     /// The lines that follow the message in the log, without source code.
@@ -86,7 +86,7 @@ pub struct Record {
 
 /// A line of a log on its own: readable, and without what containers and tools put around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct LogLine {
     /// Whose line it is, where several programs write to one file.
     pub tag: String,
     pub role: Role,
@@ -94,7 +94,7 @@ pub struct Line {
     time: Option<TimeMs>,
 }
 
-impl Line {
+impl LogLine {
     /// `text` comes without the wrapping of a container runtime, whose time is `outer_time`.
     pub fn new(text: &[u8], outer_time: Option<TimeMs>) -> Self {
         let text = clean::line(text);
@@ -135,15 +135,15 @@ impl Field {
     }
 }
 
-impl Record {
+impl LogRecord {
     /// `text` is one line without its line end; `outer_time` is the time of the wrapping.
-    pub fn parse(text: &[u8], outer_time: Option<TimeMs>) -> Record {
-        Self::of_lines(&[Line::new(text, outer_time)])
+    pub fn parse(text: &[u8], outer_time: Option<TimeMs>) -> LogRecord {
+        Self::of_lines(&[LogLine::new(text, outer_time)])
     }
 
     /// One record of several lines: the message, and what follows it. Not empty.
-    pub fn of_lines(lines: &[Line]) -> Record {
-        let Some((first, rest)) = lines.split_first() else { return Record::new(Format::Plain, "") };
+    pub fn of_lines(lines: &[LogLine]) -> LogRecord {
+        let Some((first, rest)) = lines.split_first() else { return LogRecord::new(RecordFormat::Plain, "") };
         let mut record = structured(&first.text, MAX_DESCENTS).unwrap_or_else(|| plain(&first.text));
         record.time = record.time.or(first.time);
         record.drop_echoes();
@@ -177,7 +177,7 @@ impl Record {
     }
 
     /// The record with fields from outside of its line. Those of the line itself win.
-    pub fn within(mut self, fields: &[(String, String)]) -> Record {
+    pub fn within(mut self, fields: &[(String, String)]) -> LogRecord {
         let field = |(name, value): &(String, String)| Field {
             path: name.clone(),
             depth: ENVELOPE_DEPTH,
@@ -232,10 +232,10 @@ impl Record {
         (!texts.is_empty()).then(|| texts.join("\n"))
     }
 
-    fn new(format: Format, message: &str) -> Record {
+    fn new(format: RecordFormat, message: &str) -> LogRecord {
         let message = message.trim().to_owned();
         let (trace, statements) = (String::new(), Vec::new());
-        Record { time: None, message, format, aside: None, fields: Vec::new(), trace, statements }
+        LogRecord { time: None, message, format, aside: None, fields: Vec::new(), trace, statements }
     }
 
     /// An error that is an object with a class and a message becomes one text as well: `some.Class: its message`. Of a chain of
@@ -282,7 +282,7 @@ impl Record {
         }
     }
 
-    fn with_pairs(mut self, pairs: text::Pairs) -> Record {
+    fn with_pairs(mut self, pairs: text::LogfmtPairs) -> LogRecord {
         self.fields.extend(pairs.into_iter().map(|(path, value)| Field { path, depth: 0, value }));
         self.time = self.time_at(0);
         self
@@ -298,7 +298,7 @@ impl Record {
 }
 
 /// A record in one of the formats that have fields.
-fn structured(text: &str, descents: u8) -> Option<Record> {
+fn structured(text: &str, descents: u8) -> Option<LogRecord> {
     let start = text.trim_start();
     if start.starts_with('{') {
         return json_record(start, descents);
@@ -312,17 +312,17 @@ fn structured(text: &str, descents: u8) -> Option<Record> {
         return Some(record);
     }
     if let Some(found) = bracketed {
-        let mut record = Record::new(Format::Bracketed, found.message).with_pairs(found.pairs);
+        let mut record = LogRecord::new(RecordFormat::Bracketed, found.message).with_pairs(found.pairs);
         record.time = record.time.or(leading_time(text).0);
         return Some(record);
     }
     let (message, pairs) = text::logfmt(start)?;
-    Some(Record::new(Format::Logfmt, &message).with_pairs(pairs))
+    Some(LogRecord::new(RecordFormat::Logfmt, &message).with_pairs(pairs))
 }
 
 /// A JSON object after a short prefix, up to the end of the line. Without a message of its own it is the context of what
 /// stands before it.
-fn prefixed_json(text: &str, at: usize, descents: u8) -> Option<Record> {
+fn prefixed_json(text: &str, at: usize, descents: u8) -> Option<LogRecord> {
     let object = json::parse(&text[at..])?;
     let is_whole = object.length.is_some_and(|length| matches!(text[at + length..].trim(), "" | "[]" | "{}"));
     if !is_whole && (object.message.is_none() || object.length.is_some()) {
@@ -338,12 +338,12 @@ fn prefixed_json(text: &str, at: usize, descents: u8) -> Option<Record> {
     Some(record)
 }
 
-fn json_record(text: &str, descents: u8) -> Option<Record> {
+fn json_record(text: &str, descents: u8) -> Option<LogRecord> {
     // Raw tabs are not allowed inside of JSON's strings, but some programs write them.
     let untabbed = if text.contains('\t') { Some(text.replace('\t', " ")) } else { None };
     let object = json::parse(untabbed.as_deref().unwrap_or(text))?;
     let message_at = object.message;
-    let mut record = Record::new(Format::Json, message_at.map_or("", |at| &object.fields[at].value));
+    let mut record = LogRecord::new(RecordFormat::Json, message_at.map_or("", |at| &object.fields[at].value));
     record.fields = object.fields;
     record.name_errors();
     record.time = record.time_at(message_at.map_or(0, |at| record.fields[at].depth));
@@ -356,7 +356,7 @@ fn json_record(text: &str, descents: u8) -> Option<Record> {
 }
 
 /// A message that is a record itself: a shipper put a program's line into its own object.
-fn inner_record(message: &str, descents: u8) -> Option<Record> {
+fn inner_record(message: &str, descents: u8) -> Option<LogRecord> {
     let begins_like_a_record =
         message.starts_with(['{', '[']) || message.split_once('=').is_some_and(|(name, _)| !name.contains(' '));
     if !begins_like_a_record {
@@ -365,18 +365,19 @@ fn inner_record(message: &str, descents: u8) -> Option<Record> {
     structured(message, descents)
 }
 
-fn inside(envelope: Record, inner: Record) -> Record {
+fn inside(envelope: LogRecord, inner: LogRecord) -> LogRecord {
     let mut fields = envelope.fields;
     for field in &mut fields {
         field.depth = field.depth.saturating_add(ENVELOPE_DEPTH);
     }
     fields.extend(inner.fields);
-    Record { time: inner.time.or(envelope.time), fields, ..inner }
+    LogRecord { time: inner.time.or(envelope.time), fields, ..inner }
 }
 
-fn plain(text: &str) -> Record {
+fn plain(text: &str) -> LogRecord {
     let (time, message) = leading_time(text);
-    let mut record = Record::new(Format::Plain, message).with_pairs(text::split_pairs(message, text::Quoting::Go).1);
+    let mut record =
+        LogRecord::new(RecordFormat::Plain, message).with_pairs(text::split_pairs(message, text::Quoting::Go).1);
     record.time = time.or(record.time);
     record.aside = aside(text, &record.message);
     record

@@ -12,7 +12,7 @@ const MAX_PAIRS: usize = 4096;
 const MAX_PREFIX: usize = 128;
 
 /// Name and value, in the order of the line.
-pub(super) type Pairs = Vec<(String, String)>;
+pub(super) type LogfmtPairs = Vec<(String, String)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quoting {
@@ -29,7 +29,7 @@ pub(super) struct Bracketed<'a> {
     pub(super) start: usize,
     pub(super) message: &'a str,
     /// Begins with `component` and `level`.
-    pub(super) pairs: Pairs,
+    pub(super) pairs: LogfmtPairs,
 }
 
 pub(super) fn bracketed(text: &str) -> Option<Bracketed<'_>> {
@@ -47,7 +47,7 @@ pub(super) fn bracketed(text: &str) -> Option<Bracketed<'_>> {
 }
 
 /// `time=... level=WARN msg="..." k=v`: nothing but pairs, one of which is the message.
-pub(super) fn logfmt(text: &str) -> Option<(String, Pairs)> {
+pub(super) fn logfmt(text: &str) -> Option<(String, LogfmtPairs)> {
     let (head, pairs) = split_pairs(text, Quoting::Go);
     if !head.is_empty() {
         return None;
@@ -83,8 +83,8 @@ pub(super) fn is_commit(message: &str) -> bool {
 }
 
 /// Cuts `some words k=v k=v` before the first pair. Linear in the length of the text.
-pub(super) fn split_pairs(text: &str, quoting: Quoting) -> (&str, Pairs) {
-    let mut pairs = Pairs::new();
+pub(super) fn split_pairs(text: &str, quoting: Quoting) -> (&str, LogfmtPairs) {
+    let mut pairs = LogfmtPairs::new();
     let Some(mut name) = next_name(text, 0) else { return (text, pairs) };
     let message = text[..name.start].trim_end();
     while pairs.len() < MAX_PAIRS {
@@ -171,7 +171,7 @@ pub(super) fn head(text: &str, limit: usize) -> &str {
 mod tests {
     use super::*;
 
-    fn shown(message: &str, pairs: &Pairs) -> String {
+    fn shown(message: &str, pairs: &LogfmtPairs) -> String {
         let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
         format!("{message}|{}", pairs.join("|"))
     }

@@ -13,7 +13,7 @@ pub(super) fn parse(text: &str) -> Option<TimeMs> {
 
 /// Reads a date with time at the beginning of a text. Returns it with the length of what was read.
 pub(super) fn leading(text: &str) -> Option<(TimeMs, usize)> {
-    let mut reader = Reader { bytes: text.as_bytes(), at: 0 };
+    let mut reader = TimeParser { bytes: text.as_bytes(), at: 0 };
     let year = reader.digits(4)?;
     let separator = reader.one_of(b"-/")?;
     let month = reader.digits(2).filter(|month| (1..=12).contains(month))?;
@@ -48,12 +48,12 @@ fn epoch(text: &str) -> Option<TimeMs> {
     Some(millis.floor() as TimeMs)
 }
 
-struct Reader<'a> {
+struct TimeParser<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Reader<'_> {
+impl TimeParser<'_> {
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }

@@ -11,7 +11,7 @@ use super::time;
 use crate::util::clock::TimeMs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
+pub enum OutputStream {
     None,
     Stdout,
     Stderr,
@@ -24,7 +24,7 @@ pub struct Unwrapped<'a> {
     pub text: Cow<'a, [u8]>,
     /// When the runtime received it.
     pub time: Option<TimeMs>,
-    pub stream: Stream,
+    pub stream: OutputStream,
     /// The runtime cut the line: the next one of the same stream goes on with it.
     pub partial: bool,
 }
@@ -36,7 +36,7 @@ pub fn unwrap_line(line: &[u8]) -> Unwrapped<'_> {
         Some(b'0'..=b'9') => cri(line),
         _ => None,
     };
-    let bare = || Unwrapped { text: Cow::Borrowed(line), time: None, stream: Stream::None, partial: false };
+    let bare = || Unwrapped { text: Cow::Borrowed(line), time: None, stream: OutputStream::None, partial: false };
     wrapped.unwrap_or_else(bare)
 }
 
@@ -44,9 +44,9 @@ pub fn unwrap_line(line: &[u8]) -> Unwrapped<'_> {
 fn cri(line: &[u8]) -> Option<Unwrapped<'_>> {
     let time_end = memchr(b' ', &line[..line.len().min(64)])?;
     let (stream, rest) = if let Some(rest) = line[time_end + 1..].strip_prefix(b"stderr ") {
-        (Stream::Stderr, rest)
+        (OutputStream::Stderr, rest)
     } else {
-        (Stream::Stdout, line[time_end + 1..].strip_prefix(b"stdout ")?)
+        (OutputStream::Stdout, line[time_end + 1..].strip_prefix(b"stdout ")?)
     };
     let tag_end = memchr(b' ', &rest[..rest.len().min(64)]).unwrap_or(rest.len());
     let partial = match rest[..tag_end].split(|byte| *byte == b':').next() {
@@ -68,7 +68,7 @@ fn docker(line: &[u8]) -> Option<Unwrapped<'_>> {
     let end = string_end(body);
     if end == body.len() {
         // Cut off inside of the text because the line was too long: there is no end to look at.
-        return Some(Unwrapped { text: unescape(body), time: None, stream: Stream::None, partial: false });
+        return Some(Unwrapped { text: unescape(body), time: None, stream: OutputStream::None, partial: false });
     }
     let (time, stream) = docker_tail(&body[end + 1..])?;
     let (text, partial) = match body[..end].strip_suffix(b"\\n") {
@@ -84,10 +84,10 @@ fn ends_unescaped(text: &[u8]) -> bool {
 }
 
 /// Reads what follows the text. Nothing if there are other members: then it is a program's own JSON with a field `log`.
-fn docker_tail(tail: &[u8]) -> Option<(Option<TimeMs>, Stream)> {
+fn docker_tail(tail: &[u8]) -> Option<(Option<TimeMs>, OutputStream)> {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Tail<'a> {
+    struct DockerTail<'a> {
         #[serde(borrow)]
         stream: Option<&'a str>,
         #[serde(borrow)]
@@ -99,11 +99,11 @@ fn docker_tail(tail: &[u8]) -> Option<(Option<TimeMs>, Stream)> {
     let mut object = Vec::with_capacity(members.len() + 1);
     object.push(b'{');
     object.extend_from_slice(members);
-    let tail: Tail<'_> = serde_json::from_slice(&object).ok()?;
+    let tail: DockerTail<'_> = serde_json::from_slice(&object).ok()?;
     let stream = match tail.stream {
-        Some("stdout") => Stream::Stdout,
-        Some("stderr") => Stream::Stderr,
-        _ => Stream::None,
+        Some("stdout") => OutputStream::Stdout,
+        Some("stderr") => OutputStream::Stderr,
+        _ => OutputStream::None,
     };
     Some((tail.time.and_then(time::parse), stream))
 }
@@ -172,7 +172,7 @@ fn unicode_escape(escape: &[u8]) -> (char, usize) {
 mod tests {
     use super::*;
 
-    fn check(line: &str, text: &str, stream: Stream, partial: bool) {
+    fn check(line: &str, text: &str, stream: OutputStream, partial: bool) {
         let unwrapped = unwrap_line(line.as_bytes());
         let found = (String::from_utf8_lossy(&unwrapped.text), unwrapped.stream, unwrapped.partial);
         assert_eq!(found, (text.into(), stream, partial), "{line}");
@@ -181,33 +181,33 @@ mod tests {
 
     #[test]
     fn takes_off_cri() {
-        check("2026-06-25T13:37:04.123456789Z stderr F lock lost", "lock lost", Stream::Stderr, false);
-        check("2026-06-25T13:37:04+02:00 stdout P  lo", " lo", Stream::Stdout, true);
-        check("2026-06-25T13:37:04Z stdout F:tag x", "x", Stream::Stdout, false);
-        check("2026-06-25T13:37:04Z stdout F ", "", Stream::Stdout, false);
-        check("2026-06-25T13:37:04Z stdout F", "", Stream::Stdout, false);
+        check("2026-06-25T13:37:04.123456789Z stderr F lock lost", "lock lost", OutputStream::Stderr, false);
+        check("2026-06-25T13:37:04+02:00 stdout P  lo", " lo", OutputStream::Stdout, true);
+        check("2026-06-25T13:37:04Z stdout F:tag x", "x", OutputStream::Stdout, false);
+        check("2026-06-25T13:37:04Z stdout F ", "", OutputStream::Stdout, false);
+        check("2026-06-25T13:37:04Z stdout F", "", OutputStream::Stdout, false);
     }
 
     #[test]
     fn takes_off_docker() {
         let end = r#"","stream":"stderr","time":"2026-06-25T13:37:04.1Z"}"#;
-        check(&format!(r#"{{"log":"lock lost\n{end}"#), "lock lost", Stream::Stderr, false);
-        check(&format!(r#"{{"log":"lock {end}"#), "lock ", Stream::Stderr, true);
-        check(&format!(r#"{{"log":"dir\\n{end}"#), "dir\\n", Stream::Stderr, true);
+        check(&format!(r#"{{"log":"lock lost\n{end}"#), "lock lost", OutputStream::Stderr, false);
+        check(&format!(r#"{{"log":"lock {end}"#), "lock ", OutputStream::Stderr, true);
+        check(&format!(r#"{{"log":"dir\\n{end}"#), "dir\\n", OutputStream::Stderr, true);
         check(
             &format!(r#"{{"log":"a \"b\" \u2014 \ud83d\ude00 \\n\t\n{end}"#),
             "a \"b\" — 😀 \\n\t",
-            Stream::Stderr,
+            OutputStream::Stderr,
             false,
         );
-        check(&format!(r#"{{"log":"\ud83d \u12 \n{end}"#), "\u{fffd} \u{fffd}12 ", Stream::Stderr, false);
+        check(&format!(r#"{{"log":"\ud83d \u12 \n{end}"#), "\u{fffd} \u{fffd}12 ", OutputStream::Stderr, false);
         check(
             r#"{"log":"x\n","stream":"stdout","attrs":{"tag":"t"},"time":"2026-06-25T13:37:04Z"}"#,
             "x",
-            Stream::Stdout,
+            OutputStream::Stdout,
             false,
         );
-        check(r#"{"log":"a long lin"#, "a long lin", Stream::None, false);
+        check(r#"{"log":"a long lin"#, "a long lin", OutputStream::None, false);
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
             let unwrapped = unwrap_line(line.as_bytes());
             assert_eq!(unwrapped.text, Cow::Borrowed(line.as_bytes()), "{line}");
             assert!(matches!(unwrapped.text, Cow::Borrowed(_)));
-            assert_eq!((unwrapped.stream, unwrapped.partial), (Stream::None, false), "{line}");
+            assert_eq!((unwrapped.stream, unwrapped.partial), (OutputStream::None, false), "{line}");
         }
     }
 }

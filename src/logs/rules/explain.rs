@@ -3,8 +3,8 @@
 //! Kept apart from evaluation, which must be fast: this looks at every rule and writes sentences.
 
 use super::{RuleSet, failing_condition, search, value_of};
-use crate::config::rules::rule::{FieldTest, Matcher, RuleDraft, RuleEvent};
-use crate::logs::line::{Aside, Record};
+use crate::config::rules::rule::{FieldTest, RuleDraft, RuleEvent, RuleMatcher};
+use crate::logs::line::{Aside, LogRecord};
 use crate::model::log_event::RuleId;
 
 /// A rule that nearly took the record.
@@ -20,7 +20,7 @@ const MIN_COMMON: usize = 12;
 
 impl RuleSet {
     /// Nothing if some rule takes the record, or none comes near.
-    pub fn explain(&self, record: &Record) -> Option<Near> {
+    pub fn explain(&self, record: &LogRecord) -> Option<Near> {
         if let Some((rule, _)) = self.find(record) {
             let why = match record.aside? {
                 Aside::SourceEcho => "the line is the source code that a traceback shows, not a message",
@@ -42,11 +42,11 @@ impl RuleSet {
     }
 
     /// A rule that fits but for a condition.
-    fn unmet_condition(&self, record: &Record) -> Option<Near> {
+    fn unmet_condition(&self, record: &LogRecord) -> Option<Near> {
         for (rule, draft) in self.drafts() {
             let fits = match &draft.matcher {
-                Matcher::Message(messages) => messages.iter().any(|message| message.trim() == record.message),
-                Matcher::Regex(_) => search(draft, record).is_some(),
+                RuleMatcher::Message(messages) => messages.iter().any(|message| message.trim() == record.message),
+                RuleMatcher::Regex(_) => search(draft, record).is_some(),
             };
             if !fits {
                 continue;
@@ -71,10 +71,10 @@ impl RuleSet {
     }
 
     /// The rule whose whole message is most like the record's.
-    fn similar_message(&self, record: &Record) -> Option<Near> {
+    fn similar_message(&self, record: &LogRecord) -> Option<Near> {
         let mut best: Option<(usize, Near)> = None;
         for (rule, draft) in self.drafts() {
-            let Matcher::Message(messages) = &draft.matcher else { continue };
+            let RuleMatcher::Message(messages) = &draft.matcher else { continue };
             for message in messages {
                 let Some((likeness, why)) = compare(message.trim(), &record.message) else { continue };
                 if best.as_ref().is_none_or(|(most, _)| likeness > *most) {

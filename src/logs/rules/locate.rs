@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use crate::logs::line::Record;
+use crate::logs::line::LogRecord;
 use crate::model::key_template::KeyTemplate;
 use crate::model::namespace::{Namespace, NamespaceId};
 
@@ -23,7 +23,7 @@ pub(super) struct Locator {
 
 /// What is known about the lock that a record speaks of.
 pub(super) struct Query<'q> {
-    pub(super) record: &'q Record,
+    pub(super) record: &'q LogRecord,
     /// The rule's own namespace.
     pub(super) namespace: Option<NamespaceId>,
     pub(super) ids: &'q [IdSource],

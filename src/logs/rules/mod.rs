@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::config::rules::literals::{self, AnyOf};
-use crate::config::rules::rule::{Condition, FieldTest, Matcher, RuleConfig, RuleDraft, RuleEvent, STACK};
-use crate::logs::line::Record;
+use crate::config::rules::rule::{Condition, FieldTest, RuleConfig, RuleDraft, RuleEvent, RuleMatcher, STACK};
+use crate::logs::line::LogRecord;
 use crate::model::failure::{Operation, Reason};
 use crate::model::log_event::{Happening, LogEvent, RuleId};
 use crate::model::namespace::{Namespace, NamespaceId};
@@ -29,7 +29,7 @@ pub use explain::Near;
 
 /// What the rules make of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RuleMatch {
     /// The offset is 0: only the caller knows it.
     Event(LogEvent),
     /// A rule took the record, and there is nothing to count.
@@ -70,30 +70,30 @@ impl RuleSet {
         let mut searching = Vec::new();
         for (index, rule) in (0..=u16::MAX).zip(&config.rules) {
             match &rule.matcher {
-                Matcher::Message(messages) => {
+                RuleMatcher::Message(messages) => {
                     for message in messages {
                         exact.entry(message.trim().to_owned()).or_default().push(RuleId(index));
                     }
                 }
-                Matcher::Regex(_) => searching.push(RuleId(index)),
+                RuleMatcher::Regex(_) => searching.push(RuleId(index)),
             }
         }
         let locator = Locator::new(namespaces, config.keys_in_text.clone());
         RuleSet { config, exact, searching, locator }
     }
 
-    pub fn evaluate(&self, record: &Record) -> Verdict {
+    pub fn evaluate(&self, record: &LogRecord) -> RuleMatch {
         if record.aside.is_some() {
-            return Verdict::NoMatch;
+            return RuleMatch::NoMatch;
         }
-        let Some((id, groups)) = self.find(record) else { return Verdict::NoMatch };
+        let Some((id, groups)) = self.find(record) else { return RuleMatch::NoMatch };
         let rule = self.rule(id);
         let Some(happening) = self.happening(rule, record, &groups) else {
-            return Verdict::Ignored { rule: id };
+            return RuleMatch::Ignored { rule: id };
         };
         let (namespace, lock) = self.locate(rule, record, &groups);
         let joins = rule.joins;
-        Verdict::Event(LogEvent {
+        RuleMatch::Event(LogEvent {
             offset: 0,
             time: record.time,
             waited: Duration::ZERO,
@@ -123,7 +123,7 @@ impl RuleSet {
     }
 
     /// The first rule that takes the record.
-    fn find<'r>(&self, record: &'r Record) -> Option<(RuleId, Groups<'r>)> {
+    fn find<'r>(&self, record: &'r LogRecord) -> Option<(RuleId, Groups<'r>)> {
         let by_message = self.exact.get(&record.message).into_iter().flatten();
         for id in by_message {
             if failing_condition(self.rule(*id), record).is_none() {
@@ -142,7 +142,7 @@ impl RuleSet {
     }
 
     /// Nothing if there is nothing to count.
-    fn happening(&self, draft: &RuleDraft, record: &Record, groups: &Groups<'_>) -> Option<Happening> {
+    fn happening(&self, draft: &RuleDraft, record: &LogRecord, groups: &Groups<'_>) -> Option<Happening> {
         let reason = || draft.reason.or_else(|| self.classify(record, groups)).unwrap_or(Reason::Other);
         Some(match &draft.event {
             RuleEvent::ReleaseFailed => Happening::ReleaseFailed(reason()),
@@ -171,29 +171,29 @@ impl RuleSet {
     }
 
     /// The first error text, or else the message, that the reasons know something about.
-    fn classify(&self, record: &Record, groups: &Groups<'_>) -> Option<Reason> {
+    fn classify(&self, record: &LogRecord, groups: &Groups<'_>) -> Option<Reason> {
         let texts = groups.error.into_iter().chain(record.texts_by_detail());
         let known =
             |text: &str| self.config.reasons.iter().find(|draft| draft.test.holds(text)).map(|draft| draft.reason);
         texts.into_iter().find_map(known)
     }
 
-    fn locate(&self, rule: &RuleDraft, record: &Record, groups: &Groups<'_>) -> (NamespaceId, Option<String>) {
+    fn locate(&self, rule: &RuleDraft, record: &LogRecord, groups: &Groups<'_>) -> (NamespaceId, Option<String>) {
         let namespace = rule.namespace;
         self.locator.locate(&Query { record, namespace, ids: &rule.id, key: groups.key, id: groups.id })
     }
 }
 
 /// Looks for a rule's regex in the message, then in the error fields.
-fn search<'r>(draft: &RuleDraft, record: &'r Record) -> Option<Groups<'r>> {
-    let Matcher::Regex(regex) = &draft.matcher else { return None };
+fn search<'r>(draft: &RuleDraft, record: &'r LogRecord) -> Option<Groups<'r>> {
+    let RuleMatcher::Regex(regex) = &draft.matcher else { return None };
     let captures = record.texts().find_map(|text| regex.captures(text))?;
     let group = |name| captures.name(name).map(|group| group.as_str()).filter(|text| !text.is_empty());
     Some(Groups { key: group("key"), id: group("id"), error: group("error") })
 }
 
 /// A field of a record, or what stands for one in conditions.
-fn value_of<'r>(record: &'r Record, field: &str) -> Option<Cow<'r, str>> {
+fn value_of<'r>(record: &'r LogRecord, field: &str) -> Option<Cow<'r, str>> {
     match field {
         STACK => record.stack().map(Cow::Owned),
         field => record.field(field).map(Cow::Borrowed),
@@ -201,7 +201,7 @@ fn value_of<'r>(record: &'r Record, field: &str) -> Option<Cow<'r, str>> {
 }
 
 /// The first condition of the rule that the record does not meet.
-fn failing_condition<'a>(draft: &'a RuleDraft, record: &Record) -> Option<&'a Condition> {
+fn failing_condition<'a>(draft: &'a RuleDraft, record: &LogRecord) -> Option<&'a Condition> {
     draft.conditions.iter().find(|condition| {
         let value = value_of(record, &condition.field);
         let holds = match (&condition.test, value.as_deref()) {

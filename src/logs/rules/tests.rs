@@ -28,7 +28,7 @@ fn namespaces(texts: &[&str]) -> Vec<Arc<Namespace>> {
 fn rule(message: &str, event: RuleEvent, namespace: Option<u16>) -> RuleDraft {
     RuleDraft {
         name: message.to_owned(),
-        matcher: Matcher::Message(vec![message.to_owned()]),
+        matcher: RuleMatcher::Message(vec![message.to_owned()]),
         conditions: Vec::new(),
         event,
         namespace: namespace.map(NamespaceId),
@@ -39,7 +39,7 @@ fn rule(message: &str, event: RuleEvent, namespace: Option<u16>) -> RuleDraft {
 }
 
 fn regex_rule(regex: &str, event: RuleEvent, namespace: Option<u16>) -> RuleDraft {
-    RuleDraft { matcher: Matcher::Regex(Regex::new(regex).unwrap()), ..rule(regex, event, namespace) }
+    RuleDraft { matcher: RuleMatcher::Regex(Regex::new(regex).unwrap()), ..rule(regex, event, namespace) }
 }
 
 fn condition(field: &str, test: FieldTest) -> Condition {
@@ -75,10 +75,10 @@ fn rule_set(rules: Vec<RuleDraft>) -> RuleSet {
 
 /// `expected` is `happening reason namespace lock`, or `ignored`, or nothing.
 fn check(rules: &RuleSet, line: &str, expected: &str) {
-    let found = match rules.evaluate(&Record::parse(line.as_bytes(), None)) {
-        Verdict::NoMatch => String::new(),
-        Verdict::Ignored { .. } => "ignored".to_owned(),
-        Verdict::Event(event) => {
+    let found = match rules.evaluate(&LogRecord::parse(line.as_bytes(), None)) {
+        RuleMatch::NoMatch => String::new(),
+        RuleMatch::Ignored { .. } => "ignored".to_owned(),
+        RuleMatch::Event(event) => {
             let namespace = namespaces(&NAMESPACES)[usize::from(event.namespace.0)].name.clone();
             let lock = event.lock.unwrap_or("-".to_owned());
             format!("{} {namespace} {lock}", shown(&event.happening))
@@ -247,7 +247,7 @@ fn gives_the_texts_of_what_counts() {
 }
 
 fn check_near(rules: &RuleSet, line: &str, expected: &str) {
-    let near = rules.explain(&Record::parse(line.as_bytes(), None));
+    let near = rules.explain(&LogRecord::parse(line.as_bytes(), None));
     let found = near.map(|near| format!("{}: {}", rules.config.name(near.rule), near.why)).unwrap_or_default();
     assert_eq!(found, expected, "{line}");
 }

@@ -16,7 +16,7 @@ pub(super) struct AlertName {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum State {
+pub(super) enum AlertState {
     Pending,
     Firing,
     Gone,
@@ -24,9 +24,9 @@ pub(super) enum State {
 
 /// As Prometheus tells it.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Told {
+pub(super) struct PrometheusAlert {
     pub(super) labels: AlertName,
-    pub(super) state: State,
+    pub(super) state: AlertState,
     #[serde(default)]
     pub(super) annotations: Annotations,
 }
@@ -41,7 +41,7 @@ pub(super) struct Annotations {
 pub(super) struct Alert {
     #[serde(flatten)]
     pub(super) name: AlertName,
-    pub(super) state: State,
+    pub(super) state: AlertState,
     /// Since the start of the demo.
     #[serde(rename = "pending_after_seconds", serialize_with = "seconds")]
     pub(super) pending: Option<Duration>,
@@ -55,25 +55,25 @@ pub(super) struct Alerts(pub(super) Vec<Alert>);
 
 impl Alerts {
     /// Takes what Prometheus tells now; gives a line for each change.
-    pub(super) fn update(&mut self, told: Vec<Told>, now: Duration) -> Vec<String> {
+    pub(super) fn update(&mut self, told: Vec<PrometheusAlert>, now: Duration) -> Vec<String> {
         let mut changes = Vec::new();
         for known in &mut self.0 {
-            if known.state != State::Gone && !told.iter().any(|told| told.labels == known.name) {
-                known.state = State::Gone;
+            if known.state != AlertState::Gone && !told.iter().any(|told| told.labels == known.name) {
+                known.state = AlertState::Gone;
                 changes.push(format!("{} is over", known.name));
             }
         }
         for told in told {
             let index = self.0.iter().position(|known| known.name == told.labels).unwrap_or_else(|| {
                 let (name, description) = (told.labels.clone(), String::new());
-                self.0.push(Alert { name, state: State::Gone, pending: None, firing: None, description });
+                self.0.push(Alert { name, state: AlertState::Gone, pending: None, firing: None, description });
                 self.0.len() - 1
             });
             let known = &mut self.0[index];
             if known.state != told.state {
                 known.state = told.state;
                 let (first, word) = match told.state {
-                    State::Firing => (&mut known.firing, "FIRES"),
+                    AlertState::Firing => (&mut known.firing, "FIRES"),
                     _ => (&mut known.pending, "is pending"),
                 };
                 first.get_or_insert(now);
@@ -103,7 +103,7 @@ fn seconds<S: serde::Serializer>(time: &Option<Duration>, serializer: S) -> Resu
 mod tests {
     use super::*;
 
-    fn told(state: &str) -> Vec<Told> {
+    fn told(state: &str) -> Vec<PrometheusAlert> {
         let json = format!(
             r#"[{{"labels":{{"alertname":"A","severity":"critical","lock_namespace":"n","x":"y"}},"state":"{state}","annotations":{{}}}}]"#
         );

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::rehearsal::fleet::cordum::{Pace, exporter_settings};
+use crate::rehearsal::fleet::cordum::{TimeScale, exporter_settings};
 use crate::rehearsal::rule_scaling::{scale, to_text};
 
 const RULES: &str = include_str!("../../../alerts/redis_lock.rules.yml");
@@ -18,7 +18,7 @@ const SHORTEST_SCRAPE: Duration = Duration::from_millis(300);
 const RULES_EVERY: Duration = Duration::from_secs(30);
 
 /// The preset `cordum` with the times of the fleet.
-pub(super) fn exporter(pace: &Pace, redis_port: u16, logs: &Path) -> String {
+pub(super) fn exporter(pace: &TimeScale, redis_port: u16, logs: &Path) -> String {
     format!(
         "logs:\n  - path: {}\n    start_at: beginning\nredis:\n  name: demo\n  url: redis://127.0.0.1:{redis_port}/0\n{}",
         serde_json::Value::from(format!("{}/*.log", logs.display())),
@@ -26,7 +26,7 @@ pub(super) fn exporter(pace: &Pace, redis_port: u16, logs: &Path) -> String {
     )
 }
 
-pub(super) fn prometheus(pace: &Pace, exporter: &str, alertmanager: Option<&str>) -> String {
+pub(super) fn prometheus(pace: &TimeScale, exporter: &str, alertmanager: Option<&str>) -> String {
     let scrape_every = to_text(scrape_every(pace));
     let mut yaml = format!(
         "global: {{scrape_interval: {scrape_every}, scrape_timeout: {scrape_every}, evaluation_interval: {}}}\n\
@@ -40,15 +40,15 @@ pub(super) fn prometheus(pace: &Pace, exporter: &str, alertmanager: Option<&str>
     yaml
 }
 
-pub(super) fn scrape_every(pace: &Pace) -> Duration {
+pub(super) fn scrape_every(pace: &TimeScale) -> Duration {
     pace.of(SCRAPE_EVERY).max(SHORTEST_SCRAPE)
 }
 
-pub(super) fn rules(pace: &Pace) -> String {
+pub(super) fn rules(pace: &TimeScale) -> String {
     scale(RULES, pace.speed())
 }
 
-pub(super) fn alertmanager(pace: &Pace, receiver: &str) -> String {
+pub(super) fn alertmanager(pace: &TimeScale, receiver: &str) -> String {
     scale(ALERTMANAGER, pace.speed()).replace(EXAMPLE_RECEIVER, receiver)
 }
 
@@ -59,8 +59,8 @@ mod tests {
 
     #[test]
     fn the_exporter_accepts_it_at_every_speed() {
-        for speed in [1, 7, 20, Pace::FASTEST] {
-            let pace = Pace::new(speed).unwrap();
+        for speed in [1, 7, 20, TimeScale::FASTEST] {
+            let pace = TimeScale::new(speed).unwrap();
             let text = exporter(&pace, 6379, Path::new("/tmp/a \"b\"/logs"));
             let config = Config::from_yaml("demo.yaml", &text, &Overrides::default());
             let config = config.unwrap_or_else(|problems| panic!("speed {speed}: {problems}\n{text}"));
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn receivers_are_ours() {
-        let text = alertmanager(&Pace::new(10).unwrap(), "127.0.0.1:7");
+        let text = alertmanager(&TimeScale::new(10).unwrap(), "127.0.0.1:7");
         assert_eq!((text.matches("127.0.0.1:7/").count(), text.matches(EXAMPLE_RECEIVER).count()), (2, 0));
     }
 }

@@ -41,12 +41,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use crate::cli::{DemoArgs, DemoOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK, Incident};
+use crate::cli::{DemoArgs, DemoIncident, DemoOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
 use crate::rehearsal::stop_signals::StopSignals;
 use keyboard::Keyboard;
-use stage::Stage;
-use summary::Summary;
-use view::View;
+use stage::DemoRun;
+use summary::DemoSummary;
+use view::DemoView;
 
 /// How often everything is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -94,11 +94,11 @@ async fn perform(args: &DemoArgs) -> anyhow::Result<u8> {
 
 async fn show(args: &DemoArgs, directory: &Path, mut stop: StopSignals) -> anyhow::Result<u8> {
     let mut stage = tokio::select! {
-        stage = Stage::set(args, directory) => stage?,
+        stage = DemoRun::set(args, directory) => stage?,
         // What was started until then ends with the future that started it.
         () = stop.received() => return Ok(EXIT_OK),
     };
-    let mut view = View::new(args, &stage);
+    let mut view = DemoView::new(args, &stage);
     let played = tokio::select! {
         played = play(args, &mut stage, &mut view) => played,
         () = stop.received() => Ok(()),
@@ -109,7 +109,7 @@ async fn show(args: &DemoArgs, directory: &Path, mut stop: StopSignals) -> anyho
 }
 
 /// Runs until the time is over or the visitor has seen enough.
-async fn play(args: &DemoArgs, stage: &mut Stage, view: &mut View) -> anyhow::Result<()> {
+async fn play(args: &DemoArgs, stage: &mut DemoRun, view: &mut DemoView) -> anyhow::Result<()> {
     let mut keyboard = Keyboard::listen();
     let start = Instant::now();
     let end = args.duration.map(|duration| start + duration);
@@ -128,9 +128,9 @@ async fn play(args: &DemoArgs, stage: &mut Stage, view: &mut View) -> anyhow::Re
             }
             () = at(end) => break,
             key = keyboard.key() => match key {
-                'p' => stage.begin(Incident::Pauses).await?,
-                's' => stage.begin(Incident::SlowNetwork).await?,
-                'f' => stage.begin(Incident::Failover).await?,
+                'p' => stage.begin(DemoIncident::Pauses).await?,
+                's' => stage.begin(DemoIncident::SlowNetwork).await?,
+                'f' => stage.begin(DemoIncident::Failover).await?,
                 'c' => stage.calm(),
                 'q' => return Ok(()),
                 _ => {}
@@ -144,7 +144,7 @@ async fn play(args: &DemoArgs, stage: &mut Stage, view: &mut View) -> anyhow::Re
     loop {
         stage.look().await?;
         view.show(stage);
-        if Instant::now() > deadline || Summary::of(stage).is_settled() {
+        if Instant::now() > deadline || DemoSummary::of(stage).is_settled() {
             return Ok(());
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -152,8 +152,8 @@ async fn play(args: &DemoArgs, stage: &mut Stage, view: &mut View) -> anyhow::Re
 }
 
 /// Says what there was to see; with a duration, whether everybody saw it.
-fn conclude(args: &DemoArgs, stage: &Stage, view: &View) -> anyhow::Result<u8> {
-    let summary = Summary::of(stage);
+fn conclude(args: &DemoArgs, stage: &DemoRun, view: &DemoView) -> anyhow::Result<u8> {
+    let summary = DemoSummary::of(stage);
     match args.output {
         DemoOutput::Json => println!("{}", serde_json::to_string_pretty(&summary)?),
         DemoOutput::Text => {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::alerts::Told;
-use super::seen::Seen;
-use crate::client::http::{self, Limits, below};
+use super::alerts::PrometheusAlert;
+use super::seen::ObservedPages;
+use crate::client::http::{self, ClientLimits, below};
 use crate::client::prometheus::{Prometheus, Series};
-use crate::rehearsal::fleet::cordum::Pace;
+use crate::rehearsal::fleet::cordum::TimeScale;
 use crate::rehearsal::rule_scaling::to_text;
 
 /// Over which the rules count bad slices for a page.
@@ -22,21 +22,21 @@ pub(super) struct Observer {
 }
 
 /// What is known at one moment.
-pub(super) struct Look {
-    pub(super) seen: Option<Seen>,
+pub(super) struct DemoObservation {
+    pub(super) seen: Option<ObservedPages>,
     /// None: Prometheus did not answer.
-    pub(super) alerts: Option<Vec<Told>>,
+    pub(super) alerts: Option<Vec<PrometheusAlert>>,
     /// Bad slices by namespace, of the rule about lost locks.
     pub(super) bad_slices: BTreeMap<String, u64>,
 }
 
 #[derive(Deserialize)]
 struct TheAlerts {
-    alerts: Vec<Told>,
+    alerts: Vec<PrometheusAlert>,
 }
 
 impl Observer {
-    pub(super) fn new(exporter: String, pace: &Pace) -> Self {
+    pub(super) fn new(exporter: String, pace: &TimeScale) -> Self {
         let window = to_text(pace.of(SLICES_WINDOW));
         let slices = format!("sum_over_time(lock_namespace:redis_lock_not_owned:slice_bad[{window}])>0");
         Self { exporter, prometheus: None, slices }
@@ -60,24 +60,28 @@ impl Observer {
         up.is_ok_and(|up| !up.is_empty()) && alerts.is_ok_and(|answer| answer.alerts.is_empty())
     }
 
-    pub(super) async fn look(&self) -> Look {
+    pub(super) async fn look(&self) -> DemoObservation {
         let seen = self.seen().await;
         let Some(prometheus) = &self.prometheus else {
-            return Look { seen, alerts: None, bad_slices: BTreeMap::new() };
+            return DemoObservation { seen, alerts: None, bad_slices: BTreeMap::new() };
         };
         let alerts = prometheus.data::<TheAlerts>("alerts").await;
         let slices = prometheus.query(&self.slices).await.unwrap_or_default().into_iter();
         let count =
             |series: Series| (series.label("lock_namespace").to_owned(), series.number().unwrap_or_default() as u64);
-        Look { seen, alerts: alerts.ok().map(|answer| answer.alerts), bad_slices: slices.map(count).collect() }
+        DemoObservation {
+            seen,
+            alerts: alerts.ok().map(|answer| answer.alerts),
+            bad_slices: slices.map(count).collect(),
+        }
     }
 
-    async fn seen(&self) -> Option<Seen> {
+    async fn seen(&self) -> Option<ObservedPages> {
         let answer = http::get(&below(&self.exporter, "/metrics"), &limits()).await.ok()?;
-        Some(Seen::new(&answer.text().ok()?))
+        Some(ObservedPages::new(&answer.text().ok()?))
     }
 }
 
-fn limits() -> Limits {
-    Limits { time: Duration::from_secs(5), ..Limits::default() }
+fn limits() -> ClientLimits {
+    ClientLimits { time: Duration::from_secs(5), ..ClientLimits::default() }
 }

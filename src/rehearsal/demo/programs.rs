@@ -18,14 +18,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LAST_LINES: usize = 10;
 
 /// Ends when it is dropped.
-pub(super) struct Program {
+pub(super) struct ChildProgram {
     name: &'static str,
     child: Ended,
     pub(super) address: SocketAddr,
     output: PathBuf,
 }
 
-impl Program {
+impl ChildProgram {
     /// Starts it and waits until it listens. `arguments` are made for the address it should listen on.
     pub(super) async fn start(
         name: &'static str,

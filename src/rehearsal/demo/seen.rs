@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::client::scrape::{Samples, Selector};
+use crate::client::scrape::{Samples, SeriesSelector};
 use crate::rehearsal::fleet::{Failures, Truth};
 
-pub(super) struct Seen {
+pub(super) struct ObservedPages {
     samples: Samples,
     /// What was counted from logs.
     pub(super) failures: Failures,
 }
 
-impl Seen {
+impl ObservedPages {
     /// Classic text.
     pub(super) fn new(text: &str) -> Self {
         Self { samples: Samples::parse(text, |_| true), failures: Failures::counted(text) }
@@ -19,7 +19,7 @@ impl Seen {
 
     /// All locks are known, and every change of one is pushed.
     pub(super) fn is_watching(&self) -> bool {
-        let is_above_0 = |metric| self.samples.sum(&Selector::new(metric, &[])) > 0.0;
+        let is_above_0 = |metric| self.samples.sum(&SeriesSelector::new(metric, &[])) > 0.0;
         is_above_0("redis_lock_exporter_scan_passes_total") && is_above_0("redis_lock_exporter_tracking_up")
     }
 
@@ -47,8 +47,8 @@ impl Seen {
     }
 }
 
-fn selector(metric: &'static str, namespace: &str) -> Selector {
-    Selector::new(metric, &[("lock_namespace", namespace)])
+fn selector(metric: &'static str, namespace: &str) -> SeriesSelector {
+    SeriesSelector::new(metric, &[("lock_namespace", namespace)])
 }
 
 #[cfg(test)]
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn by_namespace() {
-        let seen = Seen::new(
+        let seen = ObservedPages::new(
             "# TYPE redis_lock_held gauge\n\
              redis_lock_held{redis=\"demo\",lock_namespace=\"workflow\"} 3\n\
              redis_lock_held{redis=\"demo\",lock_namespace=\"workflow_reconciler\"} 1\n\

@@ -9,11 +9,11 @@ use tokio::time::{Instant, sleep};
 
 use super::alerts::Alerts;
 use super::configuration;
-use super::observer::{Look, Observer};
-use super::programs::{Program, find};
+use super::observer::{DemoObservation, Observer};
+use super::programs::{ChildProgram, find};
 use super::receiver::{Notification, Receiver};
-use crate::cli::{DemoArgs, Incident};
-use crate::rehearsal::fleet::cordum::{Fault, Fleet, Load, Pace};
+use crate::cli::{DemoArgs, DemoIncident};
+use crate::rehearsal::fleet::cordum::{Fault, Fleet, Load, TimeScale};
 use crate::rehearsal::fleet::{Proxy, Server};
 
 /// Over which the shown ratios are taken, at real speed: that of a slice of the rules.
@@ -24,16 +24,16 @@ const CALM: Duration = Duration::from_secs(15);
 /// By namespace how many locks were not owned and how many operations succeeded.
 type Operations = BTreeMap<&'static str, (f64, f64)>;
 
-pub(super) struct Stage {
-    pub(super) pace: Pace,
+pub(super) struct DemoRun {
+    pub(super) pace: TimeScale,
     pub(super) fleet: Fleet,
     redis: Server,
     /// The exporter's way to Redis, which leads to the new one after a failover.
     road: Proxy,
-    pub(super) exporter: Program,
+    pub(super) exporter: ChildProgram,
     pub(super) is_without_prometheus: bool,
-    pub(super) prometheus: Option<Program>,
-    pub(super) alertmanager: Option<Program>,
+    pub(super) prometheus: Option<ChildProgram>,
+    pub(super) alertmanager: Option<ChildProgram>,
     receiver: Receiver,
     observer: Observer,
     started: Instant,
@@ -41,18 +41,18 @@ pub(super) struct Stage {
     pub(super) is_over: bool,
     /// What happened, and how long after the start.
     pub(super) story: Vec<(Duration, String)>,
-    pub(super) incidents: Vec<(Duration, Incident)>,
-    pub(super) faults: Vec<Incident>,
+    pub(super) incidents: Vec<(Duration, DemoIncident)>,
+    pub(super) faults: Vec<DemoIncident>,
     pub(super) alerts: Alerts,
     pub(super) notifications: Vec<(Duration, Notification)>,
-    pub(super) latest: Option<Look>,
+    pub(super) latest: Option<DemoObservation>,
     history: VecDeque<(Instant, Operations)>,
 }
 
-impl Stage {
+impl DemoRun {
     /// Starts everything, in a directory that is empty.
     pub(super) async fn set(args: &DemoArgs, directory: &Path) -> anyhow::Result<Self> {
-        let pace = Pace::new(args.speed)?;
+        let pace = TimeScale::new(args.speed)?;
         let logs = directory.join("logs");
         std::fs::create_dir(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
         let redis = Server::start().await?;
@@ -118,18 +118,18 @@ impl Stage {
         self.story.push((self.elapsed(), what));
     }
 
-    pub(super) async fn begin(&mut self, incident: Incident) -> anyhow::Result<()> {
+    pub(super) async fn begin(&mut self, incident: DemoIncident) -> anyhow::Result<()> {
         let what = match incident {
-            Incident::Pauses => "node b freezes for longer than its run locks live, again and again",
-            Incident::SlowNetwork => "the network to Redis gets slower than the services wait",
-            Incident::Failover => "Redis fails over to a server that has none of the locks",
+            DemoIncident::Pauses => "node b freezes for longer than its run locks live, again and again",
+            DemoIncident::SlowNetwork => "the network to Redis gets slower than the services wait",
+            DemoIncident::Failover => "Redis fails over to a server that has none of the locks",
         };
         self.say(format!("incident: {what}"));
         self.incidents.push((self.elapsed(), incident));
         match incident {
-            Incident::Pauses => self.fleet.begin(Fault::Pauses),
-            Incident::SlowNetwork => self.fleet.begin(Fault::SlowNetwork),
-            Incident::Failover => return self.fail_over().await,
+            DemoIncident::Pauses => self.fleet.begin(Fault::Pauses),
+            DemoIncident::SlowNetwork => self.fleet.begin(Fault::SlowNetwork),
+            DemoIncident::Failover => return self.fail_over().await,
         }
         if !self.faults.contains(&incident) {
             self.faults.push(incident);
@@ -186,7 +186,7 @@ impl Stage {
         Ok(())
     }
 
-    fn remember(&mut self, look: &Look) {
+    fn remember(&mut self, look: &DemoObservation) {
         let Some(seen) = &look.seen else { return };
         let now = Instant::now();
         let mut numbers = BTreeMap::new();
@@ -225,12 +225,17 @@ impl Stage {
     }
 }
 
-async fn start_exporter(pace: &Pace, redis_port: u16, directory: &Path, logs: &Path) -> anyhow::Result<Program> {
+async fn start_exporter(
+    pace: &TimeScale,
+    redis_port: u16,
+    directory: &Path,
+    logs: &Path,
+) -> anyhow::Result<ChildProgram> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let config = write(directory, "exporter.yml", &configuration::exporter(pace, redis_port, logs))?;
     let state = directory.join("state");
     std::fs::create_dir(&state).with_context(|| format!("cannot create {}", state.display()))?;
-    Program::start("exporter", &program, directory, |address| {
+    ChildProgram::start("exporter", &program, directory, |address| {
         let address = address.to_string();
         vec![
             "run".into(),
@@ -245,9 +250,14 @@ async fn start_exporter(pace: &Pace, redis_port: u16, directory: &Path, logs: &P
     .await
 }
 
-async fn start_alertmanager(pace: &Pace, program: &Path, directory: &Path, receiver: &str) -> anyhow::Result<Program> {
+async fn start_alertmanager(
+    pace: &TimeScale,
+    program: &Path,
+    directory: &Path,
+    receiver: &str,
+) -> anyhow::Result<ChildProgram> {
     write(directory, "alertmanager.yml", &configuration::alertmanager(pace, receiver))?;
-    Program::start("alertmanager", program, directory, |address| {
+    ChildProgram::start("alertmanager", program, directory, |address| {
         vec![
             "--config.file=alertmanager.yml".into(),
             "--storage.path=alertmanager".into(),
@@ -259,17 +269,17 @@ async fn start_alertmanager(pace: &Pace, program: &Path, directory: &Path, recei
 }
 
 async fn start_prometheus(
-    pace: &Pace,
+    pace: &TimeScale,
     program: &Path,
     directory: &Path,
-    exporter: &Program,
-    alertmanager: Option<&Program>,
-) -> anyhow::Result<Program> {
+    exporter: &ChildProgram,
+    alertmanager: Option<&ChildProgram>,
+) -> anyhow::Result<ChildProgram> {
     let alertmanager = alertmanager.map(|program| program.address.to_string());
     let config = configuration::prometheus(pace, &exporter.address.to_string(), alertmanager.as_deref());
     write(directory, "prometheus.yml", &config)?;
     write(directory, "rules.yml", &configuration::rules(pace))?;
-    Program::start("prometheus", program, directory, |address| {
+    ChildProgram::start("prometheus", program, directory, |address| {
         vec![
             "--config.file=prometheus.yml".into(),
             "--storage.tsdb.path=prometheus".into(),

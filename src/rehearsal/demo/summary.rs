@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::alerts::Alert;
 use super::receiver::Notification;
-use super::stage::Stage;
-use crate::cli::Incident;
+use super::stage::DemoRun;
+use crate::cli::DemoIncident;
 use crate::rehearsal::fleet::cordum::Totals;
 use crate::rehearsal::fleet::{Comparison, Failures, Truth};
 
@@ -18,12 +18,12 @@ const INEXACT_SHARE: f64 = 0.03;
 const INEXACT_AT_LEAST: u64 = 3;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Summary {
+pub(super) struct DemoSummary {
     speed: u32,
     seconds: f64,
     /// The fleet had stopped, so that all counts could arrive.
     is_final: bool,
-    incident: Option<Incident>,
+    incident: Option<DemoIncident>,
     fleet: FleetSummary,
     /// What logs tell, series by series.
     logs: Vec<Comparison>,
@@ -74,7 +74,7 @@ struct Agreement {
 }
 
 /// What an incident should lead to.
-struct Expectation {
+struct ExpectedAlerts {
     /// Of which the logs should tell.
     metric: &'static str,
     alerts: &'static [&'static str],
@@ -83,16 +83,16 @@ struct Expectation {
     causes: &'static [&'static str],
 }
 
-fn expectation(incident: Incident) -> Expectation {
+fn expectation(incident: DemoIncident) -> ExpectedAlerts {
     match incident {
-        Incident::Pauses => Expectation {
+        DemoIncident::Pauses => ExpectedAlerts {
             metric: "not_owned",
             alerts: &["RedisLockNotOwnedRatioHigh"],
             severity: "critical",
             // Those that had been renewed before the freeze, and those that had not.
             causes: &["renewals_stopped", "expired_never_renewed"],
         },
-        Incident::SlowNetwork => Expectation {
+        DemoIncident::SlowNetwork => ExpectedAlerts {
             metric: "unlocked_work",
             alerts: &["RedisLockRenewalFailureRatioHigh", "RedisLockUnlockedWork"],
             severity: "critical",
@@ -100,7 +100,7 @@ fn expectation(incident: Incident) -> Expectation {
             causes: &[],
         },
         // One failover is no reason to wake somebody.
-        Incident::Failover => Expectation {
+        DemoIncident::Failover => ExpectedAlerts {
             metric: "not_owned",
             alerts: &["RedisLockFailoverObserved"],
             severity: "info",
@@ -109,8 +109,8 @@ fn expectation(incident: Incident) -> Expectation {
     }
 }
 
-impl Summary {
-    pub(super) fn of(stage: &Stage) -> Self {
+impl DemoSummary {
+    pub(super) fn of(stage: &DemoRun) -> Self {
         let totals = stage.fleet.totals();
         let scrape = stage.latest.as_ref().and_then(|look| look.seen.as_ref());
         let counted = scrape.map(|seen| seen.failures.clone()).unwrap_or_default();
@@ -261,13 +261,13 @@ fn compare(namespace: &'static str, truth: &Truth, seen: &Truth) -> [LockCompari
     .map(|(what, truth, counted)| LockComparison { lock_namespace: namespace, what, truth, counted })
 }
 
-fn saw(stage: &Stage, totals: &Totals, counted: &Failures, causes: &BTreeMap<String, u64>) -> Saw {
+fn saw(stage: &DemoRun, totals: &Totals, counted: &Failures, causes: &BTreeMap<String, u64>) -> Saw {
     let Some((_, incident)) = stage.incidents.first() else {
         let is_there = |is_there: bool| is_there.then_some(false);
         let (prometheus, alertmanager) = (is_there(stage.prometheus.is_some()), is_there(stage.alertmanager.is_some()));
         return Saw { fleet: false, exporter: false, prometheus, alertmanager };
     };
-    let Expectation { metric, alerts, severity, causes: expected } = expectation(*incident);
+    let ExpectedAlerts { metric, alerts, severity, causes: expected } = expectation(*incident);
     let fired = stage.alerts.0.iter().any(|alert| {
         alert.firing.is_some() && alert.name.severity == severity && alerts.contains(&alert.name.alert.as_str())
     });
@@ -302,12 +302,12 @@ mod tests {
             let causes = causes.iter().map(|(cause, count)| ((*cause).to_owned(), *count)).collect();
             assert_eq!(is_explained(&causes, expectation(incident).causes), explained, "{causes:?}");
         };
-        check(&[("renewals_stopped", 3), ("expired_never_renewed", 2), ("unknown", 4)], Incident::Pauses, true);
-        check(&[("renewals_stopped", 1), ("deleted_early", 5)], Incident::Pauses, false);
-        check(&[("unknown", 5)], Incident::Pauses, false);
-        check(&[], Incident::Pauses, false);
-        check(&[("lost_in_failover", 3), ("unknown", 2)], Incident::Failover, true);
-        check(&[("renewals_stopped", 3)], Incident::Failover, false);
-        check(&[], Incident::SlowNetwork, true);
+        check(&[("renewals_stopped", 3), ("expired_never_renewed", 2), ("unknown", 4)], DemoIncident::Pauses, true);
+        check(&[("renewals_stopped", 1), ("deleted_early", 5)], DemoIncident::Pauses, false);
+        check(&[("unknown", 5)], DemoIncident::Pauses, false);
+        check(&[], DemoIncident::Pauses, false);
+        check(&[("lost_in_failover", 3), ("unknown", 2)], DemoIncident::Failover, true);
+        check(&[("renewals_stopped", 3)], DemoIncident::Failover, false);
+        check(&[], DemoIncident::SlowNetwork, true);
     }
 }

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
-use super::alerts::{Alert, State};
-use super::stage::Stage;
-use crate::cli::{DemoArgs, DemoOutput, Incident};
+use super::alerts::{Alert, AlertState};
+use super::stage::DemoRun;
+use crate::cli::{DemoArgs, DemoIncident, DemoOutput};
 use crate::rehearsal::fleet::Truth;
 use crate::util::units::format_duration;
 
@@ -26,36 +26,36 @@ const PLAIN: &str = "\x1b[0m";
 const CLEAR: &str = "\x1b[H\x1b[J";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum DisplayMode {
     Picture,
     Lines,
     LinesBesideJson,
 }
 
-pub(super) struct View {
-    kind: Kind,
+pub(super) struct DemoView {
+    kind: DisplayMode,
     /// Of the story, where it is told in lines.
     told: usize,
     incident_after: Duration,
     duration: Option<Duration>,
 }
 
-impl View {
-    pub(super) fn new(args: &DemoArgs, stage: &Stage) -> Self {
+impl DemoView {
+    pub(super) fn new(args: &DemoArgs, stage: &DemoRun) -> Self {
         let kind = match args.output {
-            DemoOutput::Json => Kind::LinesBesideJson,
-            DemoOutput::Text if std::io::stdout().is_terminal() => Kind::Picture,
-            DemoOutput::Text => Kind::Lines,
+            DemoOutput::Json => DisplayMode::LinesBesideJson,
+            DemoOutput::Text if std::io::stdout().is_terminal() => DisplayMode::Picture,
+            DemoOutput::Text => DisplayMode::Lines,
         };
         let view = Self { kind, told: 0, incident_after: args.incident_after, duration: args.duration };
-        if kind != Kind::Picture {
+        if kind != DisplayMode::Picture {
             view.write(&places(stage));
         }
         view
     }
 
-    pub(super) fn show(&mut self, stage: &Stage) {
-        if self.kind == Kind::Picture {
+    pub(super) fn show(&mut self, stage: &DemoRun) {
+        if self.kind == DisplayMode::Picture {
             self.write(&format!("{CLEAR}{}", self.picture(stage)));
             return;
         }
@@ -69,12 +69,12 @@ impl View {
 
     /// What is printed from now on comes below the last picture.
     pub(super) fn finish(&self) {
-        if self.kind == Kind::Picture {
+        if self.kind == DisplayMode::Picture {
             self.write("\n");
         }
     }
 
-    fn picture(&self, stage: &Stage) -> String {
+    fn picture(&self, stage: &DemoRun) -> String {
         let mut text = places(stage);
         let elapsed = stage.elapsed();
         let state = match stage.faults.as_slice() {
@@ -98,7 +98,7 @@ impl View {
     }
 
     /// What the exporter shows, beside what the fleet knows.
-    fn table(&self, stage: &Stage, width: usize, text: &mut String) {
+    fn table(&self, stage: &DemoRun, width: usize, text: &mut String) {
         let Some(seen) = stage.latest.as_ref().and_then(|look| look.seen.as_ref()) else {
             text.push_str("the exporter does not answer\n");
             return;
@@ -133,14 +133,14 @@ impl View {
     fn write(&self, text: &str) {
         // A terminal that is gone is no reason to stop.
         let _ = match self.kind {
-            Kind::LinesBesideJson => std::io::stderr().write_all(text.as_bytes()),
+            DisplayMode::LinesBesideJson => std::io::stderr().write_all(text.as_bytes()),
             _ => std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()),
         };
     }
 }
 
 /// What to open, and how fast time goes here.
-fn places(stage: &Stage) -> String {
+fn places(stage: &DemoRun) -> String {
     let mut text = format!("exporter      {}/\n", stage.exporter.url());
     let missing = match stage.is_without_prometheus {
         true => "was not wanted: no alerts are shown",
@@ -164,17 +164,17 @@ fn places(stage: &Stage) -> String {
 }
 
 /// The loudest first.
-fn alerts(stage: &Stage, width: usize, text: &mut String) {
+fn alerts(stage: &DemoRun, width: usize, text: &mut String) {
     let slices = stage.latest.iter().flat_map(|look| &look.bad_slices);
     for (namespace, count) in slices.filter(|(_, count)| **count > 0 && **count < SLICES_OF_A_PAGE) {
         let _ = writeln!(text, "{namespace}: {count} bad slices of the {SLICES_OF_A_PAGE} that make a page");
     }
-    let is_shown = |alert: &&Alert| alert.state != State::Gone && alert.name.severity != "info";
+    let is_shown = |alert: &&Alert| alert.state != AlertState::Gone && alert.name.severity != "info";
     let mut shown: Vec<&Alert> = stage.alerts.0.iter().filter(is_shown).collect();
-    shown.sort_by_key(|alert| (alert.state != State::Firing, alert.name.severity != "critical"));
+    shown.sort_by_key(|alert| (alert.state != AlertState::Firing, alert.name.severity != "critical"));
     for alert in shown.iter().take(ALERTS) {
         let (color, word) = match alert.state {
-            State::Firing => (RED, "FIRING "),
+            AlertState::Firing => (RED, "FIRING "),
             _ => (BOLD, "pending"),
         };
         let line = shortened(&format!("{word} {}: {}", alert.name, essence(&alert.description)), width);
@@ -194,11 +194,11 @@ fn essence(description: &str) -> &str {
     }
 }
 
-fn describe(incident: &Incident) -> &'static str {
+fn describe(incident: &DemoIncident) -> &'static str {
     match incident {
-        Incident::Pauses => "node b freezes again and again",
-        Incident::SlowNetwork => "the network to Redis is slow",
-        Incident::Failover => "Redis fails over",
+        DemoIncident::Pauses => "node b freezes again and again",
+        DemoIncident::SlowNetwork => "the network to Redis is slow",
+        DemoIncident::Failover => "Redis fails over",
     }
 }
 

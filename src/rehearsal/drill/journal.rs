@@ -11,11 +11,11 @@ use serde_json::json;
 use crate::util::clock;
 
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct WorkerLog {
     file: Mutex<File>,
 }
 
-impl Journal {
+impl WorkerLog {
     /// Lines are added at the end of the file.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path);

@@ -43,12 +43,12 @@ use anyhow::Context as _;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use self::progress::{Phase, Progress};
+use self::progress::{DrillProgress, Phase};
 use self::prometheus::Watch;
-use self::report::{Report, ScenarioReport};
+use self::report::{DrillReport, ScenarioReport};
 use self::scenarios::Servers;
-use self::setup::{Base, Setup, random_id};
-use self::stage::{Ground, Stage};
+use self::setup::{Base, DrillSetup, random_id};
+use self::stage::{Ground, ScenarioRun};
 use self::table::{SCENARIOS, Scenario};
 use self::timing::Timing;
 use crate::cli::{DrillArgs, DrillOutput, DrillScenario, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
@@ -96,7 +96,7 @@ fn choose(chosen: &[DrillScenario]) -> Vec<&'static Scenario> {
     SCENARIOS.iter().filter(is_chosen).collect()
 }
 
-async fn drill(args: &DrillArgs) -> anyhow::Result<Report> {
+async fn drill(args: &DrillArgs) -> anyhow::Result<DrillReport> {
     let scenarios = choose(&args.scenarios);
     let timing = Timing::new(args.speed, args.duration);
     let started = (Instant::now(), clock::format(clock::now()).unwrap_or_default());
@@ -104,7 +104,7 @@ async fn drill(args: &DrillArgs) -> anyhow::Result<Report> {
     let mut stop = StopSignals::listen()?;
     state_expectations(&scenarios, &timing);
     let names: Vec<&str> = scenarios.iter().map(|scenario| scenario.name).collect();
-    let progress = Arc::new(Progress::new(&names));
+    let progress = Arc::new(DrillProgress::new(&names));
     let run_id = args.run_id.clone().unwrap_or_else(random_id);
     let base = Base::open(args, &run_id, &progress).await?;
     let done = rehearse(&base, args, &run_id, scenarios, &progress, &mut stop).await;
@@ -115,7 +115,7 @@ async fn drill(args: &DrillArgs) -> anyhow::Result<Report> {
 
     let is_clean = cleanup.keys_left.is_empty() && cleanup.error.is_none();
     let exporter_problem = setup.ground().blind.clone();
-    let report = Report {
+    let report = DrillReport {
         held: !interrupted && is_clean && exporter_problem.is_none() && scenarios.iter().all(|report| report.held),
         interrupted,
         run_id,
@@ -138,7 +138,7 @@ async fn drill(args: &DrillArgs) -> anyhow::Result<Report> {
 
 /// What is left when all has happened.
 struct Done {
-    setup: Setup,
+    setup: DrillSetup,
     interrupted: bool,
     reports: Vec<ScenarioReport>,
 }
@@ -150,7 +150,7 @@ struct Scenes {
     /// Of all scenarios in their order; of those that have not begun, what was expected.
     reports: Vec<ScenarioReport>,
     /// Those that run now, by their index.
-    running: BTreeMap<usize, Arc<Stage>>,
+    running: BTreeMap<usize, Arc<ScenarioRun>>,
 }
 
 impl Course {
@@ -163,7 +163,7 @@ impl Course {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn begins(&self, index: usize, stage: &Arc<Stage>) {
+    fn begins(&self, index: usize, stage: &Arc<ScenarioRun>) {
         self.lock().running.insert(index, Arc::clone(stage));
     }
 
@@ -189,12 +189,12 @@ async fn rehearse(
     args: &DrillArgs,
     run_id: &str,
     scenarios: Vec<&'static Scenario>,
-    progress: &Arc<Progress>,
+    progress: &Arc<DrillProgress>,
     stop: &mut StopSignals,
 ) -> anyhow::Result<Done> {
     let timing = Timing::new(args.speed, args.duration);
     let setup = tokio::select! {
-        setup = Setup::start(base, args, run_id, timing, progress) => setup?,
+        setup = DrillSetup::start(base, args, run_id, timing, progress) => setup?,
         () = stop.received() => anyhow::bail!("interrupted before anything happened"),
     };
     // A task of its own: a panic in it must not keep us from cleaning up.
@@ -262,7 +262,7 @@ async fn run_all(
             continue;
         }
         let mut report = ScenarioReport::new(scenario);
-        let stage = match Stage::new(&ground, scenario).await {
+        let stage = match ScenarioRun::new(&ground, scenario).await {
             Ok(stage) => Arc::new(stage),
             // The others may still be told of.
             Err(failure) => {
@@ -292,7 +292,7 @@ async fn run_all(
 }
 
 /// All rounds of a scenario.
-async fn act(stage: &Stage, mut servers: Option<&mut Servers>) -> anyhow::Result<()> {
+async fn act(stage: &ScenarioRun, mut servers: Option<&mut Servers>) -> anyhow::Result<()> {
     loop {
         let round = stage.round_begins();
         scenarios::round(stage, round, servers.as_deref_mut()).await?;
@@ -303,7 +303,7 @@ async fn act(stage: &Stage, mut servers: Option<&mut Servers>) -> anyhow::Result
     }
 }
 
-async fn check(stage: &Stage, report: &mut ScenarioReport, course: &Course, index: usize) {
+async fn check(stage: &ScenarioRun, report: &mut ScenarioReport, course: &Course, index: usize) {
     let progress = &stage.ground.progress;
     if stage.scenario.expectations.iter().any(|expectation| expectation.id == "keyspace") {
         stage.claim_truth();
@@ -333,8 +333,8 @@ async fn fail_over(ground: Arc<Ground>, scenario: &'static Scenario, course: &Co
     let result = async {
         let mut servers = Servers::start().await?;
         let directory = tempfile::tempdir().context("cannot make a directory for the drill")?;
-        let own = Setup::for_failover(&ground, &servers, &directory).await?;
-        let stage = Arc::new(Stage::new(own.ground(), scenario).await?);
+        let own = DrillSetup::for_failover(&ground, &servers, &directory).await?;
+        let stage = Arc::new(ScenarioRun::new(own.ground(), scenario).await?);
         course.begins(index, &stage);
         if let Err(failure) = act(&stage, Some(&mut servers)).await {
             report.stop(&failure);
@@ -361,7 +361,7 @@ fn open_reports(paths: &[PathBuf]) -> anyhow::Result<Vec<(&Path, File)>> {
 }
 
 /// To standard output, and then to the files that were asked for.
-fn write(report: &Report, output: DrillOutput, files: Vec<(&Path, File)>) -> anyhow::Result<()> {
+fn write(report: &DrillReport, output: DrillOutput, files: Vec<(&Path, File)>) -> anyhow::Result<()> {
     match output {
         DrillOutput::Text => print!("{}", report.text()),
         DrillOutput::Json => print!("{}", report.json()),
@@ -379,7 +379,7 @@ fn is_json(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "json")
 }
 
-fn exit_code(report: &Report) -> u8 {
+fn exit_code(report: &DrillReport) -> u8 {
     let could_not_run = report.interrupted || report.scenarios.iter().any(|scenario| scenario.is_broken);
     match (could_not_run, report.held) {
         (true, _) => EXIT_FAILED,

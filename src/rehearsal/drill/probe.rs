@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval};
 
 use super::table::NamespaceSpec;
-use crate::client::http::{self, Limits};
-use crate::client::scrape::{Samples, Selector};
+use crate::client::http::{self, ClientLimits};
+use crate::client::scrape::{Samples, SeriesSelector};
 
 const SCRAPE_EVERY: Duration = Duration::from_millis(250);
 /// How long an exporter may need to see Redis and its log file.
@@ -47,27 +47,27 @@ const OWN_METRICS: [&str; 12] = [
 /// Stops scraping when it is dropped.
 pub(super) struct Probe {
     base: String,
-    limits: Limits,
-    seen: Arc<Seen>,
+    limits: ClientLimits,
+    seen: Arc<ScrapeState>,
     _scraper: JoinSet<()>,
 }
 
 #[derive(Default)]
-struct Seen {
-    history: Mutex<History>,
+struct ScrapeState {
+    history: Mutex<ScrapeHistory>,
     /// Why the last scrape failed.
     failure: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
-struct History {
+struct ScrapeHistory {
     now: Arc<Samples>,
     /// What changed, and when it was shown. The first one is all that was there then.
     changes: VecDeque<(Instant, Samples)>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Incident {
+pub(super) struct IncidentJson {
     pub(super) lock: Option<String>,
     pub(super) operation: String,
     pub(super) cause: String,
@@ -76,14 +76,14 @@ pub(super) struct Incident {
 }
 
 #[derive(Deserialize)]
-struct Incidents {
-    incidents: Vec<Incident>,
+struct IncidentsJson {
+    incidents: Vec<IncidentJson>,
 }
 
 impl Probe {
     pub(super) async fn start(base: &str) -> anyhow::Result<Self> {
-        let limits = Limits { time: Duration::from_secs(5), ..Limits::default() };
-        let seen = Arc::new(Seen::default());
+        let limits = ClientLimits { time: Duration::from_secs(5), ..ClientLimits::default() };
+        let seen = Arc::new(ScrapeState::default());
         let url = http::below(base, "metrics");
         let samples = scrape(&url, &limits).await.context("cannot ask the exporter")?;
         lock(&seen.history).note(samples);
@@ -103,14 +103,14 @@ impl Probe {
     }
 
     /// When a sum was first shown to be at least this much.
-    pub(super) fn first_shown(&self, selector: &Selector, at_least: f64) -> Option<Instant> {
+    pub(super) fn first_shown(&self, selector: &SeriesSelector, at_least: f64) -> Option<Instant> {
         lock(&self.seen.history).first_shown(selector, at_least)
     }
 
-    pub(super) async fn incidents(&self, lock_namespace: &str) -> anyhow::Result<Vec<Incident>> {
+    pub(super) async fn incidents(&self, lock_namespace: &str) -> anyhow::Result<Vec<IncidentJson>> {
         let path = format!("api/v1/incidents?limit=1000&lock_namespace={lock_namespace}");
         let text = http::get(&http::below(&self.base, &path), &self.limits).await?.text()?;
-        Ok(serde_json::from_str::<Incidents>(&text).context("the incidents cannot be read")?.incidents)
+        Ok(serde_json::from_str::<IncidentsJson>(&text).context("the incidents cannot be read")?.incidents)
     }
 
     /// Until the exporter knows the namespaces and sees Redis. Otherwise what is missing, in words that say what to do.
@@ -135,20 +135,20 @@ impl Probe {
         let unknown: Vec<&str> = namespaces
             .iter()
             .map(|namespace| namespace.name)
-            .filter(|name| !samples.has(&Selector::new("redis_lock_namespace_info", &[("lock_namespace", name)])))
+            .filter(|name| !samples.has(&SeriesSelector::new("redis_lock_namespace_info", &[("lock_namespace", name)])))
             .collect();
         if !unknown.is_empty() {
             let unknown = unknown.join(", ");
             return Some((
                 // The first snapshot has none at all.
-                !samples.has(&Selector::new("redis_lock_namespace_info", &[])),
+                !samples.has(&SeriesSelector::new("redis_lock_namespace_info", &[])),
                 format!(
                     "the exporter at {shown} does not know the lock namespaces {unknown}: add to its configuration what \
                      `redis_lock_exporter drill --print-config` shows, and reload it"
                 ),
             ));
         }
-        let is_up = |metric| samples.sum(&Selector::new(metric, &[])) >= 1.0;
+        let is_up = |metric| samples.sum(&SeriesSelector::new(metric, &[])) >= 1.0;
         if !is_up("redis_lock_exporter_redis_up") {
             let why = "is blind on one eye: it is not connected to a Redis (see its /-/ready)";
             return Some((true, format!("the exporter at {shown} {why}")));
@@ -166,7 +166,7 @@ impl Probe {
     }
 }
 
-impl History {
+impl ScrapeHistory {
     fn note(&mut self, samples: Samples) {
         let changed = samples.changed_from(&self.now);
         if changed.is_empty() {
@@ -183,7 +183,7 @@ impl History {
         }
     }
 
-    fn first_shown(&self, selector: &Selector, at_least: f64) -> Option<Instant> {
+    fn first_shown(&self, selector: &SeriesSelector, at_least: f64) -> Option<Instant> {
         let mut shown = Samples::default();
         let mut changes = self.changes.iter();
         let reached = changes.find(|(_, changed)| {
@@ -194,7 +194,7 @@ impl History {
     }
 }
 
-async fn keep_scraping(url: String, limits: Limits, seen: Arc<Seen>) {
+async fn keep_scraping(url: String, limits: ClientLimits, seen: Arc<ScrapeState>) {
     let mut clock = interval(SCRAPE_EVERY);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -210,7 +210,7 @@ async fn keep_scraping(url: String, limits: Limits, seen: Arc<Seen>) {
     }
 }
 
-async fn scrape(url: &str, limits: &Limits) -> anyhow::Result<Samples> {
+async fn scrape(url: &str, limits: &ClientLimits) -> anyhow::Result<Samples> {
     Ok(Samples::parse(&http::get(url, limits).await?.text()?, is_of_interest))
 }
 
@@ -233,29 +233,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn when_something_was_first_shown() {
         let start = Instant::now();
-        let mut history = History::default();
+        let mut history = ScrapeHistory::default();
         for (first, second) in [(1, 1), (1, 1), (2, 1), (2, 3), (2, 3)] {
             let text = format!("a_total{{x=\"1\"}} {first}\na_total{{x=\"2\"}} {second}\nb_total 7\n");
             history.note(Samples::parse(&text, |_| true));
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         assert_eq!(history.changes.len(), 3);
-        let sum = Selector::new("a_total", &[]);
+        let sum = SeriesSelector::new("a_total", &[]);
         let shown = |at_least| history.first_shown(&sum, at_least).map(|at| (at - start).as_secs());
         assert_eq!([2.0, 3.0, 4.0, 5.0, 6.0].map(shown), [Some(0), Some(2), Some(3), Some(3), None]);
         assert_eq!(history.now.sum(&sum), 5.0);
-        assert_eq!(history.first_shown(&Selector::new("b_total", &[]), 7.0), Some(start));
+        assert_eq!(history.first_shown(&SeriesSelector::new("b_total", &[]), 7.0), Some(start));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_history_is_bounded() {
-        let mut history = History::default();
+        let mut history = ScrapeHistory::default();
         for number in 0..HISTORY + 3 {
             history.note(Samples::parse(&format!("a_total {number}\nb_total 1\n"), |_| true));
         }
         assert_eq!(history.changes.len(), HISTORY);
         // What was there first is still known.
-        assert!(history.first_shown(&Selector::new("b_total", &[]), 1.0).is_some());
+        assert!(history.first_shown(&SeriesSelector::new("b_total", &[]), 1.0).is_some());
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(super) const NAME: &str = "worker process";
 
 /// What a worker process has to do. The token is the parent's, who has to clean up if anything happens to the process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct WorkerTask {
     pub(super) redis: Reach,
     /// Of what may be written to.
     pub(super) prefix: String,
@@ -49,7 +49,7 @@ pub(super) struct Reach {
 /// What a worker process tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "event")]
-pub(super) enum Told {
+pub(super) enum WorkerMessage {
     Acquired {
         fence: u64,
     },
@@ -70,7 +70,7 @@ pub(super) enum Told {
 }
 
 /// Killed when it is dropped.
-pub(super) struct Process {
+pub(super) struct WorkerProcess {
     child: Child,
     pid: Pid,
     told: Lines<BufReader<ChildStdout>>,
@@ -78,8 +78,8 @@ pub(super) struct Process {
     _orders: ChildStdin,
 }
 
-impl Process {
-    pub(super) async fn start(order: &Order) -> anyhow::Result<Self> {
+impl WorkerProcess {
+    pub(super) async fn start(order: &WorkerTask) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find this program itself")?;
         let mut command = Command::new(program);
         command.arg("drill-worker").stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -95,7 +95,7 @@ impl Process {
     }
 
     /// The next thing that it tells.
-    pub(super) async fn next(&mut self, patience: Duration) -> anyhow::Result<Told> {
+    pub(super) async fn next(&mut self, patience: Duration) -> anyhow::Result<WorkerMessage> {
         let line = timeout(patience, self.told.next_line()).await.context("the worker process tells nothing")??;
         let line = line.context("the worker process ended before its time")?;
         serde_json::from_str(&line).with_context(|| format!("a worker process told {line:?}"))

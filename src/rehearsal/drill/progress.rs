@@ -23,14 +23,14 @@ pub(super) enum Phase {
     Failed,
 }
 
-pub(super) struct Progress {
+pub(super) struct DrillProgress {
     started: Instant,
     is_terminal: bool,
-    view: Mutex<View>,
+    view: Mutex<DrillView>,
 }
 
 #[derive(Default)]
-struct View {
+struct DrillView {
     scenarios: Vec<(&'static str, Phase, Instant)>,
     latest: Vec<String>,
     /// Of the picture that is on the terminal now.
@@ -50,11 +50,11 @@ impl Phase {
     }
 }
 
-impl Progress {
+impl DrillProgress {
     pub(super) fn new(scenarios: &[&'static str]) -> Self {
         let now = Instant::now();
         let scenarios = scenarios.iter().map(|name| (*name, Phase::Waiting, now)).collect();
-        let view = View { scenarios, ..View::default() };
+        let view = DrillView { scenarios, ..DrillView::default() };
         Self { started: now, is_terminal: std::io::stderr().is_terminal(), view: Mutex::new(view) }
     }
 
@@ -131,7 +131,7 @@ impl Progress {
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, View> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, DrillView> {
         self.view.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

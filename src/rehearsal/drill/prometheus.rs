@@ -10,12 +10,12 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep};
 
-use super::report::{ScenarioReport, Verdict};
+use super::report::{ExpectationResult, ScenarioReport};
 use super::stage::seconds;
-use super::table::{Page, Scenario, Side};
+use super::table::{EvidenceSource, Page, Scenario};
 use super::timing::Timing;
 use crate::cli::DrillScenario;
-use crate::client::http::Limits;
+use crate::client::http::ClientLimits;
 use crate::client::prometheus::{Prometheus, Series};
 
 const ASK_EVERY: Duration = Duration::from_secs(5);
@@ -28,12 +28,12 @@ const FIRING: &str = "ALERTS{alertstate=\"firing\",severity=\"critical\",lock_na
 pub(super) struct Watch {
     prometheus: Arc<Prometheus>,
     started: Instant,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<AlertTimes>>,
     _watcher: JoinSet<()>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct AlertTimes {
     /// Namespace and alert, and when it was first seen to page.
     pages: BTreeMap<(String, String), Instant>,
     failure: Option<String>,
@@ -42,7 +42,7 @@ struct Seen {
 impl Watch {
     /// Prometheus must scrape the exporter and have the rules: its silence would mean nothing otherwise.
     pub(super) async fn start(base: &str) -> anyhow::Result<Self> {
-        let prometheus = Arc::new(Prometheus::new(base, Limits::default()));
+        let prometheus = Arc::new(Prometheus::new(base, ClientLimits::default()));
         let rules: serde_json::Value = prometheus.data("rules?type=alert").await?;
         anyhow::ensure!(
             rules.to_string().contains("\"RedisLockNotOwnedRatioHigh\""),
@@ -103,7 +103,13 @@ impl Watch {
         let pages: Vec<(&str, &str)> =
             paged.iter().map(|((namespace, alert), _)| (namespace.as_str(), alert.as_str())).collect();
         let held = seen.failure.is_none() && expected.is_met_by(&pages);
-        report.expectations.push(Verdict { id: "alerts", side: Side::Alerts.as_str(), statement, held, measured });
+        report.expectations.push(ExpectationResult {
+            id: "alerts",
+            side: EvidenceSource::Alerts.as_str(),
+            statement,
+            held,
+            measured,
+        });
     }
 }
 
@@ -171,7 +177,7 @@ fn expected(scenario: &Scenario, lasts: Lasts) -> Expected {
     }
 }
 
-async fn keep_asking(prometheus: Arc<Prometheus>, seen: Arc<Mutex<Seen>>) {
+async fn keep_asking(prometheus: Arc<Prometheus>, seen: Arc<Mutex<AlertTimes>>) {
     let mut clock = interval(ASK_EVERY);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -182,7 +188,7 @@ async fn keep_asking(prometheus: Arc<Prometheus>, seen: Arc<Mutex<Seen>>) {
 }
 
 /// One answer that did not come is made good by the next; one that is missing at the end is not.
-fn note(seen: &Mutex<Seen>, outcome: anyhow::Result<Vec<Series>>) {
+fn note(seen: &Mutex<AlertTimes>, outcome: anyhow::Result<Vec<Series>>) {
     let mut seen = seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     match outcome {
         Ok(series) => {

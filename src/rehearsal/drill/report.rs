@@ -12,10 +12,10 @@ use super::table::Scenario;
 /// drill's own, and says nothing about locks.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Failure(pub(super) String);
+pub(super) struct ScenarioFailure(pub(super) String);
 
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct DrillReport {
     /// Every expectation held, and nothing was left out.
     pub(super) held: bool,
     pub(super) interrupted: bool,
@@ -58,17 +58,17 @@ pub(super) struct ScenarioReport {
     pub(super) rounds: u32,
     /// Why it did not come to its end.
     pub(super) error: Option<String>,
-    /// That was the drill's own fault, not a [`Failure`].
+    /// That was the drill's own fault, not a [`ScenarioFailure`].
     #[serde(skip)]
     pub(super) is_broken: bool,
-    pub(super) expectations: Vec<Verdict>,
+    pub(super) expectations: Vec<ExpectationResult>,
     /// In seconds; the worst one of all rounds.
     pub(super) measured: BTreeMap<&'static str, f64>,
-    pub(super) timeline: Vec<Entry>,
+    pub(super) timeline: Vec<TimelineEntry>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Verdict {
+pub(super) struct ExpectationResult {
     pub(super) id: &'static str,
     /// Who had to prove it: workers, exporter or alerts.
     pub(super) side: &'static str,
@@ -78,7 +78,7 @@ pub(super) struct Verdict {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Entry {
+pub(super) struct TimelineEntry {
     /// Since the scenario began.
     pub(super) at_seconds: f64,
     pub(super) who: String,
@@ -88,7 +88,7 @@ pub(super) struct Entry {
 impl ScenarioReport {
     /// Before it runs: nothing is proven.
     pub(super) fn new(scenario: &'static Scenario) -> Self {
-        let expectations = scenario.expectations.iter().map(|expectation| Verdict {
+        let expectations = scenario.expectations.iter().map(|expectation| ExpectationResult {
             id: expectation.id,
             side: expectation.side.as_str(),
             statement: expectation.statement.to_owned(),
@@ -112,7 +112,7 @@ impl ScenarioReport {
 
     pub(super) fn stop(&mut self, failure: &anyhow::Error) {
         self.error = Some(format!("{failure:#}"));
-        self.is_broken = !failure.is::<Failure>();
+        self.is_broken = !failure.is::<ScenarioFailure>();
     }
 
     fn stopped(&self) -> &'static str {
@@ -123,12 +123,12 @@ impl ScenarioReport {
         self.held = self.error.is_none() && self.expectations.iter().all(|verdict| verdict.held);
     }
 
-    pub(super) fn failed(&self) -> impl Iterator<Item = &Verdict> {
+    pub(super) fn failed(&self) -> impl Iterator<Item = &ExpectationResult> {
         self.expectations.iter().filter(|verdict| !verdict.held)
     }
 }
 
-impl Report {
+impl DrillReport {
     pub(super) fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a report has text keys only") + "\n"
     }

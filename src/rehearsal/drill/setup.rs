@@ -13,9 +13,9 @@ use tokio::time::{Instant, sleep};
 
 use super::configuration::{FINISHED, PREFIX, namespaces_and_rules, snippet as render_snippet};
 use super::heartbeat::Heartbeat;
-use super::journal::Journal;
+use super::journal::WorkerLog;
 use super::probe::Probe;
-use super::progress::Progress;
+use super::progress::DrillProgress;
 use super::report::Cleanup;
 use super::scenarios::Servers;
 use super::stage::Ground;
@@ -23,11 +23,11 @@ use super::table::SCENARIOS;
 use super::timing::{KEEP, Timing};
 use crate::cli::{Cli, Command, DrillArgs, DrillScenario, RunArgs};
 use crate::client::http;
-use crate::client::scrape::Selector;
+use crate::client::scrape::SeriesSelector;
 use crate::config::Config;
 use crate::daemon::run::Exporter;
 use crate::http::listener::ListenAddress;
-use crate::rehearsal::fleet::{Locker, Server, Territory, Token};
+use crate::rehearsal::fleet::{LockToken, Locker, Server, Territory};
 
 /// For an answer of Redis while setting up and cleaning up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ pub(super) struct Base {
 }
 
 /// Everything that is under way.
-pub(super) struct Setup {
+pub(super) struct DrillSetup {
     ground: Arc<Ground>,
     /// `None`: the one that was given.
     exporter: Option<Exporter>,
@@ -63,13 +63,13 @@ struct Scene {
     territory: Arc<Territory>,
     log_file: PathBuf,
     timing: Timing,
-    progress: Arc<Progress>,
+    progress: Arc<DrillProgress>,
     heartbeat: Arc<Heartbeat>,
     for_failover: bool,
 }
 
 pub(super) fn random_id() -> String {
-    Token::random().reveal()[..8].to_owned()
+    LockToken::random().reveal()[..8].to_owned()
 }
 
 pub(super) fn snippet(args: &DrillArgs) -> String {
@@ -81,7 +81,7 @@ pub(super) fn snippet(args: &DrillArgs) -> String {
 
 impl Base {
     /// Nothing is written yet.
-    pub(super) async fn open(args: &DrillArgs, run_id: &str, progress: &Progress) -> anyhow::Result<Self> {
+    pub(super) async fn open(args: &DrillArgs, run_id: &str, progress: &DrillProgress) -> anyhow::Result<Self> {
         let territory = Arc::new(Territory::new(&format!("{PREFIX}{run_id}:"))?);
         let directory = tempfile::Builder::new().prefix("redis_lock_drill.").tempdir();
         let directory = directory.context("cannot make a directory for the drill")?;
@@ -116,18 +116,18 @@ impl Base {
     }
 }
 
-impl Setup {
+impl DrillSetup {
     pub(super) async fn start(
         base: &Base,
         args: &DrillArgs,
         run_id: &str,
         timing: Timing,
-        progress: &Arc<Progress>,
+        progress: &Arc<DrillProgress>,
     ) -> anyhow::Result<Self> {
         let mark = claim_run_id(&base.client, &base.territory, run_id).await?;
         let log_file = args.log_file.clone().unwrap_or_else(|| base.directory.path().join("drill.log"));
         // Before the exporter looks for it.
-        let journal = Journal::open(&log_file)?;
+        let journal = WorkerLog::open(&log_file)?;
         let (exporter, exporter_url) = match &args.exporter {
             Some(url) => (None, url.clone()),
             None => {
@@ -158,7 +158,7 @@ impl Setup {
     pub(super) async fn for_failover(ground: &Ground, servers: &Servers, directory: &TempDir) -> anyhow::Result<Self> {
         let url = format!("redis://{}/", servers.address());
         let log_file = directory.path().join("drill.log");
-        let journal = Journal::open(&log_file)?;
+        let journal = WorkerLog::open(&log_file)?;
         let scene = Scene {
             client: Client::open(url.as_str())?,
             territory: Arc::new(Territory::new(ground.territory.prefix())?),
@@ -196,7 +196,7 @@ impl Setup {
 
 impl Scene {
     /// Waits until the exporter sees everything, and finds out what it cannot see.
-    async fn with_eyes(self, exporter_url: &str, journal: Journal) -> anyhow::Result<Arc<Ground>> {
+    async fn with_eyes(self, exporter_url: &str, journal: WorkerLog) -> anyhow::Result<Arc<Ground>> {
         let Self { client, territory, log_file, timing, progress, heartbeat, for_failover } = self;
         let address = address_of(&client)?;
         let probe = Probe::start(exporter_url).await?;
@@ -253,11 +253,11 @@ async fn claim_run_id(client: &Client, territory: &Arc<Territory>, run_id: &str)
 /// Otherwise what to do about it. A line that says nothing bad is enough to see whether lines are read.
 async fn reads_the_log(
     probe: &Probe,
-    journal: &Journal,
+    journal: &WorkerLog,
     territory: &Territory,
     log_file: &std::path::Path,
 ) -> anyhow::Result<Option<String>> {
-    let events = Selector::new("redis_lock_exporter_log_events_total", &[]);
+    let events = SeriesSelector::new("redis_lock_exporter_log_events_total", &[]);
     let before = probe.scrape().await?.sum(&events);
     let key = territory.key(&format!("r0:{}", SCENARIOS[0].namespaces[0].name));
     journal.log(FINISHED, "drill", &key, &[("state", "DONE")])?;

@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::heartbeat::{Heartbeat, Span, Stalled};
-use super::journal::Journal;
+use super::journal::WorkerLog;
 use super::probe::Probe;
-use super::progress::Progress;
-use super::report::{Entry, ScenarioReport};
+use super::progress::DrillProgress;
+use super::report::{ScenarioReport, TimelineEntry};
 use super::table::Scenario;
 use super::timing::Timing;
-use crate::client::scrape::{Samples, Selector};
-use crate::rehearsal::fleet::{Lock, Record, Territory};
+use crate::client::scrape::{Samples, SeriesSelector};
+use crate::rehearsal::fleet::{LockSpec, OperationLog, Territory};
 
 /// A sustained drill repeats itself; the first rounds tell all.
 const MAX_ENTRIES: usize = 100;
@@ -27,23 +27,23 @@ pub(super) struct Ground {
     /// HOST:PORT, for proxies.
     pub(super) address: String,
     pub(super) territory: Arc<Territory>,
-    pub(super) journal: Journal,
+    pub(super) journal: WorkerLog,
     pub(super) log_file: PathBuf,
     pub(super) probe: Probe,
     /// Why the exporter cannot see the drill: nothing is to be waited for then.
     pub(super) blind: Option<String>,
     pub(super) timing: Timing,
-    pub(super) progress: Arc<Progress>,
+    pub(super) progress: Arc<DrillProgress>,
     pub(super) heartbeat: Arc<Heartbeat>,
 }
 
-pub(super) struct Stage {
+pub(super) struct ScenarioRun {
     pub(super) ground: Arc<Ground>,
     pub(super) scenario: &'static Scenario,
     /// What the exporter showed before.
     pub(super) before: Samples,
     /// One for each namespace of the scenario.
-    records: Vec<Arc<Record>>,
+    records: Vec<Arc<OperationLog>>,
     started: Instant,
     notes: Mutex<Notes>,
 }
@@ -54,7 +54,7 @@ pub(super) struct Claim {
     pub(super) expectation: &'static str,
     /// For people.
     pub(super) what: String,
-    pub(super) selector: Selector,
+    pub(super) selector: SeriesSelector,
     pub(super) at_least: f64,
     pub(super) at_most: f64,
     /// Follows from each change being seen for what it was. In a round of a sustained drill in which the machine stood still
@@ -81,12 +81,12 @@ pub(super) struct IncidentClaim {
 pub(super) struct Happened {
     pub(super) what: &'static str,
     pub(super) at: Instant,
-    pub(super) selector: Selector,
+    pub(super) selector: SeriesSelector,
 }
 
 #[derive(Default)]
 pub(super) struct Notes {
-    pub(super) timeline: Vec<Entry>,
+    pub(super) timeline: Vec<TimelineEntry>,
     pub(super) measured: BTreeMap<&'static str, f64>,
     pub(super) verdicts: BTreeMap<&'static str, (bool, String)>,
     pub(super) claims: Vec<Claim>,
@@ -96,7 +96,7 @@ pub(super) struct Notes {
     pub(super) rounds: Vec<Span>,
 }
 
-impl Stage {
+impl ScenarioRun {
     pub(super) async fn new(ground: &Arc<Ground>, scenario: &'static Scenario) -> anyhow::Result<Self> {
         Ok(Self {
             ground: Arc::clone(ground),
@@ -112,19 +112,19 @@ impl Stage {
         &self.ground.timing
     }
 
-    /// A lock of its own for each round. The fence and the storage behind it are at [`Stage::beside`].
-    pub(super) fn lock_of(&self, namespace: usize, round: u32) -> Lock {
+    /// A lock of its own for each round. The fence and the storage behind it are at [`ScenarioRun::beside`].
+    pub(super) fn lock_of(&self, namespace: usize, round: u32) -> LockSpec {
         let key = self.ground.territory.key(&format!("{}-r{round}:{}", self.scenario.name, self.namespace(namespace)));
         self.lock_at(namespace, key)
     }
 
     /// The lock that is named in the configuration as it is.
-    pub(super) fn fixed_lock(&self, namespace: usize) -> Lock {
+    pub(super) fn fixed_lock(&self, namespace: usize) -> LockSpec {
         self.lock_at(namespace, self.ground.territory.key(self.namespace(namespace)))
     }
 
-    pub(super) fn lock_at(&self, namespace: usize, key: String) -> Lock {
-        Lock { key, ttl: self.timing().ttl, record: Arc::clone(&self.records[namespace]) }
+    pub(super) fn lock_at(&self, namespace: usize, key: String) -> LockSpec {
+        LockSpec { key, ttl: self.timing().ttl, record: Arc::clone(&self.records[namespace]) }
     }
 
     /// What belongs to the locks of a round: no other scenario's fence may have counted before.
@@ -146,7 +146,7 @@ impl Stage {
         let at_seconds = self.elapsed().as_secs_f64();
         let mut notes = self.notes();
         if notes.timeline.len() < MAX_ENTRIES {
-            notes.timeline.push(Entry { at_seconds, who: who.to_owned(), what: what.to_owned() });
+            notes.timeline.push(TimelineEntry { at_seconds, who: who.to_owned(), what: what.to_owned() });
         }
     }
 
@@ -167,11 +167,18 @@ impl Stage {
     }
 
     /// Adds to what the exporter has to show.
-    pub(super) fn claim_exactly(&self, expectation: &'static str, what: &str, selector: Selector, count: u64) {
+    pub(super) fn claim_exactly(&self, expectation: &'static str, what: &str, selector: SeriesSelector, count: u64) {
         self.claim(expectation, what, selector, count as f64, count as f64);
     }
 
-    pub(super) fn claim(&self, expectation: &'static str, what: &str, selector: Selector, at_least: f64, at_most: f64) {
+    pub(super) fn claim(
+        &self,
+        expectation: &'static str,
+        what: &str,
+        selector: SeriesSelector,
+        at_least: f64,
+        at_most: f64,
+    ) {
         let what = what.to_owned();
         self.add(Claim { expectation, what, selector, at_least, at_most, needs_clear_view: false, excused: 0.0 });
     }
@@ -181,7 +188,7 @@ impl Stage {
         &self,
         expectation: &'static str,
         what: &str,
-        selector: Selector,
+        selector: SeriesSelector,
         at_least: f64,
         at_most: f64,
     ) {
@@ -207,7 +214,7 @@ impl Stage {
         for (operation, count) in [("release", releases), ("renew", renewals)] {
             let labels = [("lock_namespace", self.namespace(namespace)), ("operation", operation)];
             let what = format!("{} refused {operation}", self.namespace(namespace));
-            self.claim_exactly("refusals", &what, Selector::new("redis_lock_not_owned_total", &labels), count);
+            self.claim_exactly("refusals", &what, SeriesSelector::new("redis_lock_not_owned_total", &labels), count);
         }
     }
 
@@ -216,8 +223,8 @@ impl Stage {
         let lock_namespace = self.namespace(namespace);
         let metric = "redis_lock_not_owned_causes_total";
         let labels = [("lock_namespace", lock_namespace), ("cause", cause)];
-        self.claim_clear("cause", cause, Selector::new(metric, &labels), count as f64, count as f64);
-        let all = Selector::new(metric, &labels[..1]);
+        self.claim_clear("cause", cause, SeriesSelector::new(metric, &labels), count as f64, count as f64);
+        let all = SeriesSelector::new(metric, &labels[..1]);
         self.claim_exactly("cause", "causes of any kind", all.clone(), count);
         if self.timing().duration.is_some() {
             // What could not be told may be called unknown, but nothing else.
@@ -229,7 +236,7 @@ impl Stage {
     pub(super) fn claim_takeover(&self, namespace: usize, within_slo: bool) {
         let within = if within_slo { "true" } else { "false" };
         let labels = [("lock_namespace", self.namespace(namespace)), ("within_slo", within)];
-        let selector = Selector::new("redis_lock_takeovers_total", &labels);
+        let selector = SeriesSelector::new("redis_lock_takeovers_total", &labels);
         let what = if within_slo { "takeovers within the SLO" } else { "takeovers beyond the SLO" };
         self.claim_clear("takeover-seen", what, selector, 1.0, 1.0);
     }
@@ -242,7 +249,7 @@ impl Stage {
     pub(super) fn happened(&self, what: &'static str, at: Instant, metric: &'static str, namespace: usize) {
         let mut notes = self.notes();
         if notes.happened.iter().all(|known| known.what != what) {
-            let selector = Selector::new(metric, &[("lock_namespace", self.namespace(namespace))]);
+            let selector = SeriesSelector::new(metric, &[("lock_namespace", self.namespace(namespace))]);
             notes.happened.push(Happened { what, at, selector });
         }
     }
@@ -263,7 +270,7 @@ impl Stage {
                     1 => what.to_owned(),
                     _ => format!("{lock_namespace} {what}"),
                 };
-                let selector = Selector::new(metric, &[("lock_namespace", lock_namespace)]);
+                let selector = SeriesSelector::new(metric, &[("lock_namespace", lock_namespace)]);
                 self.claim_clear("keyspace", &what, selector, count as f64, count as f64);
             }
         }
@@ -339,7 +346,7 @@ mod tests {
     use super::*;
 
     fn claim(needs_clear_view: bool) -> Claim {
-        let selector = Selector::new("redis_lock_expirations_total", &[]);
+        let selector = SeriesSelector::new("redis_lock_expirations_total", &[]);
         let what = "expiries".to_owned();
         Claim { expectation: "keyspace", what, selector, at_least: 20.0, at_most: 20.0, needs_clear_view, excused: 0.0 }
     }

@@ -6,7 +6,7 @@ use crate::cli::DrillScenario;
 
 /// Who must prove an expectation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum EvidenceSource {
     /// The workers and Redis: what really happened.
     Workers,
     /// What the exporter says about it.
@@ -15,7 +15,7 @@ pub(super) enum Side {
     Alerts,
 }
 
-impl Side {
+impl EvidenceSource {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Workers => "workers",
@@ -28,7 +28,7 @@ impl Side {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expectation {
     pub(super) id: &'static str,
-    pub(super) side: Side,
+    pub(super) side: EvidenceSource,
     pub(super) statement: &'static str,
 }
 
@@ -64,11 +64,11 @@ pub(super) struct Scenario {
 }
 
 const fn workers(id: &'static str, statement: &'static str) -> Expectation {
-    Expectation { id, side: Side::Workers, statement }
+    Expectation { id, side: EvidenceSource::Workers, statement }
 }
 
 const fn exporter(id: &'static str, statement: &'static str) -> Expectation {
-    Expectation { id, side: Side::Exporter, statement }
+    Expectation { id, side: EvidenceSource::Exporter, statement }
 }
 
 const fn item(name: &'static str, policy: &'static str) -> NamespaceSpec {

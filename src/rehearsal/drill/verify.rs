@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::heartbeat::Stalled;
 use super::probe::Probe;
 use super::report::ScenarioReport;
-use super::stage::{Claim, Happened, IncidentClaim, Notes, Stage, seconds};
+use super::stage::{Claim, Happened, IncidentClaim, Notes, ScenarioRun, seconds};
 use crate::client::scrape::Samples;
 
 /// How soon an exporter has to show everything. A cause comes some seconds after the line it explains, for the line may be
@@ -21,7 +21,7 @@ const SETTLE: Duration = Duration::from_millis(1300);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// After the last round. Waits until the exporter shows everything, or for long enough.
-pub(super) async fn verify(stage: &Stage, notes: Notes, stalled: Stalled, report: &mut ScenarioReport) {
+pub(super) async fn verify(stage: &ScenarioRun, notes: Notes, stalled: Stalled, report: &mut ScenarioReport) {
     let started = Instant::now();
     let probe = &stage.ground.probe;
     let patience = if stage.ground.blind.is_some() { BLIND_PATIENCE } else { SHOWN_WITHIN };
@@ -161,10 +161,10 @@ fn judge(report: &mut ScenarioReport, id: &str, held: bool, measured: String) {
 mod tests {
     use super::super::table::SCENARIOS;
     use super::*;
-    use crate::client::scrape::Selector;
+    use crate::client::scrape::SeriesSelector;
 
     fn claim(what: &str, labels: &[(&'static str, &str)], count: f64) -> Claim {
-        let selector = Selector::new("redis_lock_releases_total", labels);
+        let selector = SeriesSelector::new("redis_lock_releases_total", labels);
         Claim {
             expectation: "keyspace",
             what: what.to_owned(),

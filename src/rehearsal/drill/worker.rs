@@ -9,9 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::configuration::{ABANDONED, NOT_OWNED, RELEASE_FAILED, RENEWAL_FAILED};
 use super::process::Reach;
-use super::report::Failure;
-use super::stage::{Ground, Stage};
-use crate::rehearsal::fleet::{self, Answer, Hold, Kept, Lock, Locker, Next, Program, Trouble, client_through};
+use super::report::ScenarioFailure;
+use super::stage::{Ground, ScenarioRun};
+use crate::rehearsal::fleet::{
+    self, Kept, LockProgram, LockReply, LockSpec, Locker, RenewalAction, UnknownResult, WorkerHold, client_through,
+};
 
 /// Where to get Redis from.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +25,7 @@ pub(super) enum Road {
 
 /// What a worker does about renewals that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Policy {
+pub(super) enum RenewalPolicy {
     /// None may: the drill has failed then.
     Succeed,
     /// It stops itself after so many in a row.
@@ -32,7 +34,7 @@ pub(super) enum Policy {
     Continue,
 }
 
-pub(super) struct Worker<'a> {
+pub(super) struct DrillWorker<'a> {
     inner: fleet::Worker,
     voice: Voice<'a>,
 }
@@ -40,18 +42,18 @@ pub(super) struct Worker<'a> {
 /// Who speaks of a worker.
 struct Voice<'a> {
     name: String,
-    stage: &'a Stage,
+    stage: &'a ScenarioRun,
 }
 
 /// A worker that renews.
-struct Renewing<'a> {
+struct WorkerRenewal<'a> {
     voice: &'a Voice<'a>,
-    policy: Policy,
+    policy: RenewalPolicy,
     n_failed: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Renewal {
+pub(super) enum RenewalResult {
     Done,
     Refused,
     /// No answer in time.
@@ -85,9 +87,9 @@ impl Ground {
     }
 }
 
-impl<'a> Worker<'a> {
+impl<'a> DrillWorker<'a> {
     /// One that waits for answers for as long as it takes.
-    pub(super) async fn connect(stage: &'a Stage, name: &str, road: Road) -> anyhow::Result<Self> {
+    pub(super) async fn connect(stage: &'a ScenarioRun, name: &str, road: Road) -> anyhow::Result<Self> {
         let patience = (stage.timing().ttl * 5).max(Duration::from_secs(10));
         let client = stage.ground.client_over(road)?;
         let mut inner = fleet::Worker::new(&client, patience).within(&stage.ground.territory);
@@ -101,46 +103,51 @@ impl<'a> Worker<'a> {
     }
 
     /// The lock must be free.
-    pub(super) async fn acquire(&mut self, lock: &Lock) -> anyhow::Result<Hold> {
+    pub(super) async fn acquire(&mut self, lock: &LockSpec) -> anyhow::Result<WorkerHold> {
         let hold = self.try_acquire(lock).await?;
         hold.with_context(|| format!("{} is taken, although it is a lock of this drill only", lock.key))
     }
 
-    pub(super) async fn try_acquire(&mut self, lock: &Lock) -> anyhow::Result<Option<Hold>> {
+    pub(super) async fn try_acquire(&mut self, lock: &LockSpec) -> anyhow::Result<Option<WorkerHold>> {
         let taken = self.inner.take(lock).await.context("an acquisition failed")?;
         Ok(taken.inspect(|_| self.note("took the lock")))
     }
 
     /// Tries again and again, as a program that waits for a lock.
-    pub(super) async fn wait_for(&mut self, lock: &Lock) -> anyhow::Result<Hold> {
+    pub(super) async fn wait_for(&mut self, lock: &LockSpec) -> anyhow::Result<WorkerHold> {
         let rhythm = (self.voice.stage.timing().poll(), Instant::now() + lock.ttl * 4);
         let taken = self.inner.wait_for(lock, rhythm, &CancellationToken::new()).await;
         let Some(hold) = taken.context("an acquisition failed")? else {
-            return Err(Failure(format!("the {} waited in vain for {}", self.voice.name, lock.key)).into());
+            return Err(ScenarioFailure(format!("the {} waited in vain for {}", self.voice.name, lock.key)).into());
         };
         self.note("took the lock");
         Ok(hold)
     }
 
-    pub(super) async fn renew(&mut self, hold: &Hold) -> anyhow::Result<Renewal> {
+    pub(super) async fn renew(&mut self, hold: &WorkerHold) -> anyhow::Result<RenewalResult> {
         let answer = self.inner.renew(hold).await;
         self.voice.tell_renewal(hold, &answer)
     }
 
     /// Works and renews until then. Everything is answered.
-    pub(super) async fn work_until(&mut self, hold: &Hold, until: Instant) -> anyhow::Result<()> {
-        self.keep(hold, Some(until), &CancellationToken::new(), Policy::Succeed).await?;
+    pub(super) async fn work_until(&mut self, hold: &WorkerHold, until: Instant) -> anyhow::Result<()> {
+        self.keep(hold, Some(until), &CancellationToken::new(), RenewalPolicy::Succeed).await?;
         Ok(())
     }
 
     /// Works and renews until it is told to stop. What was sent is always waited for, so that the record is exact.
-    pub(super) async fn keep_until(&mut self, hold: &Hold, stop: &CancellationToken) -> anyhow::Result<()> {
-        self.keep(hold, None, stop, Policy::Succeed).await?;
+    pub(super) async fn keep_until(&mut self, hold: &WorkerHold, stop: &CancellationToken) -> anyhow::Result<()> {
+        self.keep(hold, None, stop, RenewalPolicy::Succeed).await?;
         Ok(())
     }
 
     /// Works until then and tries to renew, in vain; gives how often.
-    pub(super) async fn fail_until(&mut self, hold: &Hold, until: Instant, policy: Policy) -> anyhow::Result<u32> {
+    pub(super) async fn fail_until(
+        &mut self,
+        hold: &WorkerHold,
+        until: Instant,
+        policy: RenewalPolicy,
+    ) -> anyhow::Result<u32> {
         let (kept, n_failed) = self.keep(hold, Some(until), &CancellationToken::new(), policy).await?;
         if kept == Kept::GivenUp {
             self.note("gave up the lock and stopped itself");
@@ -151,38 +158,38 @@ impl<'a> Worker<'a> {
 
     async fn keep(
         &mut self,
-        hold: &Hold,
+        hold: &WorkerHold,
         until: Option<Instant>,
         stop: &CancellationToken,
-        policy: Policy,
+        policy: RenewalPolicy,
     ) -> anyhow::Result<(Kept, u32)> {
-        let mut renewing = Renewing { voice: &self.voice, policy, n_failed: 0 };
+        let mut renewing = WorkerRenewal { voice: &self.voice, policy, n_failed: 0 };
         let kept = self.inner.keep(hold, until, stop, &mut renewing).await?;
         Ok((kept, renewing.n_failed))
     }
 
     /// Whether the lock was still its own.
-    pub(super) async fn release(&mut self, hold: &Hold) -> anyhow::Result<bool> {
+    pub(super) async fn release(&mut self, hold: &WorkerHold) -> anyhow::Result<bool> {
         match self.inner.release(hold).await {
-            Answer::Done => self.note("released"),
-            Answer::Refused => {
+            LockReply::Done => self.note("released"),
+            LockReply::Refused => {
                 self.note("tried to release and was refused");
                 self.voice.log(RELEASE_FAILED, hold, NOT_OWNED)?;
                 return Ok(false);
             }
-            Answer::Unanswered(trouble) => return Err(anyhow::Error::new(trouble).context("a release failed")),
+            LockReply::Unanswered(trouble) => return Err(anyhow::Error::new(trouble).context("a release failed")),
         }
         Ok(true)
     }
 
     /// The silent bug.
-    pub(super) async fn delete_blindly(&mut self, lock: &Lock) -> anyhow::Result<bool> {
+    pub(super) async fn delete_blindly(&mut self, lock: &LockSpec) -> anyhow::Result<bool> {
         let deleted = self.locker().await?.delete(&lock.key).await.context("a DEL failed")?;
         self.note("deleted the lock of another with a plain DEL");
         Ok(deleted)
     }
 
-    pub(super) async fn holds(&mut self, hold: &Hold) -> anyhow::Result<bool> {
+    pub(super) async fn holds(&mut self, hold: &WorkerHold) -> anyhow::Result<bool> {
         self.locker().await?.holds(&hold.lock.key, &hold.token).await.context("a GET failed")
     }
 
@@ -200,48 +207,50 @@ impl Voice<'_> {
         self.stage.note(&self.name, what);
     }
 
-    fn log(&self, message: &str, hold: &Hold, error: &str) -> anyhow::Result<()> {
+    fn log(&self, message: &str, hold: &WorkerHold, error: &str) -> anyhow::Result<()> {
         self.stage.ground.journal.log(message, &self.name, &hold.lock.key, &[("error", error)])
     }
 
-    fn tell_renewal(&self, hold: &Hold, answer: &Answer) -> anyhow::Result<Renewal> {
+    fn tell_renewal(&self, hold: &WorkerHold, answer: &LockReply) -> anyhow::Result<RenewalResult> {
         Ok(match answer {
-            Answer::Done => {
+            LockReply::Done => {
                 self.note("renewed");
-                Renewal::Done
+                RenewalResult::Done
             }
-            Answer::Refused => {
+            LockReply::Refused => {
                 self.note("tried to renew and was refused");
                 self.log(RENEWAL_FAILED, hold, NOT_OWNED)?;
-                Renewal::Refused
+                RenewalResult::Refused
             }
-            Answer::Unanswered(Trouble::Late) => {
+            LockReply::Unanswered(UnknownResult::Late) => {
                 self.note("got no answer to its renewal");
                 self.log(RENEWAL_FAILED, hold, "i/o timeout")?;
-                Renewal::Failed
+                RenewalResult::Failed
             }
-            Answer::Unanswered(Trouble::Failed(error)) => anyhow::bail!("a renewal failed: {error}"),
+            LockReply::Unanswered(UnknownResult::Failed(error)) => anyhow::bail!("a renewal failed: {error}"),
         })
     }
 }
 
-impl Program for Renewing<'_> {
+impl LockProgram for WorkerRenewal<'_> {
     fn renew_after(&mut self) -> Option<Duration> {
         Some(self.voice.stage.timing().renew_every())
     }
 
-    fn heard(&mut self, hold: &Hold, answer: &Answer, failures: u32) -> anyhow::Result<Next> {
+    fn heard(&mut self, hold: &WorkerHold, answer: &LockReply, failures: u32) -> anyhow::Result<RenewalAction> {
         let renewal = self.voice.tell_renewal(hold, answer)?;
-        self.n_failed += u32::from(renewal == Renewal::Failed);
+        self.n_failed += u32::from(renewal == RenewalResult::Failed);
         match (self.policy, renewal) {
-            (Policy::Succeed, Renewal::Done) | (Policy::Continue, Renewal::Failed) => Ok(Next::GoOn),
-            (Policy::Fence(budget), Renewal::Failed) if failures < budget => Ok(Next::GoOn),
-            (Policy::Fence(_), Renewal::Failed | Renewal::Refused) => Ok(Next::GiveUp),
-            (Policy::Succeed, _) => {
-                let name = &self.voice.name;
-                Err(Failure(format!("the {name} could not renew a lock that was its own")).into())
+            (RenewalPolicy::Succeed, RenewalResult::Done) | (RenewalPolicy::Continue, RenewalResult::Failed) => {
+                Ok(RenewalAction::GoOn)
             }
-            (Policy::Fence(_), Renewal::Done) | (Policy::Continue, _) => {
+            (RenewalPolicy::Fence(budget), RenewalResult::Failed) if failures < budget => Ok(RenewalAction::GoOn),
+            (RenewalPolicy::Fence(_), RenewalResult::Failed | RenewalResult::Refused) => Ok(RenewalAction::GiveUp),
+            (RenewalPolicy::Succeed, _) => {
+                let name = &self.voice.name;
+                Err(ScenarioFailure(format!("the {name} could not renew a lock that was its own")).into())
+            }
+            (RenewalPolicy::Fence(_), RenewalResult::Done) | (RenewalPolicy::Continue, _) => {
                 anyhow::bail!("a renewal was answered although nothing comes through")
             }
         }

@@ -10,10 +10,12 @@ use redis::{Client, ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo
 use tokio_util::sync::CancellationToken;
 
 use super::configuration::{FINISHED, NOT_OWNED, RELEASE_FAILED, RENEWAL_FAILED, WRITE_REJECTED};
-use super::journal::Journal;
-use super::process::{NAME, Order, Reach, Told};
+use super::journal::WorkerLog;
+use super::process::{NAME, Reach, WorkerMessage, WorkerTask};
 use crate::cli::{EXIT_FAILED, EXIT_OK};
-use crate::rehearsal::fleet::{Answer, Hold, Kept, Lock, Next, Program, Territory, Token, Worker};
+use crate::rehearsal::fleet::{
+    Kept, LockProgram, LockReply, LockSpec, LockToken, RenewalAction, Territory, Worker, WorkerHold,
+};
 
 /// How long the critical part takes: long enough to be stopped in it.
 const CRITICAL: Duration = Duration::from_millis(400);
@@ -48,7 +50,7 @@ impl Reach {
 }
 
 /// Tells of each renewal.
-struct Renewing {
+struct ProcessRenewal {
     every: Duration,
     /// How many are left; `None` is for ever.
     wanted: Option<u32>,
@@ -57,25 +59,25 @@ struct Renewing {
 async fn work() -> anyhow::Result<()> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).context("no order")?;
-    let order: Order = serde_json::from_str(&line).context("an order that cannot be read")?;
+    let order: WorkerTask = serde_json::from_str(&line).context("an order that cannot be read")?;
     end_with_parent();
 
     let territory = Arc::new(Territory::new(&order.prefix)?);
-    let journal = Journal::open(&order.log_file)?;
+    let journal = WorkerLog::open(&order.log_file)?;
     let mut worker = Worker::new(&order.redis.client()?, PATIENCE).within(&territory);
-    let lock = Lock { key: order.key.clone(), ttl: Duration::from_millis(order.ttl_ms), record: Arc::default() };
+    let lock = LockSpec { key: order.key.clone(), ttl: Duration::from_millis(order.ttl_ms), record: Arc::default() };
     let (key, keep) = (order.key.as_str(), Duration::from_millis(order.keep_ms));
-    let hold = worker.take_as(&lock, &Token::new(&order.token)).await?.context("the lock is taken")?;
+    let hold = worker.take_as(&lock, &LockToken::new(&order.token)).await?.context("the lock is taken")?;
     let fence = worker.locker().await?.next_fence(&order.fence_key, keep).await?;
-    tell(Told::Acquired { fence })?;
+    tell(WorkerMessage::Acquired { fence })?;
 
-    let mut renewing = Renewing { every: Duration::from_millis(order.renew_every_ms), wanted: order.renewals };
+    let mut renewing = ProcessRenewal { every: Duration::from_millis(order.renew_every_ms), wanted: order.renewals };
     if worker.keep(&hold, None, &CancellationToken::new(), &mut renewing).await? == Kept::GivenUp {
-        return tell(Told::Lost);
+        return tell(WorkerMessage::Lost);
     }
 
     // The last look at the lock was good: from here on the work is done, whatever happens meanwhile.
-    tell(Told::Critical)?;
+    tell(WorkerMessage::Critical)?;
     std::thread::sleep(CRITICAL);
     // Two storages, asked at the same time.
     let locker = worker.locker().await?;
@@ -90,43 +92,43 @@ async fn work() -> anyhow::Result<()> {
         journal.log(WRITE_REJECTED, NAME, key, &[])?;
     }
     journal.log(FINISHED, NAME, key, &[("state", "DONE")])?;
-    tell(Told::Wrote { fenced })?;
+    tell(WorkerMessage::Wrote { fenced })?;
 
     let done = is_done(worker.renew(&hold).await)?;
     if !done {
         journal.log(RENEWAL_FAILED, NAME, key, &[("error", NOT_OWNED)])?;
     }
-    tell(Told::Renewal { done })?;
+    tell(WorkerMessage::Renewal { done })?;
     let done = is_done(worker.release(&hold).await)?;
     if !done {
         journal.log(RELEASE_FAILED, NAME, key, &[("error", NOT_OWNED)])?;
     }
-    tell(Told::Release { done })
+    tell(WorkerMessage::Release { done })
 }
 
-impl Program for Renewing {
+impl LockProgram for ProcessRenewal {
     fn renew_after(&mut self) -> Option<Duration> {
         (self.wanted != Some(0)).then_some(self.every)
     }
 
-    fn heard(&mut self, _: &Hold, answer: &Answer, _: u32) -> anyhow::Result<Next> {
+    fn heard(&mut self, _: &WorkerHold, answer: &LockReply, _: u32) -> anyhow::Result<RenewalAction> {
         match answer {
-            Answer::Done => {
+            LockReply::Done => {
                 self.wanted = self.wanted.map(|wanted| wanted - 1);
-                tell(Told::Renewed)?;
-                Ok(Next::GoOn)
+                tell(WorkerMessage::Renewed)?;
+                Ok(RenewalAction::GoOn)
             }
-            Answer::Refused => Ok(Next::GiveUp),
-            Answer::Unanswered(trouble) => bail!("a renewal failed: {trouble}"),
+            LockReply::Refused => Ok(RenewalAction::GiveUp),
+            LockReply::Unanswered(trouble) => bail!("a renewal failed: {trouble}"),
         }
     }
 }
 
-fn is_done(answer: Answer) -> anyhow::Result<bool> {
+fn is_done(answer: LockReply) -> anyhow::Result<bool> {
     match answer {
-        Answer::Done => Ok(true),
-        Answer::Refused => Ok(false),
-        Answer::Unanswered(trouble) => Err(trouble.into()),
+        LockReply::Done => Ok(true),
+        LockReply::Refused => Ok(false),
+        LockReply::Unanswered(trouble) => Err(trouble.into()),
     }
 }
 
@@ -139,7 +141,7 @@ fn end_with_parent() {
     });
 }
 
-fn tell(told: Told) -> anyhow::Result<()> {
+fn tell(told: WorkerMessage) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", serde_json::to_string(&told)?)?;
     out.flush().context("nobody listens")

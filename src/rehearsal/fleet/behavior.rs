@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{Answer, End, Hold, Lock, Locker, Next, Program, Random, Record, Worker};
+use super::{End, LockProgram, LockReply, LockSpec, Locker, OperationLog, Random, RenewalAction, Worker, WorkerHold};
 
 /// For an answer of Redis. Longer than any pause of it: the record must be exact.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -40,7 +40,12 @@ pub struct Behavior {
 }
 
 /// Runs until the deadline; holds that are under way end first.
-pub async fn run(client: &Client, behavior: &Behavior, record: &Arc<Record>, until: Instant) -> anyhow::Result<()> {
+pub async fn run(
+    client: &Client,
+    behavior: &Behavior,
+    record: &Arc<OperationLog>,
+    until: Instant,
+) -> anyhow::Result<()> {
     let mut workers = JoinSet::new();
     for number in 0..behavior.workers {
         let worker = Drawn {
@@ -67,21 +72,21 @@ struct Drawn {
     random: Random,
     number: usize,
     behavior: Behavior,
-    record: Arc<Record>,
+    record: Arc<OperationLog>,
 }
 
 /// Renews in time, and every renewal is answered.
 struct InTime(Duration);
 
-impl Program for InTime {
+impl LockProgram for InTime {
     fn renew_after(&mut self) -> Option<Duration> {
         Some(self.0)
     }
 
-    fn heard(&mut self, _: &Hold, answer: &Answer, _: u32) -> anyhow::Result<Next> {
+    fn heard(&mut self, _: &WorkerHold, answer: &LockReply, _: u32) -> anyhow::Result<RenewalAction> {
         match answer {
-            Answer::Done | Answer::Refused => Ok(Next::GoOn),
-            Answer::Unanswered(trouble) => bail!("a renewal failed: {trouble}"),
+            LockReply::Done | LockReply::Refused => Ok(RenewalAction::GoOn),
+            LockReply::Unanswered(trouble) => bail!("a renewal failed: {trouble}"),
         }
     }
 }
@@ -91,7 +96,7 @@ impl Drawn {
         while Instant::now() < until {
             let number = self.random.below(self.behavior.locks_per_worker);
             let key = format!("{}{}-{number}", self.behavior.prefix, self.number);
-            self.hold(&Lock { key, ttl: self.behavior.ttl, record: Arc::clone(&self.record) }).await?;
+            self.hold(&LockSpec { key, ttl: self.behavior.ttl, record: Arc::clone(&self.record) }).await?;
             let pause = self.behavior.pause;
             sleep(self.random.between(pause / 2, pause * 3 / 2)).await;
         }
@@ -99,7 +104,7 @@ impl Drawn {
     }
 
     /// One hold from the acquisition to its end. Where it is left to expire, the next holder waits for it.
-    async fn hold(&mut self, lock: &Lock) -> anyhow::Result<()> {
+    async fn hold(&mut self, lock: &LockSpec) -> anyhow::Result<()> {
         let Some(hold) = self.worker.take(lock).await? else { return Ok(()) };
         self.work(&hold).await?;
         let Behavior { crashes, stalls, steals, deletes, .. } = self.behavior;
@@ -112,7 +117,7 @@ impl Drawn {
         } else if fate < crashes + stalls + steals {
             let thief = self.other.steal(&lock.key, lock.ttl).await?;
             hold.ended(End::Stolen);
-            let theft = Hold::begun(lock, &thief);
+            let theft = WorkerHold::begun(lock, &thief);
             self.release(&hold).await?;
             self.work(&theft).await?;
             return self.release(&theft).await;
@@ -124,7 +129,7 @@ impl Drawn {
     }
 
     /// Works and renews. Changes of one lock are never closer together than the shortest work.
-    async fn work(&mut self, hold: &Hold) -> anyhow::Result<()> {
+    async fn work(&mut self, hold: &WorkerHold) -> anyhow::Result<()> {
         let Behavior { shortest_work, longest_work, renew_every, .. } = self.behavior;
         let done = Instant::now() + self.random.between(shortest_work, longest_work);
         let end = CancellationToken::new();
@@ -134,16 +139,16 @@ impl Drawn {
     }
 
     /// In vain where the lock was lost.
-    async fn release(&mut self, hold: &Hold) -> anyhow::Result<()> {
+    async fn release(&mut self, hold: &WorkerHold) -> anyhow::Result<()> {
         match self.worker.release(hold).await {
-            Answer::Done | Answer::Refused => Ok(()),
-            Answer::Unanswered(trouble) => Err(trouble.into()),
+            LockReply::Done | LockReply::Refused => Ok(()),
+            LockReply::Unanswered(trouble) => Err(trouble.into()),
         }
     }
 }
 
 /// Sleeps until the lock has surely expired.
-async fn expire(hold: &Hold) {
+async fn expire(hold: &WorkerHold) {
     sleep_until(hold.last_sign() + hold.lock.ttl).await;
     hold.expired();
     sleep(MARGIN).await;

@@ -40,9 +40,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a holder knows and nobody else: one for each acquisition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Token(String);
+pub struct LockToken(String);
 
-impl Token {
+impl LockToken {
     pub fn random() -> Self {
         let random = || std::collections::hash_map::RandomState::new().hash_one(0);
         Self(format!("{:016x}{:016x}", random(), random()))
@@ -97,13 +97,13 @@ impl Locker {
     }
 
     /// Nothing if somebody else has it.
-    pub async fn acquire(&mut self, key: &str, ttl: Duration) -> RedisResult<Option<Token>> {
-        let token = Token::random();
+    pub async fn acquire(&mut self, key: &str, ttl: Duration) -> RedisResult<Option<LockToken>> {
+        let token = LockToken::random();
         Ok(self.acquire_as(key, &token, ttl).await?.then_some(token))
     }
 
     /// With a token that was made before. Whether the lock was free.
-    pub async fn acquire_as(&mut self, key: &str, token: &Token, ttl: Duration) -> RedisResult<bool> {
+    pub async fn acquire_as(&mut self, key: &str, token: &LockToken, ttl: Duration) -> RedisResult<bool> {
         self.note(key, &token.0)?;
         let mut set = cmd("SET");
         set.arg(key).arg(&token.0).arg("NX").arg("PX").arg(milliseconds(ttl));
@@ -112,21 +112,21 @@ impl Locker {
     }
 
     /// Whether the lock was still the caller's.
-    pub async fn renew(&mut self, key: &str, token: &Token, ttl: Duration) -> RedisResult<bool> {
+    pub async fn renew(&mut self, key: &str, token: &LockToken, ttl: Duration) -> RedisResult<bool> {
         self.check(key)?;
         let mut call = self.renew.key(key);
         call.arg(&token.0).arg(milliseconds(ttl)).invoke_async(&mut self.connection).await
     }
 
     /// Whether the lock was still the caller's.
-    pub async fn release(&mut self, key: &str, token: &Token) -> RedisResult<bool> {
+    pub async fn release(&mut self, key: &str, token: &LockToken) -> RedisResult<bool> {
         self.check(key)?;
         self.release.key(key).arg(&token.0).invoke_async(&mut self.connection).await
     }
 
     /// Takes the lock from whoever has it: what a program without `NX` does.
-    pub async fn steal(&mut self, key: &str, ttl: Duration) -> RedisResult<Token> {
-        let token = Token::random();
+    pub async fn steal(&mut self, key: &str, ttl: Duration) -> RedisResult<LockToken> {
+        let token = LockToken::random();
         self.note(key, &token.0)?;
         self.set(key, &token.0, ttl).await?;
         Ok(token)
@@ -139,7 +139,7 @@ impl Locker {
     }
 
     /// Whether the lock is the caller's now.
-    pub async fn holds(&mut self, key: &str, token: &Token) -> RedisResult<bool> {
+    pub async fn holds(&mut self, key: &str, token: &LockToken) -> RedisResult<bool> {
         Ok(self.read(key).await?.as_deref() == Some(&token.0))
     }
 

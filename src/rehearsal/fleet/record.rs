@@ -38,7 +38,7 @@ struct Deed {
 
 /// Filled by all workers of a run.
 #[derive(Debug, Default)]
-pub struct Record {
+pub struct OperationLog {
     deeds: Mutex<Vec<Deed>>,
 }
 
@@ -59,7 +59,7 @@ pub struct Truth {
     pub hold_seconds: f64,
 }
 
-impl Record {
+impl OperationLog {
     /// Begins a hold; gives the number to speak of it later, and the time.
     pub fn acquired(&self, key: &str) -> (usize, Instant) {
         let now = Instant::now();
@@ -192,7 +192,7 @@ mod tests {
     /// Each lock for itself: what another one's holders did is no overlap of this one's.
     #[tokio::test(start_paused = true)]
     async fn overlap_and_takeover_of_one_hold() {
-        let record = Record::default();
+        let record = OperationLog::default();
         let second = Duration::from_secs(1);
         let pass = || tokio::time::advance(second);
         let (lost, _) = record.acquired("a");

@@ -2,7 +2,7 @@
 //!
 //! Whatever locks in a simulation is one of these: the services of [`cordum`](super::cordum), the workers and worker processes of
 //! drills, and those of the tests, whose [`Behavior`](super::Behavior) is drawn. What was done is noted in the record of the
-//! lock before anything else can happen. What a program says and does about an answer is its own: a [`Program`].
+//! lock before anything else can happen. What a program says and does about an answer is its own: a [`LockProgram`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use redis::{Client, RedisError, RedisResult};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{End, Gate, Locker, Record, Territory, Token};
+use super::{End, Gate, LockToken, Locker, OperationLog, Territory};
 
 /// One lock, and where it is noted what happens to it.
 #[derive(Clone, Debug)]
-pub struct Lock {
+pub struct LockSpec {
     pub key: String,
     pub ttl: Duration,
-    pub record: Arc<Record>,
+    pub record: Arc<OperationLog>,
 }
 
 /// A lock that its holder believes to have.
 #[derive(Clone, Debug)]
-pub struct Hold {
-    pub lock: Lock,
-    pub token: Token,
+pub struct WorkerHold {
+    pub lock: LockSpec,
+    pub token: LockToken,
     pub acquired: Instant,
     /// In the record.
     number: usize,
@@ -33,16 +33,16 @@ pub struct Hold {
 
 /// To a renewal or a release.
 #[derive(Debug)]
-pub enum Answer {
+pub enum LockReply {
     Done,
     /// The lock was no longer the caller's.
     Refused,
-    Unanswered(Trouble),
+    Unanswered(UnknownResult),
 }
 
 /// Why nobody knows whether Redis has done it.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum UnknownResult {
     #[error("no answer of Redis in time")]
     Late,
     #[error("Redis or the connection to it failed")]
@@ -50,16 +50,16 @@ pub enum Trouble {
 }
 
 /// What a program does about the renewals of one lock.
-pub trait Program {
+pub trait LockProgram {
     /// How long after the last attempt to try again; `None` where the lock is not renewed, or no more.
     fn renew_after(&mut self) -> Option<Duration>;
 
     /// A renewal has ended. `failures`: how many in a row, with this one, did not succeed.
-    fn heard(&mut self, hold: &Hold, answer: &Answer, failures: u32) -> anyhow::Result<Next>;
+    fn heard(&mut self, hold: &WorkerHold, answer: &LockReply, failures: u32) -> anyhow::Result<RenewalAction>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum RenewalAction {
     GoOn,
     GiveUp,
 }
@@ -112,14 +112,14 @@ impl Worker {
     }
 
     /// Nothing if somebody else has it.
-    pub async fn take(&mut self, lock: &Lock) -> Result<Option<Hold>, Trouble> {
-        self.take_as(lock, &Token::random()).await
+    pub async fn take(&mut self, lock: &LockSpec) -> Result<Option<WorkerHold>, UnknownResult> {
+        self.take_as(lock, &LockToken::random()).await
     }
 
     /// With a token that was made before.
-    pub async fn take_as(&mut self, lock: &Lock, token: &Token) -> Result<Option<Hold>, Trouble> {
+    pub async fn take_as(&mut self, lock: &LockSpec, token: &LockToken) -> Result<Option<WorkerHold>, UnknownResult> {
         let answer = self.ask(async |locker| locker.acquire_as(&lock.key, token, lock.ttl).await).await;
-        let taken = answer.map(|is_free| is_free.then(|| Hold::begun(lock, token)));
+        let taken = answer.map(|is_free| is_free.then(|| WorkerHold::begun(lock, token)));
         // Only now may it stand still: Redis has done it, and so it is noted.
         self.gate.pass().await;
         taken
@@ -128,10 +128,10 @@ impl Worker {
     /// Tries again and again, as a program that waits for a lock. Nothing if it waited in vain, or was told to end.
     pub async fn wait_for(
         &mut self,
-        lock: &Lock,
+        lock: &LockSpec,
         (every, until): (Duration, Instant),
         end: &CancellationToken,
-    ) -> Result<Option<Hold>, Trouble> {
+    ) -> Result<Option<WorkerHold>, UnknownResult> {
         loop {
             let taken = self.take(lock).await?;
             if taken.is_some() || Instant::now() >= until || end.is_cancelled() {
@@ -141,30 +141,30 @@ impl Worker {
         }
     }
 
-    pub async fn renew(&mut self, hold: &Hold) -> Answer {
-        let Hold { lock, token, .. } = hold;
+    pub async fn renew(&mut self, hold: &WorkerHold) -> LockReply {
+        let WorkerHold { lock, token, .. } = hold;
         let answer = self.ask(async |locker| locker.renew(&lock.key, token, lock.ttl).await).await.into();
         match answer {
-            Answer::Done => hold.renewed(),
-            Answer::Refused => hold.refused(),
-            Answer::Unanswered(_) => {}
+            LockReply::Done => hold.renewed(),
+            LockReply::Refused => hold.refused(),
+            LockReply::Unanswered(_) => {}
         }
         self.gate.pass().await;
         answer
     }
 
-    pub async fn release(&mut self, hold: &Hold) -> Answer {
-        let Hold { lock, token, .. } = hold;
+    pub async fn release(&mut self, hold: &WorkerHold) -> LockReply {
+        let WorkerHold { lock, token, .. } = hold;
         let answer = self.ask(async |locker| locker.release(&lock.key, token).await).await.into();
         hold.let_go();
         match answer {
-            Answer::Done => hold.ended(End::Released),
-            Answer::Refused => {
+            LockReply::Done => hold.ended(End::Released),
+            LockReply::Refused => {
                 hold.refused();
                 lock.record.lost(hold.number);
             }
             // If Redis did not do it, the TTL will.
-            Answer::Unanswered(_) => lock.record.lost(hold.number),
+            LockReply::Unanswered(_) => lock.record.lost(hold.number),
         }
         self.gate.pass().await;
         answer
@@ -173,10 +173,10 @@ impl Worker {
     /// Works until then, or until it is told to end, and renews meanwhile as the program says.
     pub async fn keep(
         &mut self,
-        hold: &Hold,
+        hold: &WorkerHold,
         until: Option<Instant>,
         end: &CancellationToken,
-        program: &mut impl Program,
+        program: &mut impl LockProgram,
     ) -> anyhow::Result<Kept> {
         let mut failures = 0;
         let mut last_attempt = hold.last_sign();
@@ -192,8 +192,8 @@ impl Worker {
             // Not of the answer, which may take long: programs renew by the clock.
             last_attempt = Instant::now();
             let answer = self.renew(hold).await;
-            failures = if matches!(answer, Answer::Done) { 0 } else { failures + 1 };
-            if program.heard(hold, &answer, failures)? == Next::GiveUp {
+            failures = if matches!(answer, LockReply::Done) { 0 } else { failures + 1 };
+            if program.heard(hold, &answer, failures)? == RenewalAction::GiveUp {
                 hold.let_go();
                 return Ok(Kept::GivenUp);
             }
@@ -210,22 +210,22 @@ impl Worker {
         self.gate.pass().await;
     }
 
-    async fn ask<T>(&mut self, question: impl AsyncFnOnce(&mut Locker) -> RedisResult<T>) -> Result<T, Trouble> {
+    async fn ask<T>(&mut self, question: impl AsyncFnOnce(&mut Locker) -> RedisResult<T>) -> Result<T, UnknownResult> {
         let patience = self.patience;
         match timeout(patience, async { question(self.locker().await?).await }).await {
             Ok(Ok(answer)) => Ok(answer),
             // A late answer belongs to nobody; the connection is good for the next question.
-            Err(_) => Err(Trouble::Late),
+            Err(_) => Err(UnknownResult::Late),
             Ok(Err(error)) => {
                 self.locker = None;
-                Err(Trouble::Failed(error))
+                Err(UnknownResult::Failed(error))
             }
         }
     }
 }
 
-impl From<Result<bool, Trouble>> for Answer {
-    fn from(answer: Result<bool, Trouble>) -> Self {
+impl From<Result<bool, UnknownResult>> for LockReply {
+    fn from(answer: Result<bool, UnknownResult>) -> Self {
         match answer {
             Ok(true) => Self::Done,
             Ok(false) => Self::Refused,
@@ -234,9 +234,9 @@ impl From<Result<bool, Trouble>> for Answer {
     }
 }
 
-impl Hold {
+impl WorkerHold {
     /// Begins just now, for whoever has taken the lock with this token.
-    pub fn begun(lock: &Lock, token: &Token) -> Self {
+    pub fn begun(lock: &LockSpec, token: &LockToken) -> Self {
         let (number, acquired) = lock.record.acquired(&lock.key);
         Self { lock: lock.clone(), token: token.clone(), acquired, number }
     }

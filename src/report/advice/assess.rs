@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::evidence::Evidence;
-use super::finding::{Finding, Fit, Note};
+use super::finding::{AdviceFinding, Fit, Note};
 use super::formulas::{self, Jitter, Model, Need, Reserve};
-use super::percentile::{BOUNDED_SAMPLES, Bracket, MIN_SAMPLES, Sample};
+use super::percentile::{BOUNDED_SAMPLES, Bracket, BucketedSample, MIN_SAMPLES};
 use super::{Advice, Confidence, Takeover};
 use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
 
@@ -73,9 +73,9 @@ impl Measured {
         let (sample, base) = match (model, ttl) {
             (Model::Held, _) => (evidence.finished_holds(), 0.0),
             // Margins are shares of the TTL: without it they say nothing.
-            (Model::Renewed | Model::Loop, None) => (Sample::default(), 0.0),
+            (Model::Renewed | Model::Loop, None) => (BucketedSample::default(), 0.0),
             (Model::Renewed | Model::Loop, Some(ttl)) => {
-                let silences = Sample::silences(&evidence.margins, ttl);
+                let silences = BucketedSample::silences(&evidence.margins, ttl);
                 let every = namespace.renew_every.map(|every| every.as_secs_f64());
                 let every = every.or_else(|| silences.median_at_least()).unwrap_or(0.0);
                 (silences, every)
@@ -144,7 +144,7 @@ impl Measured {
                 let renew_every = self.renew_every.unwrap_or(every);
                 let (seen, need) = (self.seen, need.low);
                 advice.need = self.reserve.map(|reserve| reserve.need_at(every));
-                advice.findings.push(Finding::NoRoomForPause { ttl: present, renew_every, seen, need, every });
+                advice.findings.push(AdviceFinding::NoRoomForPause { ttl: present, renew_every, seen, need, every });
                 return;
             }
             // With a longer TTL, too, another interval may be the better one.
@@ -156,7 +156,7 @@ impl Measured {
                 Some(high) => (Some(formulas::round_up(high)), false),
                 None => (Some(formulas::round_up(step)), true),
             };
-            advice.findings.push(Finding::TooShort {
+            advice.findings.push(AdviceFinding::TooShort {
                 model: self.model,
                 ttl: present,
                 seen: self.seen,
@@ -166,12 +166,12 @@ impl Measured {
                 logs_speak: self.logs_speak,
             });
         } else if self.lost > 0 && self.model != Model::Loop {
-            advice.findings.push(Finding::LostAllTheSame { model: self.model, n_lost: self.lost, ttl: present });
+            advice.findings.push(AdviceFinding::LostAllTheSame { model: self.model, n_lost: self.lost, ttl: present });
         }
         let is_near = self.p99.is_some_and(|p99| p99.low > present.as_secs_f64() * NEAR);
         if self.model == Model::Held && namespace.renew_every.is_none() && is_near {
             let every = formulas::renewal_of(advice.ttl.unwrap_or(present), namespace);
-            advice.findings.push(Finding::NotRenewed { ttl: present, every });
+            advice.findings.push(AdviceFinding::NotRenewed { ttl: present, every });
         }
     }
 
@@ -198,7 +198,13 @@ impl Measured {
             Some(_) => Fit::Unknown,
         };
         if takeover.is_too_late() {
-            advice.findings.push(Finding::TooLong { bound, slo, retry_every: namespace.retry_every, at_most, fit });
+            advice.findings.push(AdviceFinding::TooLong {
+                bound,
+                slo,
+                retry_every: namespace.retry_every,
+                at_most,
+                fit,
+            });
         }
         // A longer one that was advised for the pauses is not needed with a shorter interval.
         let is_too_long = takeover.is_too_late() || (advice.ttl != namespace.ttl && advice.ttl > at_most);
@@ -207,7 +213,7 @@ impl Measured {
         }
         if let (Fit::No, Some(need), Some(at_most)) = (fit, least, at_most) {
             let (model, need, retry_every) = (advice.model, need.low, namespace.retry_every);
-            advice.findings.push(Finding::Conflict { model, need, at_most, slo, retry_every });
+            advice.findings.push(AdviceFinding::Conflict { model, need, at_most, slo, retry_every });
         }
     }
 
@@ -229,12 +235,12 @@ impl Measured {
             hold.is_some_and(|hold| hold >= present.as_secs_f64())
         };
         if is_missing {
-            advice.findings.push(Finding::NeverRenewed { renew_every: present, n_samples: advice.n_samples });
+            advice.findings.push(AdviceFinding::NeverRenewed { renew_every: present, n_samples: advice.n_samples });
         }
         let (Some(ttl), Some(advised)) = (namespace.ttl, advice.ttl) else { return };
         let n_attempts = formulas::attempts(ttl, present, jitter);
         if n_attempts < 2 {
-            advice.findings.push(Finding::RenewalTooRare { ttl, renew_every: present, n_attempts });
+            advice.findings.push(AdviceFinding::RenewalTooRare { ttl, renew_every: present, n_attempts });
         }
         let leaves_enough = |every: Duration| {
             let need = self.reserve.map(|reserve| reserve.need_at(every));
@@ -250,7 +256,7 @@ impl Measured {
         {
             let every = every.min(formulas::renewal_of(ttl, namespace));
             let renew_every = present;
-            advice.findings.push(Finding::FenceAfterExpiry {
+            advice.findings.push(AdviceFinding::FenceAfterExpiry {
                 ttl,
                 renew_every,
                 budget,
@@ -306,7 +312,7 @@ fn notes(namespace: &Namespace, evidence: &Evidence, advice: &Advice) -> Vec<Not
     let unclear = advice
         .need
         .filter(|need| namespace.ttl.is_some_and(|ttl| need.low <= ttl && need.high.is_none_or(|high| high > ttl)));
-    let is_missing = advice.findings.iter().any(|finding| matches!(finding, Finding::NeverRenewed { .. }));
+    let is_missing = advice.findings.iter().any(|finding| matches!(finding, AdviceFinding::NeverRenewed { .. }));
     let no_hold_is_seen = namespace.ttl.is_none() && advice.model == Model::Renewed;
     [
         (needs_samples && has_few && !no_hold_is_seen)
@@ -334,7 +340,7 @@ fn notes(namespace: &Namespace, evidence: &Evidence, advice: &Advice) -> Vec<Not
 
 fn beyond_slo(namespace: &Namespace, advice: &Advice) -> Option<Note> {
     let (ttl, at_most) = (advice.ttl?, advice.takeover?.at_most?);
-    let is_said = advice.findings.iter().any(|finding| matches!(finding, Finding::Conflict { .. }));
+    let is_said = advice.findings.iter().any(|finding| matches!(finding, AdviceFinding::Conflict { .. }));
     (ttl > at_most && advice.ttl != namespace.ttl && !is_said).then_some(Note::BeyondSlo {
         model: advice.model,
         ttl,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::percentile::Sample;
+use super::percentile::BucketedSample;
 use crate::model::counters::{LogCounters, Tally};
 use crate::model::failure::Cause;
 use crate::model::sighting::OperationsSource;
@@ -11,11 +11,11 @@ use crate::snapshot::{KeyspaceView, NamespaceView};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
     /// Seconds from taking a lock to its release or expiry.
-    pub holds: Sample,
+    pub holds: BucketedSample,
     /// Shares of the TTL that were left at renewals.
-    pub margins: Sample,
+    pub margins: BucketedSample,
     /// Seconds that Redis took to answer.
-    pub replies: Sample,
+    pub replies: BucketedSample,
     pub renewals: u64,
     pub expirations: u64,
     /// Of `loop` locks.
@@ -34,11 +34,11 @@ pub struct Evidence {
 
 impl Evidence {
     /// What the exporter knows. Nothing where it does not look at the namespace in Redis.
-    pub fn of(view: &NamespaceView, replies: &Sample) -> Option<Self> {
+    pub fn of(view: &NamespaceView, replies: &BucketedSample) -> Option<Self> {
         let KeyspaceView { counters, now, .. } = view.keyspace.as_ref()?;
         Some(Self {
-            holds: Sample::of(&counters.hold_seconds),
-            margins: Sample::of(&counters.renewal_margin_ratio),
+            holds: BucketedSample::of(&counters.hold_seconds),
+            margins: BucketedSample::of(&counters.renewal_margin_ratio),
             replies: replies.clone(),
             renewals: counters.renewals,
             expirations: counters.expirations,
@@ -68,7 +68,7 @@ impl Evidence {
     }
 
     /// Holds that ended because the work was done. Without renewals none of them is longer than one that expired.
-    pub(super) fn finished_holds(&self) -> Sample {
+    pub(super) fn finished_holds(&self) -> BucketedSample {
         self.holds.without_largest(self.expirations)
     }
 }

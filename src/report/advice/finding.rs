@@ -9,7 +9,7 @@ use crate::util::units::format_duration;
 
 /// Something that should be changed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Finding {
+pub enum AdviceFinding {
     /// The locks need more than they have, for a hold or a pause of at least `seen`.
     TooShort {
         model: Model,
@@ -57,7 +57,7 @@ pub enum Fit {
     Never,
 }
 
-impl Finding {
+impl AdviceFinding {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::TooShort { .. } => "too_short",
@@ -72,7 +72,7 @@ impl Finding {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for AdviceFinding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooShort { model, ttl, seen, need, n_cut_off, n_samples, logs_speak } => {

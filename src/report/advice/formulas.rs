@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::evidence::Evidence;
-use super::percentile::{MIN_SAMPLES, Sample};
+use super::percentile::{BucketedSample, MIN_SAMPLES};
 use crate::model::namespace::{Namespace, OnRenewalFailure};
 
 /// On top of what was seen, for what was not: a share of it, and at least so much.
@@ -46,7 +46,7 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    pub(super) fn of(replies: &Sample) -> Self {
+    pub(super) fn of(replies: &BucketedSample) -> Self {
         let bracket = replies.p99(0, 0.0);
         // What lies beyond the last bound is at least that much.
         match bracket.map(|bracket| bracket.high.unwrap_or(bracket.low)) {

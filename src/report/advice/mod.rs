@@ -29,9 +29,9 @@ pub use assess::advise;
 pub(crate) use evidence::EXPIRED;
 pub use evidence::Evidence;
 pub(crate) use finding::brief;
-pub use finding::{Finding, Fit, Note};
+pub use finding::{AdviceFinding, Fit, Note};
 pub use formulas::{Jitter, Model, Need};
-pub use percentile::{BOUNDED_SAMPLES, Bracket, MIN_SAMPLES, Sample};
+pub use percentile::{BOUNDED_SAMPLES, Bracket, BucketedSample, MIN_SAMPLES};
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub struct Advice {
     /// With the present TTL.
     pub takeover: Option<Takeover>,
     /// What is wrong with the present values.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<AdviceFinding>,
     /// What to know about this advice.
     pub notes: Vec<Note>,
 }

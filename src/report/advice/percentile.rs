@@ -21,7 +21,7 @@ const MANY_SAMPLES: u64 = 20_000;
 
 /// Counts by bucket, upper bounds ascending; the last one may be infinite.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sample {
+pub struct BucketedSample {
     buckets: Vec<(f64, u64)>,
 }
 
@@ -35,7 +35,7 @@ pub struct Bracket {
     pub high: Option<f64>,
 }
 
-impl Sample {
+impl BucketedSample {
     /// Counts of each bucket on its own, in ascending order of the upper bounds.
     pub fn new(buckets: Vec<(f64, u64)>) -> Self {
         debug_assert!(buckets.is_sorted_by(|left, right| left.0 < right.0));
@@ -153,19 +153,19 @@ mod tests {
     use super::*;
     use crate::model::counters::{HoldBounds, MarginBounds};
 
-    fn sample(values: impl IntoIterator<Item = f64>) -> Sample {
+    fn sample(values: impl IntoIterator<Item = f64>) -> BucketedSample {
         let mut histogram = Histogram::<HoldBounds>::default();
         values.into_iter().for_each(|value| histogram.observe(value));
-        Sample::of(&histogram)
+        BucketedSample::of(&histogram)
     }
 
     /// Values with equal steps of probability: what a sample of a distribution looks like without its luck.
-    fn drawn(n: u32, quantile: impl Fn(f64) -> f64) -> Sample {
+    fn drawn(n: u32, quantile: impl Fn(f64) -> f64) -> BucketedSample {
         sample((0..n).map(|index| quantile((f64::from(index) + 0.5) / f64::from(n))))
     }
 
     #[track_caller]
-    fn check(sample: &Sample, n_cut_off: u64, expected: Option<(f64, Option<f64>)>) {
+    fn check(sample: &BucketedSample, n_cut_off: u64, expected: Option<(f64, Option<f64>)>) {
         let bracket = sample.p99(n_cut_off, 10.0).map(|bracket| (bracket.low, bracket.high));
         assert_eq!(bracket, expected);
     }
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn few_samples_bound_little() {
         check(&drawn(99, |p| p), 0, None);
-        check(&Sample::default(), 0, None);
+        check(&BucketedSample::default(), 0, None);
         // The largest is all there is above.
         check(&drawn(100, |p| if p < 0.99 { 0.4 } else { 3.5 }), 0, Some((0.25, Some(4.0))));
         check(&drawn(299, |p| if p < 0.996 { 0.4 } else { 3.5 }), 0, Some((0.25, Some(4.0))));
@@ -206,7 +206,7 @@ mod tests {
         check(&holds, 10, Some((4.0, None)));
         // 3 % are: where, is not known.
         check(&holds, 30, Some((10.0, None)));
-        check(&Sample::default(), 100, Some((10.0, None)));
+        check(&BucketedSample::default(), 100, Some((10.0, None)));
         check(&sample([9000.0; 500]), 0, Some((7200.0, None)));
     }
 
@@ -216,14 +216,14 @@ mod tests {
         assert_eq!(holds.without_largest(3), sample([0.3, 0.3]));
         assert_eq!(holds.without_largest(9).count(), 0);
         assert_eq!(holds.median_at_least(), Some(1.0));
-        assert_eq!(Sample::default().median_at_least(), None);
+        assert_eq!(BucketedSample::default().median_at_least(), None);
     }
 
     #[test]
     fn margins_are_silences() {
         let mut margins = Histogram::<MarginBounds>::default();
         [0.65, 0.65, 0.95, 0.05].into_iter().for_each(|margin| margins.observe(margin));
-        let silences = Sample::silences(&Sample::of(&margins), 30.0);
+        let silences = BucketedSample::silences(&BucketedSample::of(&margins), 30.0);
         let bounds: Vec<(i64, u64)> =
             silences.buckets.iter().map(|(bound, count)| (bound.round() as i64, *count)).collect();
         assert_eq!(bounds, [(6, 1), (9, 0), (12, 2), (15, 0), (18, 0), (21, 0), (24, 0), (27, 0), (30, 1)]);

@@ -6,14 +6,14 @@ use super::*;
 use crate::model::counters::{Bounds, Histogram, HoldBounds, MarginBounds, ReplyBounds};
 use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
 
-fn sample<B: Bounds>(values: impl IntoIterator<Item = f64>) -> Sample {
+fn sample<B: Bounds>(values: impl IntoIterator<Item = f64>) -> BucketedSample {
     let mut histogram = Histogram::<B>::default();
     values.into_iter().for_each(|value| histogram.observe(value));
-    Sample::of(&histogram)
+    BucketedSample::of(&histogram)
 }
 
 /// Values with equal steps of probability.
-fn drawn<B: Bounds>(n: u32, quantile: impl Fn(f64) -> f64) -> Sample {
+fn drawn<B: Bounds>(n: u32, quantile: impl Fn(f64) -> f64) -> BucketedSample {
     sample::<B>((0..n).map(|index| quantile((f64::from(index) + 0.5) / f64::from(n))))
 }
 
@@ -66,7 +66,7 @@ struct Expected<'a> {
 #[track_caller]
 fn check(namespace: &Namespace, evidence: &Evidence, expected: Expected<'_>) -> Advice {
     let advice = advise(namespace, evidence);
-    let findings: Vec<&str> = advice.findings.iter().map(Finding::kind).collect();
+    let findings: Vec<&str> = advice.findings.iter().map(AdviceFinding::kind).collect();
     assert_eq!(
         (advice.model, advice.ttl, advice.renew_every, advice.confidence, findings.as_slice()),
         (
@@ -323,7 +323,7 @@ fn a_fence_that_falls_after_expiry() {
     assert!(advice.notes.contains(&Note::BudgetUnknown));
     // It says so without a single sample.
     let advice = advise(&fencing(20.0, Some(3)), &Evidence::default());
-    assert!(matches!(advice.findings[..], [Finding::FenceAfterExpiry { .. }]), "{advice:?}");
+    assert!(matches!(advice.findings[..], [AdviceFinding::FenceAfterExpiry { .. }]), "{advice:?}");
 }
 
 #[test]
@@ -388,7 +388,7 @@ fn jitter_is_what_redis_takes_to_answer() {
     let without_ttl = Namespace { ttl: None, ..item(1.0) };
     // 8 + 2.5 + 2.
     check_held(&without_ttl, &slow, 13.0, &[]);
-    let unknown = Evidence { replies: Sample::default(), ..slow };
+    let unknown = Evidence { replies: BucketedSample::default(), ..slow };
     let advice = check_held(&without_ttl, &unknown, 11.0, &[]);
     assert!(advice.notes.contains(&Note::JitterAssumed));
 }

@@ -14,7 +14,7 @@ mod workload;
 
 use std::thread::sleep;
 
-use redis_lock_exporter::rehearsal::fleet::cordum::{Pace, Totals};
+use redis_lock_exporter::rehearsal::fleet::cordum::{TimeScale, Totals};
 use stage::{Stage, one_server};
 
 use crate::redis::RedisServer;
@@ -25,9 +25,9 @@ use crate::redis::sentinel::{PRIMARY_NAME, Sentinels};
 const SHORTEST_PAGE: f64 = 150.0;
 
 /// Returns the factor by which the test runs faster than real time.
-fn pace(speed: u32) -> Pace {
+fn pace(speed: u32) -> TimeScale {
     let wanted = std::env::var("ALERT_TIME_FACTOR").ok();
-    Pace::new(wanted.map_or(speed, |text| text.parse().expect("ALERT_TIME_FACTOR is not a number"))).unwrap()
+    TimeScale::new(wanted.map_or(speed, |text| text.parse().expect("ALERT_TIME_FACTOR is not a number"))).unwrap()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use redis_lock_exporter::rehearsal::fleet::cordum::{Pace, exporter_settings};
+use redis_lock_exporter::rehearsal::fleet::cordum::{TimeScale, exporter_settings};
 use redis_lock_exporter::rehearsal::rule_scaling::{scale, to_text};
 
 use super::receiver::Receiver;
@@ -23,7 +23,7 @@ const SLICES: &str =
 const SPARE: Duration = Duration::from_secs(60);
 
 pub(super) struct Stage {
-    pub(super) pace: Pace,
+    pub(super) pace: TimeScale,
     pub(super) workload: Workload,
     pub(super) daemon: Daemon,
     pub(super) receiver: Receiver,
@@ -36,7 +36,7 @@ impl Stage {
     /// Starts everything and returns after two minutes without a failure. `place` is the HOST:PORT
     /// at which the services reach Redis. `redis` is the Redis section of the exporter's
     /// configuration.
-    pub(super) fn start(pace: Pace, place: &str, redis: &str) -> Self {
+    pub(super) fn start(pace: TimeScale, place: &str, redis: &str) -> Self {
         let site = Site::new();
         let logs = "logs: [{path: 'SITE/logs/*.log', start_at: beginning}]";
         let settings = exporter_settings(&pace);
@@ -115,14 +115,14 @@ impl Stage {
 
 /// Returns the Redis section for one server. The exporter disconnects from a silent server after 5
 /// s. The compressed timeout is at least 2 s, because a busy machine can delay a reply.
-pub(super) fn one_server(pace: &Pace, address: &str) -> String {
+pub(super) fn one_server(pace: &TimeScale, address: &str) -> String {
     let patience = to_text(pace.seconds(5.0).max(Duration::from_secs(2)));
     format!("{{connect_timeout: {patience}, response_timeout: {patience}, url: 'redis://{address}/0'}}")
 }
 
 /// Prometheus scrapes every 15 s, evaluates every 30 s, and otherwise uses its defaults. All
 /// intervals are compressed like the fleet.
-fn start_prometheus(pace: &Pace, exporter: SocketAddr, alertmanager: SocketAddr) -> Prometheus {
+fn start_prometheus(pace: &TimeScale, exporter: SocketAddr, alertmanager: SocketAddr) -> Prometheus {
     let rules = scale(&fs::read_to_string(RULES).unwrap(), pace.speed());
     let time = |seconds| to_text(pace.seconds(seconds));
     let config = format!(

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use redis_lock_exporter::rehearsal::fleet::cordum::{Fault, Fleet, Load, Pace, Totals};
+use redis_lock_exporter::rehearsal::fleet::cordum::{Fault, Fleet, Load, TimeScale, Totals};
 use tokio::runtime::Runtime;
 
 /// Runs last longer than an outage of 45 s, and admissions happen all the time.
@@ -27,7 +27,7 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    pub(super) fn start(redis: &str, pace: Pace, logs: &Path) -> Self {
+    pub(super) fn start(redis: &str, pace: TimeScale, logs: &Path) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let fleet = runtime.block_on(Fleet::start(&format!("redis://{redis}/"), logs, pace, load(), 1)).unwrap();
         Self { fleet, runtime: Some(runtime) }

@@ -6,7 +6,7 @@ use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis_lock_exporter::rehearsal::fleet::Token;
+use redis_lock_exporter::rehearsal::fleet::LockToken;
 use redis_lock_exporter::util::ports::UnusedPort;
 use serde_json::Value;
 
@@ -55,7 +55,7 @@ impl World {
         Self { server, sites, daemons, program }
     }
 
-    fn acquire(&mut self, namespace: &str, n_locks: usize, ttl: Duration) -> Vec<(String, Token)> {
+    fn acquire(&mut self, namespace: &str, n_locks: usize, ttl: Duration) -> Vec<(String, LockToken)> {
         let keys = (0..n_locks).map(|number| format!("{namespace}:{number}"));
         keys.map(|key| (key.clone(), self.program.acquire(&key, ttl))).collect()
     }

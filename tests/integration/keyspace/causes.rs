@@ -6,7 +6,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-use redis_lock_exporter::rehearsal::fleet::Token;
+use redis_lock_exporter::rehearsal::fleet::LockToken;
 use redis_lock_exporter::util::clock;
 use serde_json::Value;
 
@@ -70,7 +70,7 @@ impl Engine {
     }
 
     /// Acquires the lock for a new holder and returns the hash of its token.
-    fn acquire(&mut self, run: &str, ttl: Duration) -> (Token, String) {
+    fn acquire(&mut self, run: &str, ttl: Duration) -> (LockToken, String) {
         let token = self.program.acquire(&Self::key(run), ttl);
         let owner = self.seen(run, None);
         (token, owner)
@@ -89,14 +89,14 @@ impl Engine {
     }
 
     /// The holder tries to release a lock that it has lost.
-    fn release_in_vain(&mut self, run: &str, token: &Token) {
+    fn release_in_vain(&mut self, run: &str, token: &LockToken) {
         let key = Self::key(run);
         assert!(!self.program.release(&key, token));
         self.log("lock release skipped: token mismatch", &[("key", &key)]);
     }
 
     /// The holder tries to renew a lock that it has lost. The log line contains only the id.
-    fn renew_in_vain(&mut self, run: &str, token: &Token) {
+    fn renew_in_vain(&mut self, run: &str, token: &LockToken) {
         assert!(!self.program.renew(&Self::key(run), token, TTL));
         self.log("run lock renewal failed", &[("run_id", run), ("error", "lock not owned")]);
     }
@@ -236,7 +236,7 @@ fn five_causes_of_losses_are_identified() {
 
 impl Engine {
     /// Redis restarts empty, and the holder notices at once.
-    fn lose_all(&mut self, lost: &Token) {
+    fn lose_all(&mut self, lost: &LockToken) {
         self.server.kill();
         self.server.restart();
         self.program = Program::connect(&self.server);

@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use redis_lock_exporter::rehearsal::fleet::Token;
+use redis_lock_exporter::rehearsal::fleet::LockToken;
 use serde_json::Value;
 
 use super::advise::{advise, check, of};
@@ -61,13 +61,13 @@ impl World {
         Self { daemon, _server: server, site, program }
     }
 
-    fn acquire(&mut self, name: &str, n_locks: usize, ttl: Duration) -> Vec<(String, Token)> {
+    fn acquire(&mut self, name: &str, n_locks: usize, ttl: Duration) -> Vec<(String, LockToken)> {
         let keys = (0..n_locks).map(|number| format!("{name}:{number}"));
         keys.map(|key| (key.clone(), self.program.acquire(&key, ttl))).collect()
     }
 
     /// Returns false if a lock was lost because the machine was too slow.
-    fn release(&mut self, held: &[(String, Token)]) -> bool {
+    fn release(&mut self, held: &[(String, LockToken)]) -> bool {
         held.iter().all(|(key, token)| self.program.release(key, token))
     }
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use redis_lock_exporter::rehearsal::fleet::{Locker, Token};
+use redis_lock_exporter::rehearsal::fleet::{LockToken, Locker};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -114,19 +114,19 @@ impl Program {
     }
 
     /// Acquires a lock, which must be free.
-    pub(super) fn acquire(&mut self, key: &str, ttl: Duration) -> Token {
+    pub(super) fn acquire(&mut self, key: &str, ttl: Duration) -> LockToken {
         self.runtime.block_on(self.locker.acquire(key, ttl)).unwrap().unwrap_or_else(|| panic!("{key} is taken"))
     }
 
-    pub(super) fn renew(&mut self, key: &str, token: &Token, ttl: Duration) -> bool {
+    pub(super) fn renew(&mut self, key: &str, token: &LockToken, ttl: Duration) -> bool {
         self.runtime.block_on(self.locker.renew(key, token, ttl)).unwrap()
     }
 
-    pub(super) fn release(&mut self, key: &str, token: &Token) -> bool {
+    pub(super) fn release(&mut self, key: &str, token: &LockToken) -> bool {
         self.runtime.block_on(self.locker.release(key, token)).unwrap()
     }
 
-    pub(super) fn steal(&mut self, key: &str, ttl: Duration) -> Token {
+    pub(super) fn steal(&mut self, key: &str, ttl: Duration) -> LockToken {
         self.runtime.block_on(self.locker.steal(key, ttl)).unwrap()
     }
 
@@ -141,7 +141,7 @@ pub(super) struct Stage {
     pub(super) daemon: Daemon,
     pub(super) program: Program,
     /// Keys and tokens of the locks that stay held during the whole test.
-    pub(super) held: Vec<(String, Token)>,
+    pub(super) held: Vec<(String, LockToken)>,
     pub(super) expected: Counted,
     rounds: usize,
 }
@@ -210,7 +210,7 @@ impl Stage {
         self.rounds += 1;
         let name = format!("work-{}-", self.rounds);
         let keys: Vec<String> = (0..N_LOCKS).map(|number| format!("jobs:lock:{name}{number}")).collect();
-        let tokens: Vec<Token> = keys.iter().map(|key| self.program.acquire(key, LONG)).collect();
+        let tokens: Vec<LockToken> = keys.iter().map(|key| self.program.acquire(key, LONG)).collect();
         self.wait_locks(&name, |locks| locks.len() == N_LOCKS);
         for (key, token) in keys.iter().zip(&tokens) {
             assert!(self.program.renew(key, token, LONG * 2));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Client;
-use redis_lock_exporter::rehearsal::fleet::{self, Behavior, Record, Truth};
+use redis_lock_exporter::rehearsal::fleet::{self, Behavior, OperationLog, Truth};
 use tokio::time::Instant;
 
 use crate::daemon::{Daemon, Samples, sum};
@@ -53,7 +53,7 @@ fn start(server: &RedisServer, site: &Site, more: &str) -> Daemon {
 
 fn work(server: &RedisServer, behavior: &Behavior, time: Duration) -> Truth {
     let client = Client::open(format!("redis://127.0.0.1:{}/", server.port())).unwrap();
-    let record = Arc::new(Record::default());
+    let record = Arc::new(OperationLog::default());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(fleet::run(&client, behavior, &record, Instant::now() + time)).unwrap();
     record.truth()

@@ -7,7 +7,7 @@ use promql_parser::label::Matchers;
 use promql_parser::parser::{Expr, VectorSelector};
 use regex::Regex;
 
-use redis_lock_exporter::exposition::{Kind, metrics};
+use redis_lock_exporter::exposition::{MetricKind, metrics};
 use redis_lock_exporter::model::failure::{Cause, ConflictKind, Operation, Reason};
 use redis_lock_exporter::model::label::Label;
 
@@ -74,7 +74,7 @@ impl Known {
         for metric in metrics() {
             let own: BTreeSet<&str> = metric.labels().iter().copied().chain(TARGET_LABELS).collect();
             labels.insert(metric.name.to_owned(), Some(own.clone()));
-            if metric.kind == Kind::Histogram {
+            if metric.kind == MetricKind::Histogram {
                 for part in ["bucket", "sum", "count"] {
                     labels.insert(format!("{}_{part}", metric.name), Some(own.clone()));
                 }

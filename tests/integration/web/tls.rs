@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use redis_lock_exporter::http::{Limits, WebFile};
+use redis_lock_exporter::http::{ConnectionLimits, WebFile};
 
 use super::{Reply, Secured, TLS, curl};
 use crate::daemon::text;
@@ -144,7 +144,8 @@ fn many_tls_clients_are_served_at_once() {
 fn unfinished_tls_handshakes_block_no_other_client_and_time_out() {
     let secured = Secured::new(TLS);
     let (file, _follower) = WebFile::open(secured.path("web.yml").as_ref()).unwrap();
-    let limits = Limits { connections: 8, header_read: Duration::from_millis(500), ..Limits::default() };
+    let limits =
+        ConnectionLimits { connections: 8, header_read: Duration::from_millis(500), ..ConnectionLimits::default() };
     let server = Server::start_behind(limits, file.web);
     let mut silent: Vec<TcpStream> = (0..8).map(|_| server.connect()).collect();
     for client in &mut silent[4..] {

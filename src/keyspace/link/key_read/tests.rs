@@ -14,18 +14,18 @@ fn error(line: &str) -> Value {
 }
 
 /// The whole value is the owner.
-fn plain(hasher: &OwnerHasher) -> Reader<'_> {
+fn plain(hasher: &OwnerHasher) -> OwnerParser<'_> {
     static WHOLE_VALUE: LazyLock<OwnerRule> = LazyLock::new(OwnerRule::default);
-    Reader { rule: &WHOLE_VALUE, hasher }
+    OwnerParser { rule: &WHOLE_VALUE, hasher }
 }
 
-fn conclude(round: Round, replies: &[Value]) -> Outcome {
+fn conclude(round: Round, replies: &[Value]) -> ReadResult {
     round.conclude(replies, true, plain(&OwnerHasher::new()))
 }
 
 /// From the first round on, with one list of replies for each round.
-fn read(rounds: &[&[Value]], hasher: &OwnerHasher) -> (Outcome, Vec<String>) {
-    let mut round = Round::first(Kind::String, false);
+fn read(rounds: &[&[Value]], hasher: &OwnerHasher) -> (ReadResult, Vec<String>) {
+    let mut round = Round::first(KeyType::String, false);
     let mut sent = Vec::new();
     for replies in rounds {
         let mut commands = 0;
@@ -35,16 +35,16 @@ fn read(rounds: &[&[Value]], hasher: &OwnerHasher) -> (Outcome, Vec<String>) {
         });
         assert_eq!(commands, round.replies());
         match round.conclude(replies, true, plain(hasher)) {
-            Outcome::Again(next) => round = next,
+            ReadResult::Again(next) => round = next,
             outcome => return (outcome, sent),
         }
     }
-    (Outcome::Again(round), sent)
+    (ReadResult::Again(round), sent)
 }
 
-fn held(owner: Option<&str>, ttl_ms: Option<TimeMs>, hasher: &OwnerHasher) -> Outcome {
+fn held(owner: Option<&str>, ttl_ms: Option<TimeMs>, hasher: &OwnerHasher) -> ReadResult {
     let owner = owner.map(|owner| hasher.hash(owner.as_bytes()));
-    Outcome::Seen(Sight::Held(Held { owner, ttl_ms, fence: None }))
+    ReadResult::Seen(Sight::Held(Held { owner, ttl_ms, fence: None }))
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn strings_take_one_round() {
     assert_eq!(outcome, held(Some("token"), Some(9000), &hasher));
     assert_eq!(sent, ["GETRANGE k 0 16383", "PTTL k"]);
     assert_eq!(read(&[&[text("token"), Value::Int(-1)]], &hasher).0, held(Some("token"), None, &hasher));
-    assert_eq!(read(&[&[text(""), Value::Int(-2)]], &hasher).0, Outcome::Seen(Sight::Absent));
-    assert_eq!(read(&[&[text("token"), Value::Int(-2)]], &hasher).0, Outcome::Seen(Sight::Absent));
+    assert_eq!(read(&[&[text(""), Value::Int(-2)]], &hasher).0, ReadResult::Seen(Sight::Absent));
+    assert_eq!(read(&[&[text("token"), Value::Int(-2)]], &hasher).0, ReadResult::Seen(Sight::Absent));
 }
 
 #[test]
@@ -80,10 +80,10 @@ fn other_types_take_two_more_rounds() {
     assert_eq!(sent[2..], ["TYPE k", "ZRANGE k 0 63", "PTTL k"]);
     for other in ["list", "set"] {
         let (outcome, _) = read(&[&wrong, &[Value::SimpleString(other.to_owned())]], &hasher);
-        assert_eq!(outcome, Outcome::Seen(Sight::NotALock));
+        assert_eq!(outcome, ReadResult::Seen(Sight::NotALock));
     }
     let (outcome, _) = read(&[&wrong, &[Value::SimpleString("none".to_owned())], &[text(""), Value::Int(-2)]], &hasher);
-    assert_eq!(outcome, Outcome::Seen(Sight::Absent));
+    assert_eq!(outcome, ReadResult::Seen(Sight::Absent));
 }
 
 /// Readers of a lock in a plain set: that there are any is enough.
@@ -91,10 +91,10 @@ fn other_types_take_two_more_rounds() {
 fn a_set_is_a_lock_where_several_may_hold_it() {
     let hasher = OwnerHasher::new();
     let rule = OwnerRule { shared: true, ..OwnerRule::default() };
-    let reader = Reader { rule: &rule, hasher: &hasher };
+    let reader = OwnerParser { rule: &rule, hasher: &hasher };
     let set = || Value::SimpleString("set".to_owned());
-    let typed = Round { kind: None, ..Round::first(Kind::String, false) };
-    let Outcome::Again(round) = typed.conclude(&[set()], true, reader) else { panic!("no further round") };
+    let typed = Round { kind: None, ..Round::first(KeyType::String, false) };
+    let ReadResult::Again(round) = typed.conclude(&[set()], true, reader) else { panic!("no further round") };
     let mut sent = Vec::new();
     round.send(b"k", None, |command, _| sent.push(command));
     assert_eq!(sent, [Command::Type, Command::Pttl]);
@@ -102,7 +102,7 @@ fn a_set_is_a_lock_where_several_may_hold_it() {
     assert_eq!(outcome, held(Some("several owners"), Some(8999), &hasher));
     // It became something else in between.
     let replaced = round.conclude(&[Value::SimpleString("string".to_owned()), Value::Int(5)], true, reader);
-    assert!(matches!(replaced, Outcome::Again(Round { kind: None, .. })));
+    assert!(matches!(replaced, ReadResult::Again(Round { kind: None, .. })));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_key_that_never_stays_the_same_is_given_up() {
     let wrong = [error("WRONGTYPE Operation against a key"), Value::Int(9000)];
     let string = [Value::SimpleString("string".to_owned())];
     let rounds: Vec<&[Value]> = vec![&wrong, &string, &wrong, &string, &wrong, &string, &wrong];
-    assert_eq!(read(&rounds, &hasher).0, Outcome::Seen(Sight::Unreadable));
+    assert_eq!(read(&rounds, &hasher).0, ReadResult::Seen(Sight::Unreadable));
 }
 
 #[test]
@@ -119,11 +119,11 @@ fn without_permission_the_owner_or_everything_is_unknown() {
     let hasher = OwnerHasher::new();
     let denied = || error("NOPERM this user has no permissions to access one of the keys used as arguments");
     assert_eq!(read(&[&[denied(), Value::Int(5)]], &hasher).0, held(None, Some(5), &hasher));
-    assert_eq!(read(&[&[denied(), Value::Int(-2)]], &hasher).0, Outcome::Seen(Sight::Absent));
-    assert_eq!(read(&[&[text("a"), denied()]], &hasher).0, Outcome::Seen(Sight::Unreadable));
+    assert_eq!(read(&[&[denied(), Value::Int(-2)]], &hasher).0, ReadResult::Seen(Sight::Absent));
+    assert_eq!(read(&[&[text("a"), denied()]], &hasher).0, ReadResult::Seen(Sight::Unreadable));
     assert_eq!(
         read(&[&[error("LOADING dataset"), error("LOADING dataset")]], &hasher).0,
-        Outcome::Seen(Sight::Unreadable)
+        ReadResult::Seen(Sight::Unreadable)
     );
 }
 
@@ -135,20 +135,20 @@ fn a_key_that_is_being_moved_here_is_asked_for() {
     assert_eq!(outcome, held(Some("a"), Some(5), &hasher));
     assert_eq!(sent[2..], ["ASKING", "GETRANGE k 0 16383", "ASKING", "PTTL k"]);
     let refused = [&[moved(), moved()][..], &[Value::Okay, moved(), Value::Okay, moved()]];
-    assert_eq!(read(&refused, &hasher).0, Outcome::Moved);
-    assert_eq!(read(&[&[error("ASK 1 h:1"), error("ASK 1 h:1")]], &hasher).0, Outcome::Moved);
-    let round = Round::first(Kind::String, false);
-    assert_eq!(round.conclude(&[moved(), moved()], false, plain(&hasher)), Outcome::Moved);
+    assert_eq!(read(&refused, &hasher).0, ReadResult::Moved);
+    assert_eq!(read(&[&[error("ASK 1 h:1"), error("ASK 1 h:1")]], &hasher).0, ReadResult::Moved);
+    let round = Round::first(KeyType::String, false);
+    assert_eq!(round.conclude(&[moved(), moved()], false, plain(&hasher)), ReadResult::Moved);
 }
 
 #[test]
 fn a_fence_comes_along() {
-    let round = Round::first(Kind::String, true);
+    let round = Round::first(KeyType::String, true);
     let mut sent = Vec::new();
     round.send(b"k", Some(b"fence:k"), |command, parts| sent.push((command, parts[1].to_vec())));
     assert_eq!(sent.last(), Some(&(Command::Getrange, b"fence:k".to_vec())));
     let fence = |reply: Value| match conclude(round, &[text("a"), Value::Int(5), reply]) {
-        Outcome::Seen(Sight::Held(held)) => held.fence,
+        ReadResult::Seen(Sight::Held(held)) => held.fence,
         other => panic!("{other:?}"),
     };
     assert_eq!(fence(text("17")), Some(17));

@@ -2,13 +2,13 @@ use super::*;
 
 /// One stream and its inbox, driven by hand. All keys are watched.
 struct Stream {
-    order: Order,
+    order: ReplyOrder,
     inbox: Inbox,
 }
 
 impl Stream {
     fn new() -> Self {
-        Self { order: Order::new(0), inbox: Inbox::new(8) }
+        Self { order: ReplyOrder::new(0), inbox: Inbox::new(8) }
     }
 
     fn push(&mut self, keys: &[&str], now: TimeMs) -> Vec<Taken> {
@@ -17,7 +17,7 @@ impl Stream {
         taken
     }
 
-    fn ask(&mut self, wish: Wish) -> Option<(Ticket, Sequence)> {
+    fn ask(&mut self, wish: ReadReason) -> Option<(Ticket, Sequence)> {
         let ticket = self.inbox.next(wish)?;
         Some((ticket, self.order.sent()))
     }
@@ -27,7 +27,7 @@ impl Stream {
         self.inbox.answering(ticket);
     }
 
-    fn reply(&mut self, (ticket, sequence): (Ticket, Sequence), sent: TimeMs, received: TimeMs) -> Circumstances {
+    fn reply(&mut self, (ticket, sequence): (Ticket, Sequence), sent: TimeMs, received: TimeMs) -> ReadContext {
         self.order.replied(sequence, sent);
         self.inbox.finish(ticket, sequence, Some(&self.order), received)
     }
@@ -38,8 +38,8 @@ impl Stream {
     }
 }
 
-fn check(circumstances: &Circumstances, expected: (&str, Option<TimeMs>, TimeMs, u16, bool, bool)) {
-    let Circumstances { key, since, until, pushes, first_push_may_be_old, missed } = circumstances;
+fn check(circumstances: &ReadContext, expected: (&str, Option<TimeMs>, TimeMs, u16, bool, bool)) {
+    let ReadContext { key, since, until, pushes, first_push_may_be_old, missed } = circumstances;
     assert_eq!((&**key, *since, *until, *pushes, *first_push_may_be_old, *missed), expected);
 }
 
@@ -48,12 +48,12 @@ fn pushes_before_a_reply_belong_to_it() {
     let mut stream = Stream::new();
     stream.ping(100);
     assert_eq!(stream.push(&["a", "b"], 150), [Taken::Queued, Taken::Queued]);
-    let a = stream.ask(Wish::Pushed).unwrap();
+    let a = stream.ask(ReadReason::Pushed).unwrap();
     stream.push(&["a"], 160);
-    let b = stream.ask(Wish::Pushed).unwrap();
+    let b = stream.ask(ReadReason::Pushed).unwrap();
     check(&stream.reply(a, 151, 170), ("a", Some(100), 160, 2, false, false));
     check(&stream.reply(b, 161, 171), ("b", Some(100), 150, 1, false, false));
-    assert!(stream.ask(Wish::Pushed).is_none(), "one read covers both pushes");
+    assert!(stream.ask(ReadReason::Pushed).is_none(), "one read covers both pushes");
 }
 
 #[test]
@@ -61,14 +61,14 @@ fn a_push_directly_behind_a_reply_may_be_old() {
     let mut stream = Stream::new();
     stream.ping(0);
     stream.push(&["a"], 10);
-    let read = stream.ask(Wish::Pushed).unwrap();
+    let read = stream.ask(ReadReason::Pushed).unwrap();
     stream.reply(read, 11, 12);
     // First the pushes of another prefix: still the same turn.
     stream.push(&["z"], 13);
     stream.push(&["a"], 13);
-    let read = stream.ask(Wish::Pushed).unwrap();
+    let read = stream.ask(ReadReason::Pushed).unwrap();
     assert_eq!(stream.inbox.key(read.0), "z");
-    let read_a = stream.ask(Wish::Pushed).unwrap();
+    let read_a = stream.ask(ReadReason::Pushed).unwrap();
     check(&stream.reply(read, 14, 15), ("z", Some(11), 13, 1, false, false));
     check(&stream.reply(read_a, 14, 15), ("a", Some(11), 13, 1, true, false));
 }
@@ -77,18 +77,18 @@ fn a_push_directly_behind_a_reply_may_be_old() {
 fn a_push_after_a_later_turn_is_new() {
     let mut stream = Stream::new();
     stream.push(&["a"], 10);
-    let read = stream.ask(Wish::Pushed).unwrap();
+    let read = stream.ask(ReadReason::Pushed).unwrap();
     stream.reply(read, 11, 12);
     stream.ping(250);
     stream.push(&["a"], 300);
-    let read = stream.ask(Wish::Pushed).unwrap();
+    let read = stream.ask(ReadReason::Pushed).unwrap();
     check(&stream.reply(read, 301, 302), ("a", Some(250), 300, 1, false, false));
     // A push, then a reply about something else, then a push.
     stream.push(&["z"], 303);
-    let read = stream.ask(Wish::Pushed).unwrap();
+    let read = stream.ask(ReadReason::Pushed).unwrap();
     stream.reply(read, 304, 305);
     stream.push(&["a"], 305);
-    let read = stream.ask(Wish::Pushed).unwrap();
+    let read = stream.ask(ReadReason::Pushed).unwrap();
     check(&stream.reply(read, 306, 307), ("a", Some(304), 305, 1, false, false));
 }
 
@@ -96,10 +96,10 @@ fn a_push_after_a_later_turn_is_new() {
 fn only_the_first_push_after_a_reply_may_be_old() {
     let mut stream = Stream::new();
     stream.push(&["a"], 10);
-    let read = stream.ask(Wish::Pushed).unwrap();
+    let read = stream.ask(ReadReason::Pushed).unwrap();
     stream.reply(read, 11, 12);
     stream.push(&["a"], 12);
-    let read = stream.ask(Wish::Pushed).unwrap();
+    let read = stream.ask(ReadReason::Pushed).unwrap();
     stream.push(&["a"], 13);
     check(&stream.reply(read, 13, 14), ("a", Some(11), 13, 2, true, false));
 }
@@ -108,7 +108,7 @@ fn only_the_first_push_after_a_reply_may_be_old() {
 fn a_push_between_two_replies_of_a_reading_tears_it() {
     let mut stream = Stream::new();
     stream.push(&["a"], 10);
-    let read = stream.ask(Wish::Pushed).unwrap();
+    let read = stream.ask(ReadReason::Pushed).unwrap();
     stream.first_reply(read, 11);
     assert!(stream.inbox.is_whole(read.0));
     stream.push(&["a"], 12);
@@ -125,11 +125,11 @@ fn a_push_between_two_replies_of_a_reading_tears_it() {
 fn readings_without_pushes_date_from_when_the_link_was_caught_up() {
     let mut stream = Stream::new();
     stream.ping(100);
-    stream.inbox.want("a".into(), Wish::Scanned);
-    let read = stream.ask(Wish::Scanned).unwrap();
+    stream.inbox.want("a".into(), ReadReason::Scanned);
+    let read = stream.ask(ReadReason::Scanned).unwrap();
     check(&stream.reply(read, 140, 150), ("a", Some(140), 150, 0, false, false));
-    stream.inbox.want("a".into(), Wish::Requested);
-    let (ticket, sequence) = stream.ask(Wish::Requested).unwrap();
+    stream.inbox.want("a".into(), ReadReason::Requested);
+    let (ticket, sequence) = stream.ask(ReadReason::Requested).unwrap();
     let unwatched = stream.inbox.finish(ticket, sequence, None, 160);
     check(&unwatched, ("a", None, 160, 0, false, false));
 }
@@ -138,42 +138,42 @@ fn readings_without_pushes_date_from_when_the_link_was_caught_up() {
 fn a_slow_reply_may_show_what_happened_after_the_last_push() {
     let mut stream = Stream::new();
     stream.push(&["a"], 10);
-    let read = stream.ask(Wish::Pushed).unwrap();
+    let read = stream.ask(ReadReason::Pushed).unwrap();
     check(&stream.reply(read, 11, 5000), ("a", Some(0), 5000, 1, false, false));
 }
 
 #[test]
 fn wishes_are_joined_and_the_most_urgent_one_counts() {
     let mut stream = Stream::new();
-    for wish in [Wish::Scanned, Wish::Requested, Wish::Scanned] {
+    for wish in [ReadReason::Scanned, ReadReason::Requested, ReadReason::Scanned] {
         stream.inbox.want("a".into(), wish);
     }
-    stream.inbox.want("b".into(), Wish::Scanned);
+    stream.inbox.want("b".into(), ReadReason::Scanned);
     stream.push(&["a"], 10);
     assert_eq!(stream.inbox.scanned_left(), 2);
-    let read = stream.ask(Wish::Pushed).unwrap();
-    assert!(stream.ask(Wish::Requested).is_none());
-    stream.inbox.want("a".into(), Wish::Requested);
+    let read = stream.ask(ReadReason::Pushed).unwrap();
+    assert!(stream.ask(ReadReason::Requested).is_none());
+    stream.inbox.want("a".into(), ReadReason::Requested);
     check(&stream.reply(read, 11, 12), ("a", Some(0), 10, 1, false, false));
     assert_eq!(stream.inbox.scanned_left(), 1);
-    let read = stream.ask(Wish::Scanned).unwrap();
+    let read = stream.ask(ReadReason::Scanned).unwrap();
     assert_eq!(stream.inbox.key(read.0), "b");
     stream.reply(read, 13, 14);
     assert_eq!(stream.inbox.scanned_left(), 0);
-    assert!(stream.ask(Wish::Scanned).is_none());
+    assert!(stream.ask(ReadReason::Scanned).is_none());
 }
 
 #[test]
 fn tickets_of_finished_keys_are_worth_nothing() {
     let mut stream = Stream::new();
-    stream.inbox.want("a".into(), Wish::Scanned);
+    stream.inbox.want("a".into(), ReadReason::Scanned);
     stream.push(&["a"], 10);
-    let read = stream.ask(Wish::Pushed).unwrap();
+    let read = stream.ask(ReadReason::Pushed).unwrap();
     stream.reply(read, 11, 12);
     // The slot is used again by a key that is not wanted by a pass.
     stream.push(&["b"], 13);
-    assert!(stream.ask(Wish::Scanned).is_none());
-    assert!(stream.ask(Wish::Pushed).is_some());
+    assert!(stream.ask(ReadReason::Scanned).is_none());
+    assert!(stream.ask(ReadReason::Pushed).is_some());
 }
 
 #[test]
@@ -184,19 +184,19 @@ fn beyond_the_ceiling_keys_are_skipped_and_say_so_later() {
     let taken = stream.push(&keys, 10);
     assert_eq!(taken[7..], [Taken::Queued, Taken::Skipped, Taken::Skipped]);
     assert_eq!(stream.inbox.skipped(), 2);
-    while let Some(read) = stream.ask(Wish::Pushed) {
+    while let Some(read) = stream.ask(ReadReason::Pushed) {
         assert!(!stream.reply(read, 11, 12).missed);
     }
     assert_eq!(stream.inbox.told_up_to(77), 77, "skipped keys are never told");
     // A pass finds one of them, the other one is gone.
-    stream.inbox.want("k8".into(), Wish::Scanned);
+    stream.inbox.want("k8".into(), ReadReason::Scanned);
     stream.inbox.want_skipped();
     assert_eq!(stream.inbox.scanned_left(), 2);
-    let read = stream.ask(Wish::Scanned).unwrap();
+    let read = stream.ask(ReadReason::Scanned).unwrap();
     check(&stream.reply(read, 20, 21), ("k8", Some(0), 10, 1, false, true));
     // A push finds room again.
     assert_eq!(stream.push(&["k9"], 30), [Taken::Queued]);
-    let read = stream.ask(Wish::Pushed).unwrap();
+    let read = stream.ask(ReadReason::Pushed).unwrap();
     check(&stream.reply(read, 31, 32), ("k9", Some(0), 30, 2, false, true));
     assert_eq!(stream.inbox.skipped(), 0);
 }
@@ -208,7 +208,7 @@ fn what_waits_has_not_been_told() {
     stream.push(&["a"], 150);
     stream.ping(400);
     assert_eq!(stream.inbox.told_up_to(stream.order.caught_up()), 100);
-    let read = stream.ask(Wish::Pushed).unwrap();
+    let read = stream.ask(ReadReason::Pushed).unwrap();
     assert_eq!(stream.inbox.told_up_to(stream.order.caught_up()), 100);
     stream.reply(read, 401, 402);
     assert_eq!(stream.inbox.told_up_to(stream.order.caught_up()), 401);
@@ -216,14 +216,14 @@ fn what_waits_has_not_been_told() {
 
 #[test]
 fn too_many_pushed_keys_are_lost() {
-    let mut stream = Stream { order: Order::new(0), inbox: Inbox::new(MAX_PUSHED) };
+    let mut stream = Stream { order: ReplyOrder::new(0), inbox: Inbox::new(MAX_PUSHED) };
     for index in 0..MAX_PUSHED {
         assert_eq!(stream.inbox.pushed(&format!("k{index}"), &stream.order, 1), Taken::Queued);
     }
     assert_eq!(stream.push(&["more", "k3"], 2), [Taken::Lost, Taken::Queued]);
-    stream.inbox.want("wanted".into(), Wish::Requested);
+    stream.inbox.want("wanted".into(), ReadReason::Requested);
     assert_eq!(stream.push(&["wanted"], 2), [Taken::Lost]);
-    let read = stream.ask(Wish::Pushed).unwrap();
+    let read = stream.ask(ReadReason::Pushed).unwrap();
     stream.reply(read, 3, 4);
     assert_eq!(stream.push(&["more"], 5), [Taken::Queued]);
 }

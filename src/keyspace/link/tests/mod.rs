@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 use self::server::Server;
 use crate::config::redis::{Address, Credentials, RedisConfig, RedisMode, ScanConfig, WatchConfig};
 use crate::keyspace::status::LinkStatus;
-use crate::keyspace::topology::Node;
+use crate::keyspace::topology::Primary;
 use crate::keyspace::{LinkSetup, Shared};
-use crate::model::input::Input;
+use crate::model::input::PipelineInput;
 use crate::model::key_index::KeyMap;
 use crate::model::key_template::KeyTemplate;
 use crate::model::namespace::Namespace;
@@ -71,7 +71,7 @@ impl Plan {
         let (out, news) = mpsc::channel(self.room);
         let (reads, wanted) = mpsc::channel(16);
         let status = Arc::new(Mutex::new(LinkStatus::default()));
-        let node = Node { address: self.config.addresses[0].clone(), replicas: Vec::new(), slots: Vec::new() };
+        let node = Primary { address: self.config.addresses[0].clone(), replicas: Vec::new(), slots: Vec::new() };
         let (_, replicas) = watch::channel(self.replicas);
         let hasher = OwnerHasher::new();
         let shared = Arc::new(Shared {
@@ -99,7 +99,7 @@ impl Plan {
 
 /// A running link, seen from the pipeline.
 struct Watch {
-    news: mpsc::Receiver<Input>,
+    news: mpsc::Receiver<PipelineInput>,
     /// The latest first.
     waiting: Vec<LinkNews>,
     reads: mpsc::Sender<Vec<Box<str>>>,
@@ -121,7 +121,7 @@ impl Watch {
         let deadline = Instant::now() + PATIENCE;
         while self.waiting.is_empty() {
             match timeout_at(deadline, self.news.recv()).await.expect("nothing was told for long") {
-                Some(Input::Link(batch)) => self.waiting.extend(batch.news.into_iter().rev()),
+                Some(PipelineInput::Link(batch)) => self.waiting.extend(batch.news.into_iter().rev()),
                 other => panic!("{other:?}"),
             }
         }

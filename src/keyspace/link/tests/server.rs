@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::config::redis::{Address, Credentials};
-use crate::keyspace::connect::{Target, connect};
+use crate::keyspace::connect::{RedisTarget, connect};
 use crate::keyspace::servers::RedisServer;
 use crate::keyspace::wire::Wire;
 
@@ -55,7 +55,7 @@ impl Client {
     pub(super) async fn connect(address: &Address) -> Self {
         let credentials = Credentials::default();
         let timeout = Duration::from_secs(30);
-        let target = Target {
+        let target = RedisTarget {
             address,
             credentials: &credentials,
             database: 0,

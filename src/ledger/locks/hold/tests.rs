@@ -9,7 +9,7 @@ fn owner(number: u8) -> OwnerHash {
     HASHER.with(|hasher| hasher.hash(&[number]))
 }
 
-const WATCHED: Circumstances = Circumstances {
+const WATCHED: SightingContext = SightingContext {
     watching: true,
     baseline: true,
     doubtful: false,
@@ -19,9 +19,9 @@ const WATCHED: Circumstances = Circumstances {
     ttl: None,
     renew_every: None,
 };
-const SCANNED: Circumstances = Circumstances { watching: false, ..WATCHED };
-const DOUBTFUL: Circumstances = Circumstances { doubtful: true, ..WATCHED };
-const FAILED_OVER: Circumstances = Circumstances { doubtful: true, failover: true, ..WATCHED };
+const SCANNED: SightingContext = SightingContext { watching: false, ..WATCHED };
+const DOUBTFUL: SightingContext = SightingContext { doubtful: true, ..WATCHED };
+const FAILED_OVER: SightingContext = SightingContext { doubtful: true, failover: true, ..WATCHED };
 
 /// A read at that time, caused by that many pushes just before it, on a link that was caught up 10 ms ago.
 fn seen(at: TimeMs, pushes: u16) -> Sighting {
@@ -74,7 +74,7 @@ fn shown(fact: &Fact) -> String {
     }
 }
 
-type Step = (Circumstances, Sighting, Option<Held>, &'static str);
+type Step = (SightingContext, Sighting, Option<Held>, &'static str);
 
 /// Lets a lock live through the steps and compares the facts of each.
 fn live(steps: &[Step]) -> Option<Life> {
@@ -89,7 +89,7 @@ fn live(steps: &[Step]) -> Option<Life> {
 }
 
 /// A lock of owner 1 with a TTL of 10 s, acquired at 1000, and one more step.
-fn then(circumstances: Circumstances, sighting: Sighting, held_now: Option<Held>, expected: &'static str) {
+fn then(circumstances: SightingContext, sighting: Sighting, held_now: Option<Held>, expected: &'static str) {
     let acquired = (WATCHED, seen(1000, 1), held(1, 10_000), "acquired at 1000");
     live(&[acquired, (circumstances, sighting, held_now, expected)]);
 }
@@ -116,12 +116,12 @@ fn what_follows_an_expiry_is_no_renewal() {
 
 #[test]
 fn what_redis_may_have_evicted_is_not_released() {
-    let evicted = |at: TimeMs| Circumstances { evicted: Some(at), ..WATCHED };
+    let evicted = |at: TimeMs| SightingContext { evicted: Some(at), ..WATCHED };
     then(evicted(3000), seen(3000, 1), ABSENT, "unknown at 3000");
     then(evicted(2990), seen(3000, 1), ABSENT, "unknown at 3000");
     then(evicted(2989), seen(3000, 1), ABSENT, "released at 3000 after 2000");
     then(evicted(11_300), seen(11_300, 1), ABSENT, "expired at 11002 after 10002");
-    then(Circumstances { evicted: Some(1500), ..SCANNED }, scan(3000), ABSENT, "unknown at 3001");
+    then(SightingContext { evicted: Some(1500), ..SCANNED }, scan(3000), ABSENT, "unknown at 3001");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn without_a_ttl_only_a_release_ends_it() {
 
 #[test]
 fn changes_read_late_and_at_once_leave_room_for_a_renewal() {
-    let renewed = Circumstances { renew_every: Some(100), ..WATCHED };
+    let renewed = SightingContext { renew_every: Some(100), ..WATCHED };
     let late = |pushes| Sighting { since: Some(900), ..seen(1000, pushes) };
     live(&[(renewed, late(2), held(1, 10_000), "acquired at 900, renewed 1")]);
     live(&[(renewed, late(3), held(1, 10_000), "short 1 of 10, acquired at 1000")]);
@@ -195,7 +195,12 @@ fn a_later_deadline_is_a_renewal() {
 fn a_deadline_is_narrowed_by_each_read() {
     let slow = |sent, received, ttl| (WATCHED, Sighting { received, ..seen(sent, 0) }, held(1, ttl), "");
     let life = live(&[
-        (Circumstances { baseline: false, ..WATCHED }, Sighting { received: 1100, ..seen(1000, 0) }, held(1, 5000), ""),
+        (
+            SightingContext { baseline: false, ..WATCHED },
+            Sighting { received: 1100, ..seen(1000, 0) },
+            held(1, 5000),
+            "",
+        ),
         slow(2000, 2010, 4050),
         slow(3000, 3200, 3040),
     ]);
@@ -255,7 +260,7 @@ fn pushes_between_two_reads_bound_what_happened() {
     absent(seen(1000, 3), "short 2 of 10");
     absent(Sighting { since: Some(998), ..seen(1000, 1) }, "short 1 of 2");
     absent(missed(seen(1000, 3)), "");
-    live(&[(Circumstances { baseline: false, ..WATCHED }, seen(1000, 3), ABSENT, "")]);
+    live(&[(SightingContext { baseline: false, ..WATCHED }, seen(1000, 3), ABSENT, "")]);
 
     let found = |sighting, expected| live(&[(WATCHED, sighting, held(1, 500), expected)]);
     found(seen(1000, 1), "acquired at 1000");
@@ -272,7 +277,7 @@ fn pushes_between_two_reads_bound_what_happened() {
 
 #[test]
 fn first_sight_is_no_acquisition_and_its_hold_is_not_measured() {
-    let starting = Circumstances { baseline: false, ..WATCHED };
+    let starting = SightingContext { baseline: false, ..WATCHED };
     live(&[(starting, seen(1000, 1), held(1, 500), ""), (WATCHED, seen(1200, 1), ABSENT, "released at 1200")]);
     live(&[(WATCHED, missed(seen(1000, 1)), held(1, 500), ""), (WATCHED, seen(1200, 1), ABSENT, "released at 1200")]);
     // Found by a pass.
@@ -290,13 +295,13 @@ fn a_lock_that_a_pass_found_before_its_push_came_was_acquired() {
 
 #[test]
 fn scanning_tells_less() {
-    let scanned = Circumstances { ttl: Some(10_000), pass_started: 15_000, ..SCANNED };
-    let first = Circumstances { baseline: false, ..scanned };
+    let scanned = SightingContext { ttl: Some(10_000), pass_started: 15_000, ..SCANNED };
+    let first = SightingContext { baseline: false, ..scanned };
     live(&[(first, scan(20_000), held(1, 9_000), "")]);
     // The deadline and the configured TTL tell when, if that is possible at all.
     live(&[(scanned, scan(20_000), held(1, 9_000), "acquired at 19002")]);
     live(&[(scanned, scan(20_000), held(1, 4_000), "acquired")]);
-    live(&[(Circumstances { ttl: None, ..scanned }, scan(20_000), held(1, 4_000), "acquired")]);
+    live(&[(SightingContext { ttl: None, ..scanned }, scan(20_000), held(1, 4_000), "acquired")]);
     let acquired = (scanned, scan(20_000), held(1, 9_000), "acquired at 19002");
     // A renewal 3.9 s before the read.
     live(&[acquired.clone(), (scanned, scan(27_900), held(1, 6_100), "renewed 1 margin 0.50")]);

@@ -3,17 +3,17 @@
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::super::stage::{Stage, seconds};
-use super::super::worker::{Renewal, Road, Worker};
+use super::super::stage::{ScenarioRun, seconds};
+use super::super::worker::{DrillWorker, RenewalResult, Road};
 use super::{CAUSES, NOT_OWNED, judge_kept};
 use crate::rehearsal::fleet::Proxy;
 
-pub(super) async fn delay(stage: &Stage, round: u32) -> anyhow::Result<()> {
+pub(super) async fn delay(stage: &ScenarioRun, round: u32) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;
     let lock = stage.lock_of(0, round);
     let proxy = Proxy::start(&stage.ground.address).await?;
-    let mut slow = Worker::connect(stage, "slow", Road::Proxy(proxy.port())).await?;
-    let mut other = Worker::connect(stage, "other", Road::Direct).await?;
+    let mut slow = DrillWorker::connect(stage, "slow", Road::Proxy(proxy.port())).await?;
+    let mut other = DrillWorker::connect(stage, "other", Road::Direct).await?;
     let hold = slow.acquire(&lock).await?;
     proxy.delay(stage.timing().delay());
     stage.note("network", &format!("delays by {} each way", seconds(stage.timing().delay())));
@@ -42,7 +42,7 @@ pub(super) async fn delay(stage: &Stage, round: u32) -> anyhow::Result<()> {
     let measured = format!("the renewal was answered after {}, the TTL is {}", seconds(took), seconds(ttl));
     stage.expect("delayed", took > ttl, measured);
     let measured = format!("renewal {renewal:?}, release {}", if released { "accepted" } else { "refused" });
-    stage.expect("refused", renewal == Renewal::Refused && !released, measured);
+    stage.expect("refused", renewal == RenewalResult::Refused && !released, measured);
     stage.happened("the refused operations", answered, NOT_OWNED, 0);
     stage.happened("their cause", answered, CAUSES, 0);
     stage.judge_takeover(&hold);

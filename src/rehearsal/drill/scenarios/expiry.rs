@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::super::stage::{IncidentClaim, Stage, seconds};
-use super::super::worker::{Renewal, Road, Worker};
+use super::super::stage::{IncidentClaim, ScenarioRun, seconds};
+use super::super::worker::{DrillWorker, RenewalResult, Road};
 use super::pause::Paused;
 use super::{CAUSES, NOT_OWNED, judge_kept};
-use crate::client::scrape::Selector;
+use crate::client::scrape::SeriesSelector;
 use crate::rehearsal::fleet::End;
 
 /// The exporter allows for clocks of programs that are two seconds behind: a release so soon after a loss could be its cause.
 const CLOCK_TOLERANCE: Duration = Duration::from_millis(2500);
 
-pub(super) async fn stale_release(stage: &Stage, round: u32) -> anyhow::Result<()> {
+pub(super) async fn stale_release(stage: &ScenarioRun, round: u32) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;
     let lock = stage.lock_of(0, round);
-    let mut first = Worker::connect(stage, "first", Road::Direct).await?;
-    let mut second = Worker::connect(stage, "second", Road::Direct).await?;
+    let mut first = DrillWorker::connect(stage, "first", Road::Direct).await?;
+    let mut second = DrillWorker::connect(stage, "second", Road::Direct).await?;
     let hold = first.acquire(&lock).await?;
     first.note("works for longer than its TTL and does not renew");
     let next = second.wait_for(&lock).await?;
@@ -49,11 +49,11 @@ pub(super) async fn stale_release(stage: &Stage, round: u32) -> anyhow::Result<(
     Ok(())
 }
 
-pub(super) async fn crash_takeover(stage: &Stage, round: u32) -> anyhow::Result<()> {
+pub(super) async fn crash_takeover(stage: &ScenarioRun, round: u32) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;
     let lock = stage.lock_of(0, round);
     let mut crashing = Paused::start(stage, &lock, round, None, Road::Direct).await?;
-    let mut next_worker = Worker::connect(stage, "next", Road::Direct).await?;
+    let mut next_worker = DrillWorker::connect(stage, "next", Road::Direct).await?;
     let crash = async {
         crashing.renewed(2).await?;
         crashing.kill().await
@@ -69,20 +69,20 @@ pub(super) async fn crash_takeover(stage: &Stage, round: u32) -> anyhow::Result<
     next_worker.release(&next).await?;
 
     let labels = [("lock_namespace", stage.namespace(0))];
-    stage.claim_exactly("silence", "refused operations", Selector::new(NOT_OWNED, &labels), 0);
+    stage.claim_exactly("silence", "refused operations", SeriesSelector::new(NOT_OWNED, &labels), 0);
     stage.claim_takeover(0, true);
     // The exporter measures from the pushes of Redis, which come a little later than the answers to the worker.
     let takeover = hold.takeover().unwrap_or_default().as_secs_f64();
-    let measured = Selector::new("redis_lock_takeover_seconds_sum", &labels);
+    let measured = SeriesSelector::new("redis_lock_takeover_seconds_sum", &labels);
     stage.claim_clear("takeover-seen", "seconds of takeovers", measured, takeover - 0.5, takeover + 0.5);
     Ok(())
 }
 
-pub(super) async fn blind_delete(stage: &Stage, round: u32) -> anyhow::Result<()> {
+pub(super) async fn blind_delete(stage: &ScenarioRun, round: u32) -> anyhow::Result<()> {
     let lock = stage.lock_of(0, round);
-    let mut holder = Worker::connect(stage, "holding", Road::Direct).await?;
-    let mut careless = Worker::connect(stage, "careless", Road::Direct).await?;
-    let mut next_worker = Worker::connect(stage, "next", Road::Direct).await?;
+    let mut holder = DrillWorker::connect(stage, "holding", Road::Direct).await?;
+    let mut careless = DrillWorker::connect(stage, "careless", Road::Direct).await?;
+    let mut next_worker = DrillWorker::connect(stage, "next", Road::Direct).await?;
     let hold = holder.acquire(&lock).await?;
     holder.work_until(&hold, hold.acquired + stage.timing().renew_every() * 3 / 2).await?;
 
@@ -106,7 +106,7 @@ pub(super) async fn blind_delete(stage: &Stage, round: u32) -> anyhow::Result<()
     let found_out = Instant::now();
     let renewal = holder.renew(&hold).await?;
     let released = holder.release(&hold).await?;
-    let refused = renewal == Renewal::Refused && !released;
+    let refused = renewal == RenewalResult::Refused && !released;
     let answer = format!(
         "renewal and release refused: {}, found out {} after the deletion",
         if refused { "yes" } else { "no" },

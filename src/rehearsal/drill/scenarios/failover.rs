@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::super::report::Failure;
-use super::super::stage::{IncidentClaim, Stage};
-use super::super::worker::{Road, Worker};
+use super::super::report::ScenarioFailure;
+use super::super::stage::{IncidentClaim, ScenarioRun};
+use super::super::worker::{DrillWorker, Road};
 use super::{CAUSES, NOT_OWNED};
-use crate::client::scrape::Selector;
+use crate::client::scrape::SeriesSelector;
 use crate::rehearsal::fleet::{End, Proxy, Server};
 
 /// How long the holder of the lost lock goes on before it finds out.
@@ -46,15 +46,15 @@ impl Servers {
     }
 }
 
-pub(super) async fn redis_failover(stage: &Stage, round: u32, servers: &mut Servers) -> anyhow::Result<()> {
+pub(super) async fn redis_failover(stage: &ScenarioRun, round: u32, servers: &mut Servers) -> anyhow::Result<()> {
     if round > 1 {
         servers.renew_replica().await?;
     }
     let suffix = stage.namespace(0);
     let key = |name: &str| stage.ground.territory.key(&format!("r{round}-{name}:{suffix}"));
     let (survives, vanishes) = (stage.lock_at(0, key("replicated")), stage.lock_at(0, key("lost")));
-    let mut first = Worker::connect(stage, "first", Road::Direct).await?;
-    let mut careful = Worker::connect(stage, "careful", Road::Direct).await?;
+    let mut first = DrillWorker::connect(stage, "first", Road::Direct).await?;
+    let mut careful = DrillWorker::connect(stage, "careful", Road::Direct).await?;
     let kept = careful.acquire(&survives).await?;
     let replicas: i64 = servers.primary.ask(redis::cmd("WAIT").arg(1).arg(5000)).await?;
     anyhow::ensure!(replicas >= 1, "the replica does not follow its primary");
@@ -68,9 +68,9 @@ pub(super) async fn redis_failover(stage: &Stage, round: u32, servers: &mut Serv
     servers.proxy.redirect(&servers.replica.address());
     hold.ended(End::Stolen);
 
-    let mut first = Worker::connect(stage, "first", Road::Direct).await?;
-    let mut careful = Worker::connect(stage, "careful", Road::Direct).await?;
-    let mut second = Worker::connect(stage, "second", Road::Direct).await?;
+    let mut first = DrillWorker::connect(stage, "first", Road::Direct).await?;
+    let mut careful = DrillWorker::connect(stage, "careful", Road::Direct).await?;
+    let mut second = DrillWorker::connect(stage, "second", Road::Direct).await?;
     let next = second.try_acquire(&vanishes).await?;
     let measured = match next {
         Some(_) => "the new primary gave it to another worker",
@@ -78,7 +78,7 @@ pub(super) async fn redis_failover(stage: &Stage, round: u32, servers: &mut Serv
     };
     stage.expect("lost", next.is_some(), measured.to_owned());
     let Some(next) = next else {
-        return Err(Failure("the lock was replicated although its primary was cut off".to_owned()).into());
+        return Err(ScenarioFailure("the lock was replicated although its primary was cut off".to_owned()).into());
     };
     sleep(STILL_WORKING).await;
 
@@ -96,7 +96,7 @@ pub(super) async fn redis_failover(stage: &Stage, round: u32, servers: &mut Serv
 
     stage.happened("the refused release", found_out, NOT_OWNED, 0);
     stage.happened("its cause", found_out, CAUSES, 0);
-    let failovers = Selector::new("redis_lock_exporter_redis_failovers_total", &[]);
+    let failovers = SeriesSelector::new("redis_lock_exporter_redis_failovers_total", &[]);
     stage.claim("failover-seen", "failovers", failovers, 1.0, 2.0);
     stage.claim_refusals(0, 1, 0);
     stage.claim_cause(0, "lost_in_failover", 1);
@@ -113,8 +113,8 @@ pub(super) async fn redis_failover(stage: &Stage, round: u32, servers: &mut Serv
 
 /// Until the exporter has seen the locks: one that it never saw cannot be known to be lost. Not for ever; what is missing
 /// then will fail its expectation.
-async fn wait_until_seen(stage: &Stage, acquisitions: u64) {
-    let selector = Selector::new("redis_lock_acquisitions_total", &[("lock_namespace", stage.namespace(0))]);
+async fn wait_until_seen(stage: &ScenarioRun, acquisitions: u64) {
+    let selector = SeriesSelector::new("redis_lock_acquisitions_total", &[("lock_namespace", stage.namespace(0))]);
     let deadline = Instant::now() + SEEN_WITHIN;
     while stage.ground.probe.now().sum(&selector) < acquisitions as f64 && Instant::now() < deadline {
         sleep(Duration::from_millis(20)).await;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::stage::{Stage, seconds};
-use super::super::worker::{Road, Worker};
+use super::super::stage::{ScenarioRun, seconds};
+use super::super::worker::{DrillWorker, Road};
 use super::NOT_OWNED;
-use crate::client::scrape::Selector;
-use crate::rehearsal::fleet::Lock;
+use crate::client::scrape::SeriesSelector;
+use crate::rehearsal::fleet::LockSpec;
 use crate::util::clock;
 
 /// How well the exporter has to know since when nobody leads.
@@ -25,7 +25,12 @@ struct Absence {
     n_held: u32,
 }
 
-async fn watch(worker: &mut Worker<'_>, lock: &Lock, until: Instant, every: Duration) -> anyhow::Result<Absence> {
+async fn watch(
+    worker: &mut DrillWorker<'_>,
+    lock: &LockSpec,
+    until: Instant,
+    every: Duration,
+) -> anyhow::Result<Absence> {
     let mut absence = Absence::default();
     while Instant::now() < until {
         let is_held = worker.locker().await?.read(&lock.key).await.context("a GET failed")?.is_some();
@@ -41,12 +46,12 @@ async fn watch(worker: &mut Worker<'_>, lock: &Lock, until: Instant, every: Dura
 }
 
 /// In a sustained drill nobody leads for all of its time.
-pub(super) async fn leader_loss(stage: &Stage) -> anyhow::Result<()> {
+pub(super) async fn leader_loss(stage: &ScenarioRun) -> anyhow::Result<()> {
     let timing = *stage.timing();
     let ttl = timing.ttl;
     let lock = stage.fixed_lock(0);
-    let mut leader = Worker::connect(stage, "leading", Road::Direct).await?;
-    let mut follower = Worker::connect(stage, "following", Road::Direct).await?;
+    let mut leader = DrillWorker::connect(stage, "leading", Road::Direct).await?;
+    let mut follower = DrillWorker::connect(stage, "following", Road::Direct).await?;
     let hold = leader.acquire(&lock).await?;
     leader.work_until(&hold, hold.acquired + timing.renew_every() * 9 / 4).await?;
     hold.let_go();
@@ -60,7 +65,7 @@ pub(super) async fn leader_loss(stage: &Stage) -> anyhow::Result<()> {
     let absence = watch(&mut follower, &lock, free + timing.absence(), timing.poll()).await?;
     let samples = stage.ground.probe.scrape().await?;
     let labels = [("lock_namespace", stage.namespace(0)), ("lock", lock.key.as_str())];
-    let last_held = Selector::new("redis_lock_last_held_timestamp_seconds", &labels);
+    let last_held = SeriesSelector::new("redis_lock_last_held_timestamp_seconds", &labels);
     let difference = samples.sum(&last_held) - free_at;
     let measured = match samples.has(&last_held) {
         true => format!("{difference:+.3} s beside the truth"),
@@ -86,7 +91,7 @@ pub(super) async fn leader_loss(stage: &Stage) -> anyhow::Result<()> {
     next.let_go();
     stage.note("following worker", "let the lock expire, as loops do");
 
-    let refused = Selector::new(NOT_OWNED, &labels[..1]);
+    let refused = SeriesSelector::new(NOT_OWNED, &labels[..1]);
     stage.claim_exactly("silence", "refused operations", refused, 0);
     stage.claim_takeover(0, false);
     Ok(())

@@ -19,16 +19,16 @@ pub(super) use failover::Servers;
 
 use tokio::time::Instant;
 
-use super::stage::{Stage, seconds};
-use super::worker::Worker;
+use super::stage::{ScenarioRun, seconds};
+use super::worker::DrillWorker;
 use crate::cli::DrillScenario;
-use crate::rehearsal::fleet::Hold;
+use crate::rehearsal::fleet::WorkerHold;
 
 pub(super) const NOT_OWNED: &str = "redis_lock_not_owned_total";
 pub(super) const CAUSES: &str = "redis_lock_not_owned_causes_total";
 
 /// `servers` are there for the scenario that needs them.
-pub(super) async fn round(stage: &Stage, round: u32, servers: Option<&mut Servers>) -> anyhow::Result<()> {
+pub(super) async fn round(stage: &ScenarioRun, round: u32, servers: Option<&mut Servers>) -> anyhow::Result<()> {
     match stage.scenario.kind {
         DrillScenario::StaleRelease => expiry::stale_release(stage, round).await,
         DrillScenario::RenewalFailure => renewal::renewal_failure(stage, round).await,
@@ -46,9 +46,9 @@ pub(super) async fn round(stage: &Stage, round: u32, servers: Option<&mut Server
     }
 }
 
-impl Stage {
+impl ScenarioRun {
     /// The takeover of a lock that has just been made, against the SLO.
-    fn judge_takeover(&self, hold: &Hold) {
+    fn judge_takeover(&self, hold: &WorkerHold) {
         let Some(takeover) = hold.takeover() else {
             return self.expect("takeover", false, "nobody took over".to_owned());
         };
@@ -59,14 +59,14 @@ impl Stage {
     }
 
     /// There must have been one, and it must be seen in the numbers.
-    fn judge_overlap(&self, hold: &Hold) {
+    fn judge_overlap(&self, hold: &WorkerHold) {
         let overlap = hold.overlap();
         self.measure("overlap", overlap);
         let measured = format!("two workers believed to hold the lock for {}", seconds(overlap));
         self.expect("overlap", !overlap.is_zero(), measured);
     }
 
-    fn judge_no_overlap(&self, hold: &Hold) {
+    fn judge_no_overlap(&self, hold: &WorkerHold) {
         let overlap = hold.overlap();
         let measured = format!("two workers believed to hold the lock for {}", seconds(overlap));
         self.expect("no-overlap", overlap.is_zero(), measured);
@@ -74,7 +74,7 @@ impl Stage {
 }
 
 /// The new owner has kept its lock and can release it.
-async fn judge_kept(stage: &Stage, worker: &mut Worker<'_>, hold: &Hold) -> anyhow::Result<()> {
+async fn judge_kept(stage: &ScenarioRun, worker: &mut DrillWorker<'_>, hold: &WorkerHold) -> anyhow::Result<()> {
     let holds = worker.holds(hold).await?;
     worker.work_until(hold, Instant::now() + stage.timing().renew_every() * 3 / 2).await?;
     let released = worker.release(hold).await?;

@@ -6,14 +6,14 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::super::configuration::FINISHED;
-use super::super::process::{NAME as PROCESS, Order, Process, Told};
-use super::super::report::Failure;
-use super::super::stage::{Stage, seconds};
+use super::super::process::{NAME as PROCESS, WorkerMessage, WorkerProcess, WorkerTask};
+use super::super::report::ScenarioFailure;
+use super::super::stage::{ScenarioRun, seconds};
 use super::super::timing::KEEP;
-use super::super::worker::{Road, Worker};
+use super::super::worker::{DrillWorker, Road};
 use super::{CAUSES, NOT_OWNED};
-use crate::client::scrape::Selector;
-use crate::rehearsal::fleet::{Hold, Lock, Proxy, Token, resource};
+use crate::client::scrape::SeriesSelector;
+use crate::rehearsal::fleet::{LockSpec, LockToken, Proxy, WorkerHold, resource};
 
 const FENCED: &str = "storage-fenced";
 const PLAIN: &str = "storage-plain";
@@ -22,28 +22,28 @@ const OTHER: &str = "other worker";
 
 /// A worker process and the hold that it has.
 pub(super) struct Paused<'a> {
-    stage: &'a Stage,
-    process: Process,
-    hold: Hold,
+    stage: &'a ScenarioRun,
+    process: WorkerProcess,
+    hold: WorkerHold,
     fence: u64,
 }
 
 impl<'a> Paused<'a> {
     /// `renewals`: how often it renews before its critical part; `None` is until it is killed.
     pub(super) async fn start(
-        stage: &'a Stage,
-        lock: &Lock,
+        stage: &'a ScenarioRun,
+        lock: &LockSpec,
         round: u32,
         renewals: Option<u32>,
         road: Road,
     ) -> anyhow::Result<Self> {
         let ground = &stage.ground;
-        let token = Token::random();
+        let token = LockToken::random();
         // Whatever happens to the process, what it may write is known here.
         ground.territory.note(&lock.key, token.reveal())?;
         ground.territory.note_counter(&stage.beside(round, FENCE))?;
         let milliseconds = |duration: Duration| duration.as_millis() as u64;
-        let order = Order {
+        let order = WorkerTask {
             redis: ground.reach(road),
             prefix: ground.territory.prefix().to_owned(),
             log_file: ground.log_file.clone(),
@@ -57,11 +57,11 @@ impl<'a> Paused<'a> {
             plain_storage: stage.beside(round, PLAIN),
             keep_ms: milliseconds(KEEP),
         };
-        let mut process = Process::start(&order).await?;
-        let Told::Acquired { fence } = process.next(patience(stage)).await? else {
+        let mut process = WorkerProcess::start(&order).await?;
+        let WorkerMessage::Acquired { fence } = process.next(patience(stage)).await? else {
             anyhow::bail!("the worker process did not take its lock");
         };
-        let hold = Hold::begun(lock, &token);
+        let hold = WorkerHold::begun(lock, &token);
         for storage in [FENCED, PLAIN] {
             ground.territory.note(&stage.beside(round, storage), &resource(fence, PROCESS))?;
         }
@@ -69,14 +69,14 @@ impl<'a> Paused<'a> {
         Ok(Self { stage, process, hold, fence })
     }
 
-    pub(super) fn hold(&self) -> &Hold {
+    pub(super) fn hold(&self) -> &WorkerHold {
         &self.hold
     }
 
     /// Until it has renewed so often.
     pub(super) async fn renewed(&mut self, times: u32) -> anyhow::Result<()> {
         for _ in 0..times {
-            self.expect(Told::Renewed).await?;
+            self.expect(WorkerMessage::Renewed).await?;
             self.hold.renewed();
             self.stage.note(PROCESS, "renewed");
         }
@@ -86,7 +86,7 @@ impl<'a> Paused<'a> {
     pub(super) async fn kill(&mut self) -> anyhow::Result<()> {
         // What it told last may still be in the pipe; it renews no more from here on.
         self.process.kill().await?;
-        while let Ok(Told::Renewed) = self.process.next(Duration::from_millis(500)).await {
+        while let Ok(WorkerMessage::Renewed) = self.process.next(Duration::from_millis(500)).await {
             self.hold.renewed();
         }
         self.hold.let_go();
@@ -94,10 +94,10 @@ impl<'a> Paused<'a> {
         Ok(())
     }
 
-    async fn expect(&mut self, expected: Told) -> anyhow::Result<()> {
+    async fn expect(&mut self, expected: WorkerMessage) -> anyhow::Result<()> {
         let told = self.process.next(patience(self.stage)).await?;
-        if told == Told::Lost {
-            return Err(Failure(format!("the {PROCESS} could not renew a lock that was its own")).into());
+        if told == WorkerMessage::Lost {
+            return Err(ScenarioFailure(format!("the {PROCESS} could not renew a lock that was its own")).into());
         }
         anyhow::ensure!(told == expected, "the worker process told {told:?} instead of {expected:?}");
         Ok(())
@@ -105,18 +105,18 @@ impl<'a> Paused<'a> {
 }
 
 /// Longer than anything that a worker process waits for.
-fn patience(stage: &Stage) -> Duration {
+fn patience(stage: &ScenarioRun) -> Duration {
     stage.timing().ttl * 8 + Duration::from_secs(10)
 }
 
-pub(super) async fn pause(stage: &Stage, round: u32, slow_network: bool) -> anyhow::Result<()> {
+pub(super) async fn pause(stage: &ScenarioRun, round: u32, slow_network: bool) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;
     let lock = stage.lock_of(0, round);
     let proxy = Proxy::start(&stage.ground.address).await?;
     let mut paused = Paused::start(stage, &lock, round, Some(2), Road::Proxy(proxy.port())).await?;
-    let mut other = Worker::connect(stage, "other", Road::Direct).await?;
+    let mut other = DrillWorker::connect(stage, "other", Road::Direct).await?;
     paused.renewed(2).await?;
-    paused.expect(Told::Critical).await?;
+    paused.expect(WorkerMessage::Critical).await?;
     paused.process.pause().await?;
     let stopped = Instant::now();
     stage.note(PROCESS, "was stopped (SIGSTOP) in the middle of its work");
@@ -133,7 +133,7 @@ pub(super) async fn pause(stage: &Stage, round: u32, slow_network: bool) -> anyh
     if !other.locker().await?.write_fenced(&fenced, fence, OTHER, KEEP).await? {
         let refused = format!("the write of the new owner with fence {fence} is refused");
         stage.expect("fenced-write", false, refused.clone());
-        return Err(Failure(refused).into());
+        return Err(ScenarioFailure(refused).into());
     }
     other.locker().await?.write(&plain, fence, OTHER, KEEP).await?;
     stage.ground.journal.log(FINISHED, OTHER, &lock.key, &[("state", "DONE")])?;
@@ -155,7 +155,7 @@ pub(super) async fn pause(stage: &Stage, round: u32, slow_network: bool) -> anyh
     stage.measure("pause", pause);
     stage.expect("paused", stands_still && told.is_none() && pause > ttl, measured.clone());
     if told.is_some() {
-        return Err(Failure(format!("the {PROCESS} did not stand still: {measured}")).into());
+        return Err(ScenarioFailure(format!("the {PROCESS} did not stand still: {measured}")).into());
     }
     paused.process.resume()?;
     let woken = Instant::now();
@@ -189,7 +189,7 @@ pub(super) async fn pause(stage: &Stage, round: u32, slow_network: bool) -> anyh
 
     let conflicts = |kind: &'static str| {
         let labels = [("lock_namespace", stage.namespace(0)), ("kind", kind)];
-        Selector::new("redis_lock_conflicting_writes_total", &labels)
+        SeriesSelector::new("redis_lock_conflicting_writes_total", &labels)
     };
     stage.claim_exactly("conflicts", "stale writes rejected", conflicts("stale_write_rejected"), 1);
     stage.claim_exactly("conflicts", "work finished twice", conflicts("duplicate_terminal_state"), 1);
@@ -208,21 +208,25 @@ struct Stale {
 }
 
 /// The process goes on from where it was stopped, to its end; the new owner renews meanwhile.
-async fn finish_stale(paused: &mut Paused<'_>, other: &mut Worker<'_>, next: &Hold) -> anyhow::Result<Stale> {
+async fn finish_stale(
+    paused: &mut Paused<'_>,
+    other: &mut DrillWorker<'_>,
+    next: &WorkerHold,
+) -> anyhow::Result<Stale> {
     let woken = Instant::now();
     let patience = patience(paused.stage);
     let hold = paused.hold.clone();
     let through = CancellationToken::new();
     let stale = async {
-        let Told::Wrote { fenced } = paused.process.next(patience).await? else {
+        let WorkerMessage::Wrote { fenced } = paused.process.next(patience).await? else {
             anyhow::bail!("the worker process did not write");
         };
         let first_answer = woken.elapsed();
-        let Told::Renewal { done: renewed } = paused.process.next(patience).await? else {
+        let WorkerMessage::Renewal { done: renewed } = paused.process.next(patience).await? else {
             anyhow::bail!("the worker process did not renew");
         };
         let refused_at = Instant::now();
-        let Told::Release { done: released } = paused.process.next(patience).await? else {
+        let WorkerMessage::Release { done: released } = paused.process.next(patience).await? else {
             anyhow::bail!("the worker process did not release");
         };
         through.cancel();

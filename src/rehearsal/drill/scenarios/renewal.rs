@@ -2,35 +2,35 @@
 
 use tokio::time::Instant;
 
-use super::super::stage::{Stage, seconds};
+use super::super::stage::{ScenarioRun, seconds};
 use super::super::timing::RENEWAL_BUDGET;
-use super::super::worker::{Policy, Renewal, Road, Worker};
+use super::super::worker::{DrillWorker, RenewalPolicy, RenewalResult, Road};
 use super::{CAUSES, NOT_OWNED, judge_kept};
-use crate::client::scrape::Selector;
-use crate::rehearsal::fleet::{Hold, Lock, Proxy};
+use crate::client::scrape::SeriesSelector;
+use crate::rehearsal::fleet::{LockSpec, Proxy, WorkerHold};
 
 const FENCE: usize = 0;
 const CONTINUE: usize = 1;
 const FAILURES: &str = "redis_lock_renewal_failures_total";
 
 /// Both policies at the same time, each on a lock and a network of its own.
-pub(super) async fn renewal_failure(stage: &Stage, round: u32) -> anyhow::Result<()> {
+pub(super) async fn renewal_failure(stage: &ScenarioRun, round: u32) -> anyhow::Result<()> {
     let (fence, carry_on) = (stage.lock_of(FENCE, round), stage.lock_of(CONTINUE, round));
     tokio::try_join!(fencing(stage, &fence), carrying_on(stage, &carry_on))?;
     Ok(())
 }
 
-async fn fencing(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
+async fn fencing(stage: &ScenarioRun, lock: &LockSpec) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;
     let proxy = Proxy::start(&stage.ground.address).await?;
-    let mut worker = Worker::connect(stage, "fencing", Road::Proxy(proxy.port())).await?;
-    let mut next_worker = Worker::connect(stage, "next fencing", Road::Direct).await?;
+    let mut worker = DrillWorker::connect(stage, "fencing", Road::Proxy(proxy.port())).await?;
+    let mut next_worker = DrillWorker::connect(stage, "next fencing", Road::Direct).await?;
     let hold = start_and_block(stage, &mut worker, lock, &proxy).await?;
     let last_sign = hold.last_sign();
     let blocked = Instant::now();
     let fence = async {
         // Should it not stop itself, it goes on beyond its TTL.
-        let failures = worker.fail_until(&hold, last_sign + ttl * 7 / 5, Policy::Fence(RENEWAL_BUDGET)).await?;
+        let failures = worker.fail_until(&hold, last_sign + ttl * 7 / 5, RenewalPolicy::Fence(RENEWAL_BUDGET)).await?;
         anyhow::Ok((failures, last_sign.elapsed()))
     };
     // It tries all the time, not only when the first one has stopped.
@@ -54,7 +54,7 @@ async fn fencing(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
     stage.happened("the failed renewals", blocked + stage.timing().answer(), FAILURES, FENCE);
     claim_failures(stage, FENCE, "redis_unavailable", failures);
     let abandonments = |namespace: usize| {
-        Selector::new("redis_lock_abandonments_total", &[("lock_namespace", stage.namespace(namespace))])
+        SeriesSelector::new("redis_lock_abandonments_total", &[("lock_namespace", stage.namespace(namespace))])
     };
     stage.claim_exactly("abandoned", "of the fenced one", abandonments(FENCE), 1);
     stage.claim_exactly("abandoned", "of the other one", abandonments(CONTINUE), 0);
@@ -62,18 +62,18 @@ async fn fencing(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn carrying_on(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
+async fn carrying_on(stage: &ScenarioRun, lock: &LockSpec) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;
     let proxy = Proxy::start(&stage.ground.address).await?;
-    let mut worker = Worker::connect(stage, "continuing", Road::Proxy(proxy.port())).await?;
-    let mut next_worker = Worker::connect(stage, "next continuing", Road::Direct).await?;
+    let mut worker = DrillWorker::connect(stage, "continuing", Road::Proxy(proxy.port())).await?;
+    let mut next_worker = DrillWorker::connect(stage, "next continuing", Road::Direct).await?;
     let hold = start_and_block(stage, &mut worker, lock, &proxy).await?;
     let late = hold.last_sign() + ttl * 7 / 5;
     let (failures, next) =
-        tokio::try_join!(worker.fail_until(&hold, late, Policy::Continue), next_worker.wait_for(lock))?;
+        tokio::try_join!(worker.fail_until(&hold, late, RenewalPolicy::Continue), next_worker.wait_for(lock))?;
     hold.expired();
     proxy.unblock();
-    let mut worker = Worker::connect(stage, "continuing", Road::Proxy(proxy.port())).await?;
+    let mut worker = DrillWorker::connect(stage, "continuing", Road::Proxy(proxy.port())).await?;
     let found_out = Instant::now();
     worker.release(&hold).await?;
     stage.judge_takeover(&hold);
@@ -88,26 +88,27 @@ async fn carrying_on(stage: &Stage, lock: &Lock) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) async fn combined(stage: &Stage, round: u32) -> anyhow::Result<()> {
+pub(super) async fn combined(stage: &ScenarioRun, round: u32) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;
     let lock = stage.lock_of(0, round);
     let proxy = Proxy::start(&stage.ground.address).await?;
-    let mut first = Worker::connect(stage, "first", Road::Proxy(proxy.port())).await?;
-    let mut second = Worker::connect(stage, "second", Road::Direct).await?;
+    let mut first = DrillWorker::connect(stage, "first", Road::Proxy(proxy.port())).await?;
+    let mut second = DrillWorker::connect(stage, "second", Road::Direct).await?;
     let hold = start_and_block(stage, &mut first, &lock, &proxy).await?;
     let blocked = Instant::now();
     let late = hold.last_sign() + ttl * 7 / 5;
-    let (failures, next) = tokio::try_join!(first.fail_until(&hold, late, Policy::Continue), second.wait_for(&lock))?;
+    let (failures, next) =
+        tokio::try_join!(first.fail_until(&hold, late, RenewalPolicy::Continue), second.wait_for(&lock))?;
     hold.expired();
     stage.judge_takeover(&hold);
     stage.happened("the failed renewals", blocked + stage.timing().answer(), FAILURES, 0);
 
     proxy.unblock();
     stage.note("network", "is back");
-    let mut first = Worker::connect(stage, "first", Road::Proxy(proxy.port())).await?;
+    let mut first = DrillWorker::connect(stage, "first", Road::Proxy(proxy.port())).await?;
     let found_out = Instant::now();
     let renewal = first.renew(&hold).await?;
-    stage.expect("renewal-refused", renewal == Renewal::Refused, format!("{renewal:?}"));
+    stage.expect("renewal-refused", renewal == RenewalResult::Refused, format!("{renewal:?}"));
     let released = first.release(&hold).await?;
     let answer = if released { "it was accepted" } else { "it was refused" };
     stage.expect("release-refused", !released, answer.to_owned());
@@ -116,7 +117,7 @@ pub(super) async fn combined(stage: &Stage, round: u32) -> anyhow::Result<()> {
     stage.judge_overlap(&hold);
     judge_kept(stage, &mut second, &next).await?;
 
-    let selector = Selector::new(FAILURES, &[("lock_namespace", stage.namespace(0))]);
+    let selector = SeriesSelector::new(FAILURES, &[("lock_namespace", stage.namespace(0))]);
     stage.claim("failures", "failed renewals", selector, 1.0, f64::from(failures + 1));
     stage.claim_refusals(0, 1, 1);
     stage.claim_cause(0, "renewals_stopped", 2);
@@ -124,7 +125,12 @@ pub(super) async fn combined(stage: &Stage, round: u32) -> anyhow::Result<()> {
 }
 
 /// Takes the lock and renews it twice; from then on nothing comes through.
-async fn start_and_block(stage: &Stage, worker: &mut Worker<'_>, lock: &Lock, proxy: &Proxy) -> anyhow::Result<Hold> {
+async fn start_and_block(
+    stage: &ScenarioRun,
+    worker: &mut DrillWorker<'_>,
+    lock: &LockSpec,
+    proxy: &Proxy,
+) -> anyhow::Result<WorkerHold> {
     let hold = worker.acquire(lock).await?;
     worker.work_until(&hold, hold.acquired + stage.timing().renew_every() * 9 / 4).await?;
     proxy.block();
@@ -133,8 +139,8 @@ async fn start_and_block(stage: &Stage, worker: &mut Worker<'_>, lock: &Lock, pr
     Ok(hold)
 }
 
-fn claim_failures(stage: &Stage, namespace: usize, reason: &str, failures: u32) {
+fn claim_failures(stage: &ScenarioRun, namespace: usize, reason: &str, failures: u32) {
     let lock_namespace = stage.namespace(namespace);
-    let selector = Selector::new(FAILURES, &[("lock_namespace", lock_namespace), ("reason", reason)]);
+    let selector = SeriesSelector::new(FAILURES, &[("lock_namespace", lock_namespace), ("reason", reason)]);
     stage.claim("failures", &format!("{lock_namespace} {reason}"), selector, 1.0, f64::from(failures));
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::worker::Lock;
+use super::worker::CordumLock;
 use super::{MILLISECOND, Nanos, Totals};
 use crate::rehearsal::fleet::Failures;
 
@@ -18,11 +18,11 @@ const INTERVALS_OF_ONE_LOSS: f64 = 1.5;
 
 pub(super) struct Account {
     window: Nanos,
-    entries: Mutex<Entries>,
+    entries: Mutex<FailureLog>,
 }
 
 #[derive(Default)]
-struct Entries {
+struct FailureLog {
     failures: Failures,
     /// When what was last noted of this kind and lock.
     open: BTreeMap<(&'static str, String), Nanos>,
@@ -36,8 +36,8 @@ struct Entries {
 
 /// One failure: which lock, when, and what the exporter should call the reason.
 #[derive(Clone, Copy)]
-pub(super) struct Failure<'a> {
-    pub(super) lock: &'a Lock,
+pub(super) struct ReportedFailure<'a> {
+    pub(super) lock: &'a CordumLock,
     pub(super) at: Nanos,
     pub(super) reason: &'static str,
 }
@@ -47,12 +47,12 @@ impl Account {
         Self { window: nanos(window), entries: Mutex::default() }
     }
 
-    pub(super) fn acquire_failed(&self, failure: Failure) {
+    pub(super) fn acquire_failed(&self, failure: ReportedFailure) {
         self.failed().once("acquire_failures", failure, self.window);
     }
 
     /// Work went on without the lock.
-    pub(super) fn unlocked_work(&self, failure: Failure) {
+    pub(super) fn unlocked_work(&self, failure: ReportedFailure) {
         let mut entries = self.failed();
         entries.once("acquire_failures", failure, self.window);
         if entries.is_new("unlocked_work", failure, self.window) {
@@ -60,7 +60,7 @@ impl Account {
         }
     }
 
-    pub(super) fn release_failed(&self, failure: Failure) {
+    pub(super) fn release_failed(&self, failure: ReportedFailure) {
         let mut entries = self.failed();
         entries.once("release_failures", failure, self.window);
         if failure.reason == "not_owned" && entries.is_new("lost at release", failure, self.window) {
@@ -68,7 +68,7 @@ impl Account {
         }
     }
 
-    pub(super) fn renewal_failed(&self, failure: Failure, renew_every: Duration) {
+    pub(super) fn renewal_failed(&self, failure: ReportedFailure, renew_every: Duration) {
         let mut entries = self.failed();
         entries.once("renewal_failures", failure, self.window);
         if failure.reason != "not_owned" {
@@ -82,11 +82,11 @@ impl Account {
         entries.open.insert(("lost at renewal", failure.lock.key().to_owned()), failure.at);
     }
 
-    pub(super) fn abandoned(&self, lock: &Lock) {
+    pub(super) fn abandoned(&self, lock: &CordumLock) {
         self.lock().failures.add("abandonments", lock.namespace, "");
     }
 
-    pub(super) fn stale_write_rejected(&self, lock: &Lock) {
+    pub(super) fn stale_write_rejected(&self, lock: &CordumLock) {
         self.lock().failures.add("conflicting_writes", lock.namespace, r#"kind="stale_write_rejected""#);
     }
 
@@ -108,21 +108,21 @@ impl Account {
     }
 
     /// To note a failure of just now.
-    fn failed(&self) -> std::sync::MutexGuard<'_, Entries> {
+    fn failed(&self) -> std::sync::MutexGuard<'_, FailureLog> {
         let (mut entries, now) = (self.lock(), Instant::now());
         entries.first_failure.get_or_insert(now);
         entries.last_failure = Some(now);
         entries
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Entries> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, FailureLog> {
         self.entries.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-impl Entries {
+impl FailureLog {
     /// Adds a failure with its reason.
-    fn once(&mut self, metric: &'static str, failure: Failure, window: Nanos) {
+    fn once(&mut self, metric: &'static str, failure: ReportedFailure, window: Nanos) {
         if metric == "acquire_failures" {
             let last = self.last_refusals.insert(failure.lock.key().to_owned(), failure.at);
             self.ambiguous += u64::from(last.is_some_and(|last| failure.at - last <= 2 * window));
@@ -133,7 +133,7 @@ impl Entries {
         }
     }
 
-    fn is_new(&mut self, kind: &'static str, failure: Failure, window: Nanos) -> bool {
+    fn is_new(&mut self, kind: &'static str, failure: ReportedFailure, window: Nanos) -> bool {
         let place = (kind, failure.lock.key().to_owned());
         let is_new = self.open.get(&place).is_none_or(|first| failure.at - first > window);
         if is_new {

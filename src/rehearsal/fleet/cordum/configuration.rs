@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::Pace;
+use super::TimeScale;
 use crate::util::units::format_duration;
 
 /// The exporter publishes once a second, at any speed of the fleet: a shorter absence would not be one.
@@ -13,7 +13,7 @@ const SHORTEST_ABSENCE: Duration = Duration::from_secs(3);
 const SHORTEST_RETRY: Duration = Duration::from_millis(1);
 
 /// A part of a configuration, to which `redis`, `logs` and the like are to be added. It ends with the list of namespaces.
-pub fn exporter_settings(pace: &Pace) -> String {
+pub fn exporter_settings(pace: &TimeScale) -> String {
     let mut yaml = format!("join_window: {}\npresets: [cordum]\nnamespaces:\n", format_duration(pace.join_window()));
     for namespace in pace.namespaces() {
         let absence = namespace.thresholds.leader_absent.map(|absence| pace.of(absence).max(SHORTEST_ABSENCE));

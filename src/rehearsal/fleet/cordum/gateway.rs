@@ -2,16 +2,16 @@
 //! runs of an organization.
 
 use super::Said;
-use super::account::Failure;
+use super::account::ReportedFailure;
 use super::fault::Fault;
-use super::worker::Worker;
+use super::worker::CordumWorker;
 
 /// Of admissions, in seconds.
 const USUAL: (f64, f64) = (0.5, 1.5);
 /// Longer than the lock lives.
 const SLOW: (f64, f64) = (13.0, 16.0);
 
-pub(super) async fn approve(mut worker: Worker) -> anyhow::Result<()> {
+pub(super) async fn approve(mut worker: CordumWorker) -> anyhow::Result<()> {
     while !worker.is_stopping() {
         let job = worker.random.uuid().to_string();
         let lock = worker.world.lock("approval", &job);
@@ -21,14 +21,14 @@ pub(super) async fn approve(mut worker: Worker) -> anyhow::Result<()> {
                 worker.work(&lock, &hold, length).await?;
                 if let Some(trouble) = worker.release_or_tell(&lock, &hold).await? {
                     let at = worker.process.say(Said::ApprovalReleaseFailed { job: &job, error: &trouble.text })?;
-                    worker.world.account.release_failed(Failure { lock: &lock, at, reason: trouble.reason });
+                    worker.world.account.release_failed(ReportedFailure { lock: &lock, at, reason: trouble.reason });
                 }
             }
             // Nobody else knows the job.
             Ok(None) => {}
             Err(trouble) => {
                 let at = worker.process.say(Said::ApprovalAcquireFailed { job: &job, error: &trouble.text })?;
-                worker.world.account.acquire_failed(Failure { lock: &lock, at, reason: trouble.reason });
+                worker.world.account.acquire_failed(ReportedFailure { lock: &lock, at, reason: trouble.reason });
             }
         }
         worker.process.chat(&mut worker.random)?;
@@ -38,7 +38,7 @@ pub(super) async fn approve(mut worker: Worker) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) async fn admit(mut worker: Worker) -> anyhow::Result<()> {
+pub(super) async fn admit(mut worker: CordumWorker) -> anyhow::Result<()> {
     while !worker.is_stopping() {
         // Each gateway has organizations of its own.
         let number = worker.random.below(worker.world.load.organizations);
@@ -50,7 +50,7 @@ pub(super) async fn admit(mut worker: Worker) -> anyhow::Result<()> {
                 worker.work(&lock, &hold, length).await?;
                 if let Some(trouble) = worker.release_or_tell(&lock, &hold).await? {
                     let at = worker.process.say(Said::AdmissionReleaseFailed { org: &org, error: &trouble.text })?;
-                    worker.world.account.release_failed(Failure { lock: &lock, at, reason: trouble.reason });
+                    worker.world.account.release_failed(ReportedFailure { lock: &lock, at, reason: trouble.reason });
                 }
                 None
             }
@@ -60,7 +60,7 @@ pub(super) async fn admit(mut worker: Worker) -> anyhow::Result<()> {
         };
         if let Some((error, reason)) = failed {
             let at = worker.process.say(Said::AdmissionFailed { org: &org, error: &error })?;
-            worker.world.account.acquire_failed(Failure { lock: &lock, at, reason });
+            worker.world.account.acquire_failed(ReportedFailure { lock: &lock, at, reason });
         }
         let pause = worker.between(worker.world.load.between_admissions);
         worker.rest(pause).await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::rehearsal::fleet::Uuid;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum CordumLogFormat {
     Json,
     Text,
     Docker,
@@ -24,7 +24,7 @@ pub const MILLISECOND: Nanos = 1_000_000;
 /// Appends lines to a buffer: `begin`, any number of attributes, `end`.
 pub struct LineWriter {
     pub out: Vec<u8>,
-    form: Form,
+    form: CordumLogFormat,
     /// A second and its text, because formatting a date for each line would be half of the cost.
     clock: (i64, String),
     time: Nanos,
@@ -32,14 +32,14 @@ pub struct LineWriter {
 }
 
 impl LineWriter {
-    pub fn new(form: Form) -> Self {
+    pub fn new(form: CordumLogFormat) -> Self {
         Self { out: Vec::with_capacity(1 << 20), form, clock: (i64::MIN, String::new()), time: 0, n_lines: 0 }
     }
 
     pub fn begin(&mut self, time: Nanos, component: &str, level: &str, message: &str) -> &mut Self {
         self.time = time;
         match self.form {
-            Form::Json => {
+            CordumLogFormat::Json => {
                 self.out.extend_from_slice(b"{\"time\":\"");
                 self.write_time();
                 self.extend(&[
@@ -52,8 +52,8 @@ impl LineWriter {
                     "\"",
                 ]);
             }
-            Form::Text | Form::Docker => {
-                if self.form == Form::Docker {
+            CordumLogFormat::Text | CordumLogFormat::Docker => {
+                if self.form == CordumLogFormat::Docker {
                     self.extend(&["{\"log\":\""]);
                 }
                 self.extend(&["[", &component.to_uppercase(), "] ", level, " ", message]);
@@ -64,16 +64,16 @@ impl LineWriter {
 
     pub fn text(&mut self, name: &str, value: &str) -> &mut Self {
         match self.form {
-            Form::Json => self.extend(&[",\"", name, "\":\"", value, "\""]),
-            Form::Text | Form::Docker => self.extend(&[" ", name, "=", value]),
+            CordumLogFormat::Json => self.extend(&[",\"", name, "\":\"", value, "\""]),
+            CordumLogFormat::Text | CordumLogFormat::Docker => self.extend(&[" ", name, "=", value]),
         }
         self
     }
 
     pub fn number(&mut self, name: &str, value: usize) -> &mut Self {
         match self.form {
-            Form::Json => self.extend(&[",\"", name, "\":"]),
-            Form::Text | Form::Docker => self.extend(&[" ", name, "="]),
+            CordumLogFormat::Json => self.extend(&[",\"", name, "\":"]),
+            CordumLogFormat::Text | CordumLogFormat::Docker => self.extend(&[" ", name, "="]),
         }
         write_digits(&mut self.out, value as u64, 1);
         self
@@ -82,11 +82,11 @@ impl LineWriter {
     /// A text made of a constant head and a number, such as `worker-17`.
     pub fn numbered(&mut self, name: &str, head: &str, value: usize) -> &mut Self {
         self.text(name, head);
-        if self.form == Form::Json {
+        if self.form == CordumLogFormat::Json {
             self.out.pop();
         }
         write_digits(&mut self.out, value as u64, 1);
-        if self.form == Form::Json {
+        if self.form == CordumLogFormat::Json {
             self.out.push(b'"');
         }
         self
@@ -94,11 +94,11 @@ impl LineWriter {
 
     pub fn uuid(&mut self, name: &str, head: &str, uuid: Uuid) -> &mut Self {
         self.text(name, head);
-        if self.form == Form::Json {
+        if self.form == CordumLogFormat::Json {
             self.out.pop();
         }
         uuid.write(&mut self.out);
-        if self.form == Form::Json {
+        if self.form == CordumLogFormat::Json {
             self.out.push(b'"');
         }
         self
@@ -107,16 +107,16 @@ impl LineWriter {
     /// `slog` prints durations as nanoseconds in JSON and as `1m0s` in text.
     pub fn duration(&mut self, name: &str, duration: Duration) -> &mut Self {
         match self.form {
-            Form::Json => self.number(name, duration.as_nanos() as usize),
-            Form::Text | Form::Docker => self.text(name, &go_duration(duration)),
+            CordumLogFormat::Json => self.number(name, duration.as_nanos() as usize),
+            CordumLogFormat::Text | CordumLogFormat::Docker => self.text(name, &go_duration(duration)),
         }
     }
 
     pub fn end(&mut self) {
         match self.form {
-            Form::Json => self.out.extend_from_slice(b"}\n"),
-            Form::Text => self.out.push(b'\n'),
-            Form::Docker => {
+            CordumLogFormat::Json => self.out.extend_from_slice(b"}\n"),
+            CordumLogFormat::Text => self.out.push(b'\n'),
+            CordumLogFormat::Docker => {
                 self.extend(&["\\n\",\"stream\":\"stderr\",\"time\":\""]);
                 self.write_time();
                 self.out.extend_from_slice(b"\"}\n");
@@ -174,7 +174,7 @@ fn write_digits(out: &mut Vec<u8>, mut value: u64, at_least: usize) {
 mod tests {
     use super::*;
 
-    fn check(form: Form, expected: &str) {
+    fn check(form: CordumLogFormat, expected: &str) {
         let mut out = LineWriter::new(form);
         out.begin(1_782_394_624 * SECOND + 5, "scheduler", "WARN", "a message")
             .text("error", "lock not owned")
@@ -187,14 +187,17 @@ mod tests {
     #[test]
     fn forms() {
         check(
-            Form::Json,
+            CordumLogFormat::Json,
             "{\"time\":\"2026-06-25T13:37:04.000000005Z\",\"level\":\"WARN\",\"msg\":\"a message\",\"component\":\"scheduler\",\
              \"error\":\"lock not owned\",\"worker_id\":\"worker-17\",\"ttl\":61500000000}\n",
         );
         let text = "[SCHEDULER] WARN a message error=lock not owned worker_id=worker-17 ttl=1m1.5s";
-        check(Form::Text, &format!("{text}\n"));
+        check(CordumLogFormat::Text, &format!("{text}\n"));
         let time = "2026-06-25T13:37:04.000000005Z";
-        check(Form::Docker, &format!("{{\"log\":\"{text}\\n\",\"stream\":\"stderr\",\"time\":\"{time}\"}}\n"));
+        check(
+            CordumLogFormat::Docker,
+            &format!("{{\"log\":\"{text}\\n\",\"stream\":\"stderr\",\"time\":\"{time}\"}}\n"),
+        );
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::Said;
-use super::account::Failure;
+use super::account::ReportedFailure;
 use super::fault::Fault;
-use super::trouble::Trouble;
-use super::worker::{Lock, Worker};
-use crate::rehearsal::fleet::{End, Hold};
+use super::trouble::SimulatedError;
+use super::worker::{CordumLock, CordumWorker};
+use crate::rehearsal::fleet::{End, WorkerHold};
 
 /// A duty is known by the namespace of its lock.
 pub(super) const RECONCILER: &str = "reconciler";
@@ -21,7 +21,7 @@ pub(super) const DELAY_POLLER: &str = "delay_poller";
 /// So that nothing is noted at the very moment of the expiry.
 const MARGIN: Duration = Duration::from_millis(50);
 
-pub(super) async fn run(mut worker: Worker, duty: &'static str) -> anyhow::Result<()> {
+pub(super) async fn run(mut worker: CordumWorker, duty: &'static str) -> anyhow::Result<()> {
     let lock = worker.world.lock(duty, "");
     let ttl = worker.world.pace.ttl(duty);
     // A lock lives for two polls. Replicas do not start at the same moment.
@@ -29,7 +29,7 @@ pub(super) async fn run(mut worker: Worker, duty: &'static str) -> anyhow::Resul
     let start = worker.random.between(Duration::ZERO, poll);
     worker.rest(start).await;
     // Held until its TTL runs out.
-    let mut left: Option<Hold> = None;
+    let mut left: Option<WorkerHold> = None;
     while !worker.is_stopping() {
         if duty == DELAY_POLLER && worker.world.faults.has(Fault::Leaderless) {
             worker.rest(poll).await;
@@ -61,7 +61,7 @@ pub(super) async fn run(mut worker: Worker, duty: &'static str) -> anyhow::Resul
 }
 
 /// The delay poller has no line for it.
-fn tell_acquisition_failed(worker: &Worker, lock: &Lock, trouble: &Trouble) -> anyhow::Result<()> {
+fn tell_acquisition_failed(worker: &CordumWorker, lock: &CordumLock, trouble: &SimulatedError) -> anyhow::Result<()> {
     let error = trouble.text.as_str();
     let said = match lock.namespace {
         DELAY_POLLER => return Ok(()),
@@ -69,11 +69,11 @@ fn tell_acquisition_failed(worker: &Worker, lock: &Lock, trouble: &Trouble) -> a
         _ => Said::LeaderAcquisitionFailed { error },
     };
     let at = worker.process.say(said)?;
-    worker.world.account.acquire_failed(Failure { lock, at, reason: trouble.reason });
+    worker.world.account.acquire_failed(ReportedFailure { lock, at, reason: trouble.reason });
     Ok(())
 }
 
-pub(super) async fn write_snapshots(mut worker: Worker) -> anyhow::Result<()> {
+pub(super) async fn write_snapshots(mut worker: CordumWorker) -> anyhow::Result<()> {
     let lock = worker.world.lock("snapshot", "");
     let instance = format!("scheduler-{}", worker.process.node);
     while !worker.is_stopping() {
@@ -89,7 +89,7 @@ pub(super) async fn write_snapshots(mut worker: Worker) -> anyhow::Result<()> {
             Err(trouble) => {
                 let said = Said::SnapshotAcquireFailed { instance: &instance, error: &trouble.text };
                 let at = worker.process.say(said)?;
-                worker.world.account.acquire_failed(Failure { lock: &lock, at, reason: trouble.reason });
+                worker.world.account.acquire_failed(ReportedFailure { lock: &lock, at, reason: trouble.reason });
             }
         }
         let pause = worker.between((4.0, 6.0));

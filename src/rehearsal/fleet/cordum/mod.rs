@@ -2,7 +2,7 @@
 //! forms, about what really happened to those locks.
 //!
 //! The demonstration, the end-to-end tests, the dashboards and their pictures all run this fleet. Keys, TTLs and renewal
-//! intervals are those of the preset `cordum`, divided by the speed of the [`Pace`]; how much there is to do is said by the
+//! intervals are those of the preset `cordum`, divided by the speed of the [`TimeScale`]; how much there is to do is said by the
 //! [`Load`]. Each [`Fault`] is switched at run time, and whoever runs the fleet may restart its Redis, too. What a service
 //! says follows from what Redis answered, never from the fault; what was met is kept in [`Totals`], the truth to compare
 //! with.
@@ -55,15 +55,15 @@ use tokio_util::sync::CancellationToken;
 
 pub use configuration::exporter_settings;
 pub use fault::Fault;
-pub use line::{Form, LineWriter, MILLISECOND, Nanos, SECOND};
+pub use line::{CordumLogFormat, LineWriter, MILLISECOND, Nanos, SECOND};
 pub use load::Load;
 pub use messages::{NOT_OWNED, Said, Service};
-pub use pace::Pace;
+pub use pace::TimeScale;
 pub use worker::{RENEWAL_BUDGET, lock_key};
 
 use super::{Failures, Proxy, Random, Truth, client_through};
-use process::Process;
-use worker::{Worker, World};
+use process::SimulatedProcess;
+use worker::{CordumWorker, World};
 
 /// The others stay healthy whatever is done to this one.
 const FROZEN_NODE: &str = "b";
@@ -96,15 +96,15 @@ pub struct Totals {
 }
 
 /// A machine: its processes, and their way to Redis.
-struct Node {
+struct SimulatedHost {
     name: &'static str,
-    processes: Vec<Arc<Process>>,
+    processes: Vec<Arc<SimulatedProcess>>,
     proxy: Proxy,
 }
 
 pub struct Fleet {
     world: Arc<World>,
-    nodes: Vec<Arc<Node>>,
+    nodes: Vec<Arc<SimulatedHost>>,
     workers: JoinSet<anyhow::Result<()>>,
     /// Faults that come and go until this ends them.
     recurring: BTreeMap<Fault, CancellationToken>,
@@ -113,7 +113,7 @@ pub struct Fleet {
 
 impl Fleet {
     /// Starts all services. `redis` is `redis://[:PASSWORD@]HOST:PORT/DATABASE`, `logs` a directory that exists.
-    pub async fn start(redis: &str, logs: &Path, pace: Pace, load: Load, seed: u64) -> anyhow::Result<Self> {
+    pub async fn start(redis: &str, logs: &Path, pace: TimeScale, load: Load, seed: u64) -> anyhow::Result<Self> {
         let direct = Client::open(redis).context("not the URL of a Redis")?;
         let ConnectionAddr::Tcp(host, port) = direct.get_connection_info().addr() else {
             anyhow::bail!("the fleet needs a Redis at redis://HOST:PORT, without TLS");
@@ -126,9 +126,9 @@ impl Fleet {
         for name in fleet.world.load.nodes()? {
             let proxy = Proxy::start(&server).await?;
             let client = client_through(proxy.port(), &direct)?;
-            let mut node = Node { name, processes: Vec::new(), proxy };
+            let mut node = SimulatedHost { name, processes: Vec::new(), proxy };
             for service in [Service::Scheduler, Service::WorkflowEngine, Service::Gateway] {
-                let process = Arc::new(Process::start(service, name, logs)?);
+                let process = Arc::new(SimulatedProcess::start(service, name, logs)?);
                 fleet.start_workers(&process, &client, &mut random);
                 node.processes.push(process);
             }
@@ -137,9 +137,9 @@ impl Fleet {
         Ok(fleet)
     }
 
-    fn start_workers(&mut self, process: &Arc<Process>, client: &Client, random: &mut Random) {
+    fn start_workers(&mut self, process: &Arc<SimulatedProcess>, client: &Client, random: &mut Random) {
         let load = &self.world.load;
-        let mut worker = || Worker::new(process, &self.world, client, Random::new(random.number()));
+        let mut worker = || CordumWorker::new(process, &self.world, client, Random::new(random.number()));
         match process.service {
             Service::Scheduler => {
                 for _ in 0..3 {

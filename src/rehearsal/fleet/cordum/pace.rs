@@ -9,13 +9,13 @@ use crate::config::{Config, Overrides};
 use crate::model::namespace::Namespace;
 
 #[derive(Clone, Debug)]
-pub struct Pace {
+pub struct TimeScale {
     speed: u32,
     /// As the preset has them.
     namespaces: Vec<Arc<Namespace>>,
 }
 
-impl Pace {
+impl TimeScale {
     /// From there on locks of approvals and of jobs, which share their keys, could not be told apart by their TTLs.
     pub const FASTEST: u32 = 30;
 
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn every_lock_of_the_fleet_is_one_of_the_preset() {
-        let pace = Pace::new(10).unwrap();
+        let pace = TimeScale::new(10).unwrap();
         let keys = KeyMap::new(&pace.namespaces);
         for namespace in NAMESPACES {
             assert!(pace.ttl(namespace) > Duration::ZERO);
@@ -90,6 +90,6 @@ mod tests {
         }
         assert_eq!(pace.ttl("workflow"), Duration::from_secs(3));
         assert_eq!(pace.renew_every("workflow"), Some(Duration::from_secs(1)));
-        assert!(Pace::new(0).is_err() && Pace::new(Pace::FASTEST + 1).is_err());
+        assert!(TimeScale::new(0).is_err() && TimeScale::new(TimeScale::FASTEST + 1).is_err());
     }
 }

@@ -7,10 +7,10 @@ use std::sync::Mutex;
 
 use anyhow::Context as _;
 
-use super::{Form, LineWriter, Nanos, Said, Service, chatter};
+use super::{CordumLogFormat, LineWriter, Nanos, Said, Service, chatter};
 use crate::rehearsal::fleet::{Gate, Random};
 
-pub(super) struct Process {
+pub(super) struct SimulatedProcess {
     pub(super) service: Service,
     pub(super) node: &'static str,
     log: Mutex<Log>,
@@ -24,13 +24,13 @@ struct Log {
     out: LineWriter,
 }
 
-impl Process {
+impl SimulatedProcess {
     /// Opens `SERVICE-NODE.log`. Each service logs in one of the forms that are found in the field.
     pub(super) fn start(service: Service, node: &'static str, logs: &Path) -> anyhow::Result<Self> {
         let form = match service {
-            Service::Scheduler => Form::Json,
-            Service::WorkflowEngine => Form::Docker,
-            Service::Gateway => Form::Text,
+            Service::Scheduler => CordumLogFormat::Json,
+            Service::WorkflowEngine => CordumLogFormat::Docker,
+            Service::Gateway => CordumLogFormat::Text,
         };
         let path = logs.join(format!("{}-{node}.log", service.name()));
         let file = OpenOptions::new().create(true).append(true).open(&path);

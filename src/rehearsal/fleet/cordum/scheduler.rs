@@ -1,11 +1,11 @@
 //! The scheduler: one lock for each job, renewed, fenced after three failed renewals in a row, released with a second try.
 
 use super::Said;
-use super::account::Failure;
-use super::worker::{Lock, Worker};
-use crate::rehearsal::fleet::{End, Hold, Kept};
+use super::account::ReportedFailure;
+use super::worker::{CordumLock, CordumWorker};
+use crate::rehearsal::fleet::{End, Kept, WorkerHold};
 
-pub(super) async fn run(mut worker: Worker) -> anyhow::Result<()> {
+pub(super) async fn run(mut worker: CordumWorker) -> anyhow::Result<()> {
     while !worker.is_stopping() {
         let job = worker.world.jobs.next(&mut worker.random);
         let lock = worker.world.lock("scheduler", &job);
@@ -15,7 +15,7 @@ pub(super) async fn run(mut worker: Worker) -> anyhow::Result<()> {
             Ok(None) => {}
             Err(trouble) => {
                 let at = worker.process.say(Said::JobAcquisitionFailed { job: &job, error: &trouble.text })?;
-                worker.world.account.acquire_failed(Failure { lock: &lock, at, reason: trouble.reason });
+                worker.world.account.acquire_failed(ReportedFailure { lock: &lock, at, reason: trouble.reason });
             }
         }
         worker.process.chat(&mut worker.random)?;
@@ -25,7 +25,7 @@ pub(super) async fn run(mut worker: Worker) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn handle(worker: &mut Worker, lock: &Lock, hold: Hold) -> anyhow::Result<()> {
+async fn handle(worker: &mut CordumWorker, lock: &CordumLock, hold: WorkerHold) -> anyhow::Result<()> {
     let job = lock.id.as_str();
     let length = worker.between((5.0, 90.0));
     match worker.work(lock, &hold, length).await? {
@@ -44,7 +44,7 @@ async fn handle(worker: &mut Worker, lock: &Lock, hold: Hold) -> anyhow::Result<
 }
 
 /// Whoever comes second finds the job in a final state.
-fn finish(worker: &Worker, lock: &Lock) -> anyhow::Result<()> {
+fn finish(worker: &CordumWorker, lock: &CordumLock) -> anyhow::Result<()> {
     let (job, state) = (lock.id.as_str(), "SUCCEEDED");
     if worker.world.jobs.finish(job) {
         worker.process.say(Said::JobStateChanged { job, state })?;
@@ -56,11 +56,11 @@ fn finish(worker: &Worker, lock: &Lock) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn release(worker: &mut Worker, lock: &Lock, hold: &Hold) -> anyhow::Result<()> {
+async fn release(worker: &mut CordumWorker, lock: &CordumLock, hold: &WorkerHold) -> anyhow::Result<()> {
     let job = lock.id.as_str();
     let Some(trouble) = worker.release_or_tell(lock, hold).await? else { return Ok(()) };
     let at = worker.process.say(Said::JobReleaseFailed { job, error: &trouble.text })?;
-    worker.world.account.release_failed(Failure { lock, at, reason: trouble.reason });
+    worker.world.account.release_failed(ReportedFailure { lock, at, reason: trouble.reason });
     if let Some(trouble) = worker.release_or_tell(lock, hold).await? {
         let ttl = worker.world.pace.ttl(lock.namespace);
         worker.process.say(Said::JobReleaseRetryFailed { job, ttl, error: &trouble.text })?;

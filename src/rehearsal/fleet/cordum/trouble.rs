@@ -4,22 +4,22 @@ use super::NOT_OWNED;
 use crate::rehearsal::fleet;
 
 #[derive(Clone, Debug)]
-pub(super) struct Trouble {
+pub(super) struct SimulatedError {
     pub(super) text: String,
     /// What the exporter calls it.
     pub(super) reason: &'static str,
 }
 
-impl Trouble {
+impl SimulatedError {
     pub(super) fn not_owned() -> Self {
         Self { text: NOT_OWNED.to_owned(), reason: "not_owned" }
     }
 
-    pub(super) fn of(trouble: &fleet::Trouble) -> Self {
+    pub(super) fn of(trouble: &fleet::UnknownResult) -> Self {
         let unavailable = |text: &str| Self { text: text.to_owned(), reason: "redis_unavailable" };
         let error = match trouble {
-            fleet::Trouble::Late => return unavailable("context deadline exceeded"),
-            fleet::Trouble::Failed(error) => error,
+            fleet::UnknownResult::Late => return unavailable("context deadline exceeded"),
+            fleet::UnknownResult::Failed(error) => error,
         };
         match error.code() {
             Some(code @ ("LOADING" | "READONLY" | "MASTERDOWN")) => {

@@ -8,13 +8,13 @@ use redis::Client;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::account::{Account, Failure};
+use super::account::{Account, ReportedFailure};
 use super::bus::Bus;
 use super::fault::{Fault, Faults};
-use super::process::Process;
-use super::trouble::Trouble;
-use super::{Load, Pace, Said};
-use crate::rehearsal::fleet::{self, Answer, Hold, Kept, Next, Program, Random, Record};
+use super::process::SimulatedProcess;
+use super::trouble::SimulatedError;
+use super::{Load, Said, TimeScale};
+use crate::rehearsal::fleet::{self, Kept, LockProgram, LockReply, OperationLog, Random, RenewalAction, WorkerHold};
 
 /// The namespaces of the preset whose locks the fleet takes.
 pub(super) const NAMESPACES: [&str; 9] = [
@@ -41,41 +41,41 @@ const LATEST_RENEWAL: f64 = 2.2;
 
 /// What all services share.
 pub(super) struct World {
-    pub(super) pace: Pace,
+    pub(super) pace: TimeScale,
     pub(super) load: Load,
     pub(super) faults: Faults,
     pub(super) account: Account,
-    pub(super) records: BTreeMap<&'static str, Arc<Record>>,
+    pub(super) records: BTreeMap<&'static str, Arc<OperationLog>>,
     pub(super) jobs: Bus,
     pub(super) runs: Bus,
     pub(super) stop: CancellationToken,
 }
 
 /// A lock of the preset.
-pub(super) struct Lock {
+pub(super) struct CordumLock {
     pub(super) namespace: &'static str,
     /// Of the job, run or organization; empty for what there is one of.
     pub(super) id: String,
-    pub(super) inner: fleet::Lock,
+    pub(super) inner: fleet::LockSpec,
 }
 
-pub(super) struct Worker {
-    pub(super) process: Arc<Process>,
+pub(super) struct CordumWorker {
+    pub(super) process: Arc<SimulatedProcess>,
     pub(super) world: Arc<World>,
     pub(super) random: Random,
     inner: fleet::Worker,
 }
 
 /// What a service does about the renewals of one lock.
-struct Renewing<'a> {
-    lock: &'a Lock,
-    process: &'a Process,
+struct ServiceRenewal<'a> {
+    lock: &'a CordumLock,
+    process: &'a SimulatedProcess,
     world: &'a World,
     random: &'a mut Random,
 }
 
 impl World {
-    pub(super) fn new(pace: Pace, load: Load) -> Self {
+    pub(super) fn new(pace: TimeScale, load: Load) -> Self {
         Self {
             account: Account::new(pace.join_window()),
             records: NAMESPACES.into_iter().map(|namespace| (namespace, Arc::default())).collect(),
@@ -95,17 +95,17 @@ impl World {
         self.pace.of(OPERATION_TIMEOUT).max(self.load.shortest_patience)
     }
 
-    pub(super) fn lock(&self, namespace: &'static str, id: &str) -> Lock {
-        let inner = fleet::Lock {
+    pub(super) fn lock(&self, namespace: &'static str, id: &str) -> CordumLock {
+        let inner = fleet::LockSpec {
             key: lock_key(namespace, id),
             ttl: self.pace.ttl(namespace),
             record: Arc::clone(&self.records[namespace]),
         };
-        Lock { namespace, id: id.to_owned(), inner }
+        CordumLock { namespace, id: id.to_owned(), inner }
     }
 }
 
-impl Lock {
+impl CordumLock {
     pub(super) fn key(&self) -> &str {
         &self.inner.key
     }
@@ -125,8 +125,8 @@ pub fn lock_key(namespace: &str, id: &str) -> String {
     }
 }
 
-impl Worker {
-    pub(super) fn new(process: &Arc<Process>, world: &Arc<World>, client: &Client, random: Random) -> Self {
+impl CordumWorker {
+    pub(super) fn new(process: &Arc<SimulatedProcess>, world: &Arc<World>, client: &Client, random: Random) -> Self {
         let inner = fleet::Worker::new(client, world.patience()).behind(&process.gate);
         Self { process: Arc::clone(process), world: Arc::clone(world), random, inner }
     }
@@ -147,13 +147,13 @@ impl Worker {
     }
 
     /// Nothing if somebody else has it.
-    pub(super) async fn acquire(&mut self, lock: &Lock) -> Result<Option<Hold>, Trouble> {
+    pub(super) async fn acquire(&mut self, lock: &CordumLock) -> Result<Option<WorkerHold>, SimulatedError> {
         let taken = self.inner.take(&lock.inner).await;
         taken.map_err(|trouble| self.world.unanswered("try acquire", lock, &trouble))
     }
 
     /// Tries again and again for as long as Cordum does: 2 s.
-    pub(super) async fn acquire_patiently(&mut self, lock: &Lock) -> Result<Option<Hold>, Trouble> {
+    pub(super) async fn acquire_patiently(&mut self, lock: &CordumLock) -> Result<Option<WorkerHold>, SimulatedError> {
         let deadline = Instant::now() + self.world.pace.seconds(2.0);
         let taken = self.inner.wait_for(&lock.inner, (BETWEEN_TRIES, deadline), &self.world.stop).await;
         taken.map_err(|trouble| self.world.unanswered("try acquire", lock, &trouble))
@@ -161,49 +161,58 @@ impl Worker {
 
     /// Releases as the lock store does, which has a line of its own for a lock that was lost. Gives the error of a release that
     /// failed.
-    pub(super) async fn release_or_tell(&mut self, lock: &Lock, hold: &Hold) -> anyhow::Result<Option<Trouble>> {
+    pub(super) async fn release_or_tell(
+        &mut self,
+        lock: &CordumLock,
+        hold: &WorkerHold,
+    ) -> anyhow::Result<Option<SimulatedError>> {
         Ok(match self.inner.release(hold).await {
-            Answer::Done => None,
-            Answer::Refused => {
+            LockReply::Done => None,
+            LockReply::Refused => {
                 let at = self.process.say(Said::TokenMismatch { key: lock.key() })?;
-                self.world.account.release_failed(Failure { lock, at, reason: "not_owned" });
-                Some(Trouble::not_owned())
+                self.world.account.release_failed(ReportedFailure { lock, at, reason: "not_owned" });
+                Some(SimulatedError::not_owned())
             }
-            Answer::Unanswered(trouble) => Some(self.world.unanswered("release", lock, &trouble)),
+            LockReply::Unanswered(trouble) => Some(self.world.unanswered("release", lock, &trouble)),
         })
     }
 
     /// Works for a while, or until the end of the fleet, and renews meanwhile where such locks are renewed.
-    pub(super) async fn work(&mut self, lock: &Lock, hold: &Hold, length: Duration) -> anyhow::Result<Kept> {
+    pub(super) async fn work(
+        &mut self,
+        lock: &CordumLock,
+        hold: &WorkerHold,
+        length: Duration,
+    ) -> anyhow::Result<Kept> {
         let done = Instant::now() + length;
         let Self { process, world, random, inner } = self;
-        let mut renewing = Renewing { lock, process, world, random };
+        let mut renewing = ServiceRenewal { lock, process, world, random };
         inner.keep(hold, Some(done), &world.stop, &mut renewing).await
     }
 }
 
 impl World {
     /// The error as the lock store passes it on.
-    fn unanswered(&self, operation: &str, lock: &Lock, trouble: &fleet::Trouble) -> Trouble {
+    fn unanswered(&self, operation: &str, lock: &CordumLock, trouble: &fleet::UnknownResult) -> SimulatedError {
         self.account.unanswered();
-        let Trouble { text, reason } = Trouble::of(trouble);
-        Trouble { text: format!("job store {operation} lock {}: {text}", lock.key()), reason }
+        let SimulatedError { text, reason } = SimulatedError::of(trouble);
+        SimulatedError { text: format!("job store {operation} lock {}: {text}", lock.key()), reason }
     }
 }
 
-impl Program for Renewing<'_> {
+impl LockProgram for ServiceRenewal<'_> {
     fn renew_after(&mut self) -> Option<Duration> {
         let every = self.world.pace.renew_every(self.lock.namespace)?;
         let is_late = self.world.faults.has(Fault::LateRenewals);
         Some(if is_late { self.random.between(every, every.mul_f64(LATEST_RENEWAL)) } else { every })
     }
 
-    fn heard(&mut self, _: &Hold, answer: &Answer, failures: u32) -> anyhow::Result<Next> {
+    fn heard(&mut self, _: &WorkerHold, answer: &LockReply, failures: u32) -> anyhow::Result<RenewalAction> {
         let lock = self.lock;
         let trouble = match answer {
-            Answer::Done => return Ok(Next::GoOn),
-            Answer::Refused => Trouble::not_owned(),
-            Answer::Unanswered(trouble) => self.world.unanswered("renew", lock, trouble),
+            LockReply::Done => return Ok(RenewalAction::GoOn),
+            LockReply::Refused => SimulatedError::not_owned(),
+            LockReply::Unanswered(trouble) => self.world.unanswered("renew", lock, trouble),
         };
         let (id, error) = (lock.id.as_str(), trouble.text.as_str());
         let gives_up = lock.namespace == "scheduler" && failures >= RENEWAL_BUDGET;
@@ -214,7 +223,7 @@ impl Program for Renewing<'_> {
             _ => Said::ReconcilerRenewalFailed { error },
         })?;
         let renew_every = self.world.pace.renew_every(lock.namespace).unwrap_or_default();
-        self.world.account.renewal_failed(Failure { lock, at, reason: trouble.reason }, renew_every);
-        Ok(if gives_up { Next::GiveUp } else { Next::GoOn })
+        self.world.account.renewal_failed(ReportedFailure { lock, at, reason: trouble.reason }, renew_every);
+        Ok(if gives_up { RenewalAction::GiveUp } else { RenewalAction::GoOn })
     }
 }

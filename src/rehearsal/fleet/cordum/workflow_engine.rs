@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::Said;
-use super::account::Failure;
-use super::worker::Worker;
+use super::account::ReportedFailure;
+use super::worker::CordumWorker;
 
-pub(super) async fn run(mut worker: Worker, wait: Duration) -> anyhow::Result<()> {
+pub(super) async fn run(mut worker: CordumWorker, wait: Duration) -> anyhow::Result<()> {
     worker.rest(wait).await;
     while !worker.is_stopping() {
         let run = worker.world.runs.next(&mut worker.random);
@@ -17,14 +17,14 @@ pub(super) async fn run(mut worker: Worker, wait: Duration) -> anyhow::Result<()
                 worker.work(&lock, &hold, length).await?;
                 if let Some(trouble) = worker.release_or_tell(&lock, &hold).await? {
                     let at = worker.process.say(Said::RunReleaseFailed { run: &run, error: &trouble.text })?;
-                    worker.world.account.release_failed(Failure { lock: &lock, at, reason: trouble.reason });
+                    worker.world.account.release_failed(ReportedFailure { lock: &lock, at, reason: trouble.reason });
                 }
             }
             // Skipped without a word, and acknowledged all the same.
             Ok(None) => {}
             Err(trouble) => {
                 let at = worker.process.say(Said::RunLocalOnly { run: &run, error: &trouble.text })?;
-                worker.world.account.unlocked_work(Failure { lock: &lock, at, reason: trouble.reason });
+                worker.world.account.unlocked_work(ReportedFailure { lock: &lock, at, reason: trouble.reason });
                 worker.rest(length).await;
             }
         }
