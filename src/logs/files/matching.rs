@@ -256,7 +256,9 @@ impl Tailer {
         Ok(!is_known && !found.is_gzip() && begins_with(&found.base, &found.path)?)
     }
 
-    /// Files whose name rotation did not make, found by their inode: where a file went while nobody looked.
+    /// Finds files by their inode that were renamed while nobody looked, to names that rotation does
+    /// not make. The kernel reuses the inode numbers of deleted files, so only a file with the text
+    /// that was read is the same file.
     fn find_moved(&self, files: &[Found]) -> Vec<Found> {
         let listed: BTreeSet<Inode> = files.iter().map(|found| found.inode).collect();
         let mut moved = Vec::new();
@@ -266,12 +268,21 @@ impl Tailer {
             for path in entries.flatten().map(|entry| entry.path()) {
                 let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
                 let inode = Inode { device: metadata.dev(), number: metadata.ino() };
-                if inode == cursor.inode && !listed.contains(&inode) {
-                    let modified = metadata.modified().unwrap_or(UNIX_EPOCH);
-                    let base = base.clone();
-                    moved.push(Found { source, path, base, inode, size: metadata.len(), modified, rotated: true });
+                if inode != cursor.inode || listed.contains(&inode) {
+                    continue;
+                }
+                // A name that rotation makes is new since the files were listed. The next listing
+                // finds it and knows which log it belongs to.
+                if base_of(&path).is_some() {
                     break;
                 }
+                let modified = metadata.modified().unwrap_or(UNIX_EPOCH);
+                let base = base.clone();
+                let found = Found { source, path, base, inode, size: metadata.len(), modified, rotated: true };
+                if is_same_file(&found, cursor) {
+                    moved.push(found);
+                }
+                break;
             }
         }
         moved
@@ -367,4 +378,15 @@ impl Tailer {
         let path = Path::new(&cursor.path);
         Some((base_of(path).unwrap_or_else(|| path.to_owned()), self.source_of(cursor)?))
     }
+}
+
+/// Whether a file is the one that the cursor describes, under another name: it contains the text
+/// that was read. If nothing was read, its name must begin like that of the log.
+fn is_same_file(found: &Found, cursor: &Cursor) -> bool {
+    if cursor.head.is_empty() {
+        let stem = found.base.file_stem().unwrap_or_default().as_encoded_bytes();
+        return found.path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(stem));
+    }
+    let likeness = || open_text(found).and_then(|mut text| compare(&mut text, cursor));
+    cursor.gzip == found.is_gzip() && matches!(likeness(), Ok(Likeness::Continues))
 }

@@ -379,3 +379,19 @@ fn job_state(job: usize, state: &str) -> String {
 fn cri(line: &str) -> String {
     format!("2026-06-25T13:37:04.123456789Z stderr F {line}\n")
 }
+
+/// The kernel gives the inode number of a deleted file to the next new file. While the daemon is
+/// down, another file in the directory may get the number of a log.
+#[test]
+fn another_file_with_the_inode_of_a_log_is_not_read() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.append("logs/app.log", lost(3));
+    daemon.wait_counted(3);
+    daemon.kill();
+    site.rename("logs/app.log", "logs/notes.txt");
+    fs::write(site.path("logs/notes.txt"), lost(2)).unwrap();
+    let daemon = site.start();
+    site.append("logs/app.log", lost(1));
+    daemon.wait_counted(4);
+}
