@@ -1,9 +1,9 @@
 //! Splits text into blocks of complete lines, in bounded memory.
 //!
 //! Standard input, `.gz` files and the files given to `replay` and `check --logs` are read through
-//! [`Blocks`] or [`FileBlocks`]. `logs::files` reads followed files itself and uses only [`cut`]. A
-//! line longer than the limit is cut: its first part is searched and the rest is skipped. Read
-//! errors are returned to the caller.
+//! [`Blocks`] or [`FileBlocks`]. `logs::files` reads plain files itself with the functions of this
+//! module. A line longer than the limit is cut: its first part is searched, and the remainder is
+//! skipped. Read errors are returned to the caller.
 
 use std::fs::File;
 use std::io::{self, Read};

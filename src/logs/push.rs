@@ -25,9 +25,9 @@ use crate::model::input::{Batch, PipelineInput, Pushed, Reached};
 use crate::snapshot::{PushNow, SourceNow};
 use crate::util::clock::TimeMs;
 
-/// Number of requests waiting to be unpacked.
+/// Maximum number of requests waiting to be unpacked.
 pub const QUEUE: usize = 1;
-/// Number of requests whose events the pipeline has not applied yet.
+/// Maximum number of requests whose events the pipeline has not applied yet.
 const HANDED_OVER: usize = 1;
 /// Memory for the bodies of all requests in progress.
 const BODIES_KIB: usize = 64 * 1024;
@@ -36,7 +36,7 @@ pub struct PushRequest {
     /// Decodes the body. Returns `None` if the body is invalid. In that case the closure itself
     /// informs the client.
     pub unpack: Box<dyn FnOnce() -> Option<Vec<PushedStream>> + Send>,
-    /// Signaled when the whole request is saved. Dropped if it will not be saved.
+    /// Signaled when the complete request is saved. Dropped if it will not be saved.
     pub saved: oneshot::Sender<()>,
 }
 
@@ -179,7 +179,7 @@ impl Taker {
                 self.streams.take(&entry, &mut report);
             }
         }
-        // The answer confirms that the whole request is saved, so no line may wait for the next
+        // The answer confirms that the complete request is saved, so no line may wait for the next
         // request.
         self.streams.flush(&mut report);
         report

@@ -1,10 +1,10 @@
 //! Log source for standard input (`path: "-"`). `daemon::run` calls [`read`] once and then
 //! [`StdinReader::run`].
 //!
-//! A read from a pipe cannot be interrupted. One thread therefore reads for the whole life of the
-//! process, and a reload only changes which [`StdinReader`] receives the lines. Standard input
-//! cannot be read twice: if the process is killed, lines that were read but not saved are lost. A
-//! log file does not have this weakness.
+//! A read from a pipe cannot be interrupted. One thread therefore reads until the process ends, and
+//! a reload only changes which [`StdinReader`] receives the lines. Standard input cannot be read
+//! twice: if the process is killed, lines that were read but not saved are lost. A log file does
+//! not have this weakness.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -38,8 +38,8 @@ struct StdinChunk {
     seen: SourceTotals,
 }
 
-/// Starts the reading thread. It pauses while nobody receives the lines, because the channel is
-/// bounded.
+/// Starts the reading thread. The thread pauses while no [`StdinReader`] receives the lines,
+/// because the channel is bounded.
 pub fn read(max_line_bytes: usize) -> io::Result<Lines> {
     let (sender, receiver) = sync_channel(4);
     thread::Builder::new().name("stdin".to_owned()).spawn(move || match pump(max_line_bytes, &sender) {

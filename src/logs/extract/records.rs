@@ -1,13 +1,11 @@
-//! Joins the lines of one record: a message, its stack trace, and the exception at the end of the
-//! trace. Used by the extractor only.
-//!
-//! This happens only for records with a line that the search hit. From that line, the module goes
-//! back to the start of the record and then adds the following lines up to its end. Other lines
-//! cost only a copy of the end of each block, because a record may have started in the previous
-//! block. The output stream and the tag distinguish the lines of several programs in one file.
+//! Joins the lines of one record: a message, its stack trace, and the exception at its end. Called
+//! by the extractor, only for lines that the search hit: it goes back to the start of the record
+//! and then adds the following lines. Other lines cost only a copy of the end of each block,
+//! because a record may have started in the previous block. The output stream and the tag
+//! distinguish the lines of several programs in one file.
 //!
 //! A record that exceeds the limits, or whose end does not arrive in time, is evaluated as it is.
-//! Lines of the same record that arrive later are recognized and not counted again.
+//! Lines of it that arrive later are recognized and not counted again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +20,8 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// Limits on the lines and bytes of one record.
 const MAX_LINES: usize = 512;
 const MAX_BYTES: usize = 64 * 1024;
-/// Limit on consecutive lines of other programs inside a record.
+/// Limit on the lines of other programs inside a record: between two lines of the record when
+/// reading forward, and in total when going back to its start.
 const MAX_OTHERS: usize = 64;
 /// Limit on consecutive blank lines inside a record.
 const MAX_BLANKS: usize = 2;
@@ -192,8 +191,7 @@ impl Records {
     /// their offsets. Returns `None` if the record was already counted.
     fn look_back(&self, whole: &Whole<'_>, origin: &Origin, counted_until: Option<u64>) -> Option<Vec<(u64, LogLine)>> {
         let mut back = LookBack { lines: Vec::new(), role: whole.line.role, n_blanks: 0, n_others: 0, counted_until };
-        // A line whose first pieces may come earlier in the file, and the earliest known offset of
-        // it.
+        // A line and its earliest known offset. More of its pieces may come earlier in the file.
         let mut ending: Option<(u64, Unwrapped<'_>)> = None;
         let mut n_bytes = 0;
         for (offset, bytes) in self.lines_before(whole.before) {

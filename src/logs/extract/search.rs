@@ -4,8 +4,8 @@
 //! Lock events are rare, so the block is not split into lines. Instead it is searched for
 //! *anchors*: short texts, one of which occurs in every line that a rule can match. This search
 //! reads every byte, so there are as few anchors as possible, and rare ones. At each hit, the
-//! surrounding bytes are compared with the *literals* that the anchor represents. Only if one of
-//! them matches is the line parsed.
+//! surrounding bytes are compared with the *literals* that the anchor represents. The line is
+//! parsed only if one of them matches.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

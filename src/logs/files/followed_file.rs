@@ -27,7 +27,8 @@ const BLOCKS_PER_TURN: usize = 1 + PART_BYTES as usize / BLOCK_BYTES * 2;
 /// A rotated or deleted file that has not changed for this long is finished. A last line without a
 /// newline is then searched as it is.
 const FINISHED_AFTER: Duration = Duration::from_secs(2);
-/// Delay before a file that does not grow is checked again. It doubles with each check.
+/// The delay before a file that does not grow is checked again. It starts from this value and
+/// doubles with each check, including the first, up to `LONGEST_WAIT`.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 /// If lines have no timestamp, their distance from the end of the file stands for their age: 64 KiB
@@ -40,7 +41,7 @@ pub(super) struct Live {
     pub(super) base: PathBuf,
     pub(super) path: PathBuf,
     pub(super) cursor: Cursor,
-    /// The file was rotated or deleted. No program starts a new line in it.
+    /// The file was rotated, moved away or deleted. No program starts a new line in it.
     pub(super) rotated: bool,
     /// The text before the position was replaced. The tailer gives the file a new cursor.
     pub(super) truncated: bool,
@@ -50,7 +51,7 @@ pub(super) struct Live {
     report: FileReport,
     /// Size and modification time at the last check that left at most an unfinished line unread.
     caught_up: Option<(u64, SystemTime)>,
-    /// When that check took place. Later lines are newer than this.
+    /// Time of the last check that found nothing new to read. Later lines are newer than this.
     caught_up_at: Option<TimeMs>,
     /// Bytes that were not read yet. For a `.gz`, an estimate from its compressed size.
     unread: u64,

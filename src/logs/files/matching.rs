@@ -243,8 +243,8 @@ impl Tailer {
         for (id, cursor) in &self.cursors {
             let same_base = self.base_of_cursor(cursor).is_some_and(|(base, _)| base == found.base);
             let plausible = match self.live.get(id) {
-                // An open file is a candidate only if programs still write to it, or if it was
-                // deleted, as gzip does.
+                // An open file is a candidate only if a program still writes to it, or if it was
+                // deleted, as gzip deletes the file that it compressed.
                 Some(live) => found.rotated && (!live.rotated || live.is_deleted()),
                 // A file with the base name is new, except in two cases: the old file disappeared
                 // while the exporter was down, or the same inode is back (a directory was moved
@@ -259,8 +259,8 @@ impl Tailer {
         originals
     }
 
-    /// Whether a sibling may be a copy of an existing file of which nothing was read yet. Marks
-    /// cannot decide this, because there are none.
+    /// Whether a sibling may be a copy of an existing file of which nothing was read yet. The marks
+    /// of such a file are empty, so they cannot decide this.
     fn is_being_copied(&self, found: &Found) -> io::Result<bool> {
         let unread = |live: &&Live| live.base == found.base && live.cursor.offset == 0 && !live.is_empty();
         let mut open = self.live.values().filter(|live| !live.rotated || live.is_deleted());
@@ -271,8 +271,8 @@ impl Tailer {
         Ok(!is_known && !found.is_gzip() && begins_with(&found.base, &found.path)?)
     }
 
-    /// Finds unfinished files by their inode that were renamed, while the exporter was down, to a
-    /// name without a rotation suffix. Only the same directory is searched.
+    /// Finds, by inode, unfinished files that were renamed while the exporter was down to a name
+    /// that the listing does not include. Only the same directory is searched.
     fn find_moved(&self, files: &[Found]) -> Vec<Found> {
         let listed: BTreeSet<Inode> = files.iter().map(|found| found.inode).collect();
         let mut moved = Vec::new();

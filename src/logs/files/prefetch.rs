@@ -1,10 +1,11 @@
 //! Searches the next part of a long backlog on another thread, while the caller reads the current
 //! part. Reading and searching keep one core busy, so two threads take about half the time. Used by
-//! `followed_file` and by `blocks` (for `replay` and `check --logs`).
+//! `followed_file` and by `blocks`.
 //!
 //! The scout can only save work. Its result is used if the reader arrives exactly at the start of
-//! the scout's part, over the same text, and with no incomplete line or record. Otherwise the
-//! result is dropped, and the reader continues by itself. Errors drop the result too.
+//! the scout's part with no incomplete line or record. `followed_file` also requires that the text
+//! before that start is unchanged. Otherwise, and after an error, the result is dropped, and the
+//! reader continues by itself.
 
 use std::fs::File;
 use std::io;

@@ -62,8 +62,8 @@ pub(super) fn move_to_end(cursor: &mut Cursor, found: &Found) -> io::Result<()> 
     file.take(size.min(MARK_BYTES as u64)).read_to_end(&mut tail)?;
     cursor.offset = size;
     cursor.head = Mark::of(&head);
-    // If the last line has no newline, its beginning was written before the start, so its rest is
-    // skipped.
+    // If the file does not end with a newline, its last line started before this position, so the
+    // remainder of that line is skipped.
     cursor.skipping = tail.last().is_some_and(|byte| *byte != b'\n');
     cursor.tail = Mark::of(&tail);
     Ok(())

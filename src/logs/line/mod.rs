@@ -60,7 +60,7 @@ pub enum RecordFormat {
     Plain,
 }
 
-/// Why a line does not report an event itself. No rule matches such a line.
+/// Why a line does not report an event itself. The rules ignore such a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aside {
     /// The line is source code that a traceback shows.
@@ -179,7 +179,8 @@ impl LogRecord {
         record
     }
 
-    /// Adds fields from outside the line. Fields of the line itself take precedence.
+    /// Adds fields from outside the line. A field of the line itself takes precedence over an added
+    /// field with the same path.
     pub fn within(mut self, fields: &[(String, String)]) -> LogRecord {
         let field = |(name, value): &(String, String)| Field {
             path: name.clone(),

@@ -1,4 +1,5 @@
-//! Tests of complete records.
+//! Tests of complete records: the format, the message and the fields that the rules get from a
+//! line. The submodules test their own functions.
 
 use super::*;
 

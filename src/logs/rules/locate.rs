@@ -1,11 +1,10 @@
 //! Finds the lock that a record is about, and its lock namespace. Called by `rules` for each event.
-//! Nothing here can fail: without a lock, the namespace is the rule's own, or `other`.
+//! Nothing here can fail: without a key, the lock namespace is the rule's own, or else `other`.
 //!
-//! A key that the record contains takes precedence over everything else, even over the rule's own
-//! namespace, because messages are often copied or misleading and keys are not. Key fields come
-//! first, then the regex group `key`, then keys inside texts. If there is no such key, the key is
-//! built from a key template and the fields of the record. An id that matches a template of the
-//! namespace is already the key.
+//! A key that the record contains takes precedence over the rule's own lock namespace, because
+//! messages are often copied or misleading and keys are not. Key fields come first, then the regex
+//! group `key`, then keys inside texts. Without such a key, the key is built from a key template
+//! and the fields of the record. An id that matches a key template is already the key.
 
 use crate::config::rules::rule::{IdSource, KEY_FIELDS};
 use std::sync::Arc;
@@ -27,7 +26,7 @@ pub(super) struct Locator {
 /// What is known about the lock that a record is about.
 pub(super) struct Query<'q> {
     pub(super) record: &'q LogRecord,
-    /// The rule's own namespace.
+    /// The rule's own lock namespace.
     pub(super) namespace: Option<NamespaceId>,
     /// Where the rule finds the id of the lock.
     pub(super) ids: &'q [IdSource],
@@ -42,7 +41,7 @@ impl Locator {
         Self { namespaces: namespaces.to_vec(), keys_in_text }
     }
 
-    /// Returns the namespace, and the key of the lock or, if the key is unknown, its id.
+    /// Returns the lock namespace, and the key of the lock or, if the key is unknown, its id.
     pub(super) fn locate(&self, query: &Query<'_>) -> (NamespaceId, Option<String>) {
         let named = self.named_keys(query);
         for key in &named {
@@ -73,8 +72,8 @@ impl Locator {
         keys
     }
 
-    /// The namespace whose template matches the key with the most literal text. If several share
-    /// it, the order is: the rule's own namespace, one for the record's component, one without
+    /// The lock namespace whose key template matches the key with the most literal text. If several
+    /// share it, the order is: the rule's own, one for the record's component, one without
     /// components, the first.
     fn namespace_of(&self, key: &str, query: &Query<'_>) -> Option<NamespaceId> {
         let mut best = 0;
@@ -111,7 +110,7 @@ impl Locator {
         {
             return Some(key);
         }
-        // If the namespace has only one template, the field names do not have to match.
+        // If the lock namespace has only one key template, the field names do not have to match.
         let [template] = namespace.keys.as_slice() else { return None };
         match template.fields().count() {
             0 => Some(template.as_str().to_owned()),
@@ -137,7 +136,7 @@ impl<'q> Query<'q> {
         })
     }
 
-    /// The value of a template's field.
+    /// The value for a field of a key template.
     fn value(&self, name: &str) -> Option<&'q str> {
         let is_id = self.ids.is_empty() || self.id_fields().any(|field| field == name);
         self.id.filter(|_| is_id).or_else(|| self.record.field(name))

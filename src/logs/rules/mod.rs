@@ -1,4 +1,4 @@
-//! Evaluates the rules: what a record says about which lock.
+//! Evaluates the rules: decides which event a record reports about which lock.
 //!
 //! [`RuleSet::compile`] prepares the rules of a configuration. `logs::extract` searches blocks for
 //! [`RuleSet::needed_texts`] and evaluates the lines that contain one. Everything here is pure and
@@ -65,7 +65,7 @@ impl RuleSet {
         Arc::new(Self::new(Arc::clone(&config.rules), &config.namespaces))
     }
 
-    /// `config` is already checked. The last namespace must be `other`.
+    /// `config` is already checked. The last lock namespace must be `other`.
     fn new(config: Arc<RuleConfig>, namespaces: &[Arc<Namespace>]) -> RuleSet {
         let mut exact: HashMap<String, Vec<RuleId>> = HashMap::new();
         let mut searching = Vec::new();
@@ -174,7 +174,8 @@ impl RuleSet {
         })
     }
 
-    /// The reason for the first text that a reason matches. Error texts come before the message.
+    /// The reason of the first text that fits a configured reason. Error texts come before the
+    /// message.
     fn classify(&self, record: &LogRecord, groups: &Groups<'_>) -> Option<Reason> {
         let texts = groups.error.into_iter().chain(record.texts_by_detail());
         let known =

@@ -9,7 +9,7 @@ use crate::model::failure::ConflictKind;
 use crate::model::key_template::KeyTemplate;
 use crate::model::label::Label;
 
-/// Parses `name key,key component,component` for each namespace and adds `other`.
+/// Parses `name key,key component,component` for each lock namespace and adds `other`.
 fn namespaces(texts: &[&str]) -> Vec<Arc<Namespace>> {
     let split =
         |text: Option<&str>| text.unwrap_or_default().split_terminator(',').map(str::to_owned).collect::<Vec<_>>();
@@ -167,8 +167,8 @@ fn finds_the_lock() {
         regex_rule(r"run lock busy: (?P<id>\S+)", RuleEvent::AcquireFailed, Some(2)),
         regex_rule(r"lock at (?P<key>\S+) gone(?: because (?P<error>.*))?", RuleEvent::ReleaseFailed, None),
     ]);
-    // A key in the line takes precedence over the rule's namespace, unless that is one of the
-    // namespaces that share the key.
+    // A key in the line takes precedence over the rule's lock namespace, unless that is one of
+    // those that share the key.
     check(&rules, "[GATEWAY] WARN own lock_key=run:a:b@c", "release other run run:a:b@c");
     check(&rules, "[SCHEDULER] WARN own key=job:7", "release other approval job:7");
     check(&rules, "[SCHEDULER] WARN job key=job:7", "release other scheduler job:7");
