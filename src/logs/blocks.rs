@@ -1,4 +1,9 @@
-//! Cuts a stream (standard input, a `.gz`, a file given to `replay`) into blocks of whole lines, in bounded memory.
+//! Splits text into blocks of complete lines, in bounded memory.
+//!
+//! Standard input, `.gz` files and the files given to `replay` and `check --logs` are read through
+//! [`Blocks`] or [`FileBlocks`]. `logs::files` reads plain files itself with the functions of this
+//! module. A line longer than the limit is cut: its first part is searched, and the remainder is
+//! skipped. Read errors are returned to the caller.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,26 +16,30 @@ use memchr::{memchr, memchr_iter, memrchr};
 use crate::logs::extract::Extractor;
 use crate::logs::files::prefetch::{PART_BYTES, PrefetchedPart, Scout};
 
-/// How much is read and searched at once: large enough to pay for the system call, small enough to stay in the cache.
+/// Bytes read and searched at once. Large enough to make the cost of the system call negligible,
+/// small enough to fit in the CPU cache.
 pub const BLOCK_BYTES: usize = 256 * 1024;
 
-/// What the next bytes of a log turned out to be.
+/// Describes the next bytes of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Whole lines; the range is what to search and what to move past.
+    /// Complete lines. The caller searches the range and advances to its end.
     Lines(Range<usize>),
-    /// The first part of a line that is too long: search the range, move past it, then skip to the newline.
+    /// The first part of a line that is longer than the limit. The caller searches the range,
+    /// advances to its end, and then skips to the newline.
     TooLong(Range<usize>),
-    /// The rest of such a line: nothing to search. `ends` tells whether its newline was found.
+    /// A further part of an oversized line, which is not searched. `ends` is true if it contains
+    /// the newline.
     Skipped { length: usize, ends: bool },
-    /// A line without its newline yet.
+    /// There is no complete line, and no more bytes are available.
     Unfinished,
-    /// Not one whole line in the bytes at hand although it may become one: look at more bytes.
+    /// The bytes contain no complete line, but the line may still be within the limit. The caller
+    /// must read more bytes.
     NeedMore,
 }
 
 impl Cut {
-    /// Bytes to move past.
+    /// Number of bytes to advance.
     pub fn length(&self) -> usize {
         match self {
             Cut::Lines(range) | Cut::TooLong(range) => range.end,
@@ -40,8 +49,8 @@ impl Cut {
     }
 }
 
-/// Decides what `bytes`, which begin at a line (or inside a too long one when `skipping`), hold.
-/// `more` tells whether bytes beyond these are already there.
+/// Classifies `bytes`. They start at the beginning of a line, or inside an oversized line if
+/// `skipping` is true. `more` is true if the caller can read further bytes right away.
 pub fn cut(bytes: &[u8], skipping: bool, max_line_bytes: usize, more: bool) -> Cut {
     if skipping {
         return match memchr(b'\n', bytes) {
@@ -58,22 +67,23 @@ pub fn cut(bytes: &[u8], skipping: bool, max_line_bytes: usize, more: bool) -> C
     }
 }
 
-/// Lines in a text, the last one with or without its newline.
+/// Number of lines in a text. A last line without a newline counts.
 pub fn count_lines(text: &[u8]) -> u64 {
     let unterminated = !text.is_empty() && !text.ends_with(b"\n");
     memchr_iter(b'\n', text).count() as u64 + u64::from(unterminated)
 }
 
-/// Bytes to look at so that a line of `max_line_bytes` can be told from a longer one, but never two such lines at once.
+/// Number of bytes to read first. It is enough to distinguish a line of `max_line_bytes` from a
+/// longer one, and too few to contain two lines of that length.
 pub fn block_bytes(max_line_bytes: usize) -> usize {
     BLOCK_BYTES.min(max_line_bytes + 1)
 }
 
-/// A reader with one buffer that grows to the longest allowed line and no further.
+/// Reads blocks from any reader. Its buffer never grows beyond `max_line_bytes` plus one byte.
 pub struct Blocks<R> {
     reader: R,
     buffer: Vec<u8>,
-    /// The part of the buffer that holds unread text.
+    /// The part of the buffer that contains text not yet returned.
     filled: Range<usize>,
     max_line_bytes: usize,
     at_end: bool,
@@ -85,8 +95,9 @@ impl<R: Read> Blocks<R> {
         Self { reader, buffer, filled: 0..0, max_line_bytes, at_end: false }
     }
 
-    /// The next piece and its text. At the end of the stream a last line without newline comes as [`Cut::Lines`]; after
-    /// that, [`Cut::Unfinished`] with no text.
+    /// Returns the next piece and its text. At the end of the stream, a last line without a newline
+    /// is returned as [`Cut::Lines`]. After that, the result is [`Cut::Unfinished`] with an empty
+    /// text.
     pub fn next(&mut self, skipping: bool) -> io::Result<(Cut, &[u8])> {
         loop {
             let bytes = &self.buffer[self.filled.clone()];
@@ -117,7 +128,8 @@ impl<R: Read> Blocks<R> {
         self.buffer.copy_within(self.filled.clone(), 0);
         self.filled = 0..self.filled.len();
         if self.filled.end == self.buffer.len() {
-            // `cut` takes anything longer than the longest line, so the buffer stays bounded by it.
+            // `cut` returns `TooLong` for more than `max_line_bytes` bytes without a newline, so
+            // the buffer never needs more than `max_line_bytes + 1` bytes.
             let larger = (self.buffer.len() * 4).min(self.max_line_bytes + 1);
             self.buffer.resize(larger.max(self.filled.end + 1), 0);
         }
@@ -133,16 +145,16 @@ impl<R: Read> Blocks<R> {
     }
 }
 
-/// The same for a regular file. Long ones are searched in two places at once: see [`FileBlocks::finding`].
+/// Reads blocks from a regular file. Two threads search a long file: see [`FileBlocks::finding`].
 pub struct FileBlocks {
     file: Arc<File>,
     size: u64,
     buffer: Vec<u8>,
-    /// Where the next piece begins.
+    /// Offset of the next piece.
     offset: u64,
     max_line_bytes: usize,
     scout: Scout,
-    /// Where the scout began: a piece ends there.
+    /// Offset at which the scout started. A piece must end exactly there.
     stop_at: Option<u64>,
 }
 
@@ -152,7 +164,7 @@ impl FileBlocks {
         Self { file, size, buffer, offset: 0, max_line_bytes, scout, stop_at: None }
     }
 
-    /// As [`Blocks::next`].
+    /// Same contract as [`Blocks::next`].
     pub fn next(&mut self, skipping: bool) -> io::Result<(Cut, &[u8])> {
         let mut wanted = block_bytes(self.max_line_bytes);
         if let Some(stop_at) = self.stop_at {
@@ -177,8 +189,10 @@ impl FileBlocks {
         }
     }
 
-    /// What was found ahead of the next piece, if it can be used: then the next piece begins behind it. To be asked before
-    /// each piece; `is_between_lines` tells that no line is half done.
+    /// Returns the part that the scout searched, if it starts exactly at the next piece, and
+    /// advances past it. Call this before each call of [`FileBlocks::next`]: it also starts the
+    /// scout when the rest of the file is long enough. `is_between_lines` must be false while a
+    /// line or record is incomplete.
     pub fn finding(&mut self, extractor: &Arc<Extractor>, is_between_lines: bool) -> Option<PrefetchedPart> {
         if self.stop_at.is_some_and(|stop_at| self.offset >= stop_at) {
             self.stop_at = None;
@@ -194,7 +208,8 @@ impl FileBlocks {
     }
 }
 
-/// One system call, so that all bytes are of one moment. Short only at the end of the file.
+/// Reads with one system call, so that all bytes are from the same moment. The result is shorter
+/// than the buffer only at the end of the file.
 pub fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     loop {
         match file.read_at(buffer, offset) {
@@ -208,7 +223,8 @@ pub fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize>
 mod tests {
     use super::*;
 
-    /// Reads `input` a few bytes at a time and returns what was searched, cut marks included.
+    /// Reads `input` in steps of `step` bytes and compares the searched lines. A cut line ends with
+    /// `...`.
     fn check(input: &str, max_line_bytes: usize, step: usize, expected: &[&str]) {
         struct Slow<'a>(&'a [u8], usize);
         impl Read for Slow<'_> {

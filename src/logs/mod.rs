@@ -1,16 +1,19 @@
-//! Log sources: files, standard input, journals and pushed lines -> batches of log events for the pipeline.
+//! Log sources: files, standard input, journals and push requests. Each source sends batches of log
+//! events to the pipeline.
 //!
-//! `daemon::run` starts each source; `replay` and `check --logs` use [`extract`] alone. In reading order:
+//! `daemon::run` starts each source. `replay` and `check --logs` read through `blocks` and call
+//! [`extract`] directly. After a read error, files and journals are tried again; standard input
+//! ends. In reading order:
 //!
 //! * `files`: follows log files
 //! * `stdin`: reads standard input
-//! * `blocks`: cuts text into blocks of complete lines
+//! * `blocks`: splits text into blocks of complete lines
 //! * `journal`: follows a systemd journal
-//! * `push`: takes lines that others push
-//! * `streams`: entries of journals and pushes, one stream each, with their fields
-//! * `extract`: from a block of lines to log events
-//! * `line`: one line -> record
-//! * `rules`: record -> log event
+//! * `push`: handles push requests of log agents
+//! * `streams`: keeps the streams of journals and push requests apart
+//! * `extract`: turns a block of lines into log events
+//! * `line`: parses one line into a record
+//! * `rules`: turns a record into a log event
 
 pub mod blocks;
 pub mod extract;
@@ -26,7 +29,8 @@ use std::sync::Mutex;
 
 use crate::snapshot::SourceNow;
 
-/// How a source is doing now, for the page and the metrics.
+/// Changes the published state of one log source, which the page and the metrics show. Does nothing
+/// if the index is unknown or the mutex is poisoned.
 fn tell(now: &Mutex<Vec<SourceNow>>, source: usize, change: impl FnOnce(&mut SourceNow)) {
     if let Ok(mut now) = now.lock()
         && let Some(now) = now.get_mut(source)

@@ -1,9 +1,11 @@
-//! Lines that others push, in Loki's protocol, as a log source. The server reads requests and hands them over here.
+//! Log source for lines that log agents push, in Loki's protocol. `http::push` receives the
+//! requests and passes them to this module; `daemon::run` calls [`run`].
 //!
-//! A client sends a request again when it gets no answer, so each line about a lock is known again by the labels of its
-//! stream, its time and its text: what was counted is not counted twice, also over a crash, for the memory is saved with
-//! the counters. A request is answered when what it counted is saved; one without a line about a lock has nothing to lose
-//! and is answered at once.
+//! A client repeats a request if it gets no answer. Each line about a lock is therefore identified
+//! by a hash of its stream's labels, its time and its text, and a line that was already counted is
+//! not counted again. This also works across a crash, because the identifiers are saved together
+//! with the counters. A request is answered after its events are saved. A request without events
+//! has nothing to lose and is answered as soon as the pipeline has its totals.
 
 use crate::model::pushed_lines::Known;
 use std::collections::{HashMap, HashSet};
@@ -23,43 +25,43 @@ use crate::model::input::{Batch, PipelineInput, Pushed, Reached};
 use crate::snapshot::{PushNow, SourceNow};
 use crate::util::clock::TimeMs;
 
-/// Requests that wait to be looked at, as they came.
+/// Maximum number of requests waiting to be unpacked.
 pub const QUEUE: usize = 1;
-/// Requests whose events the pipeline may still have to take.
+/// Maximum number of requests whose events the pipeline has not applied yet.
 const HANDED_OVER: usize = 1;
-/// Memory for the bodies of all requests under way.
+/// Memory for the bodies of all requests in progress.
 const BODIES_KIB: usize = 64 * 1024;
 
-/// One request.
 pub struct PushRequest {
-    /// Nothing if it cannot be unpacked: then its client knows.
+    /// Decodes the body. Returns `None` if the body is invalid. In that case the closure itself
+    /// informs the client.
     pub unpack: Box<dyn FnOnce() -> Option<Vec<PushedStream>> + Send>,
-    /// Told when all of it is safe. Dropped when it will not be.
+    /// Signaled when the complete request is saved. Dropped if it will not be saved.
     pub saved: oneshot::Sender<()>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct PushedStream {
-    /// In the order of their names.
+    /// Sorted by name.
     pub labels: Vec<(String, String)>,
     pub entries: Vec<PushedEntry>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct PushedEntry {
-    /// Nanoseconds since the epoch.
+    /// Nanoseconds since the Unix epoch.
     pub time: i64,
     pub line: Vec<u8>,
-    /// Fields of this line alone.
+    /// Fields of this line only.
     pub metadata: Vec<(String, String)>,
 }
 
-/// Where the server hands requests over.
+/// The HTTP server's handle for passing requests to the source.
 #[derive(Clone)]
 pub struct Intake {
     pub requests: mpsc::Sender<PushRequest>,
     pub max_request_bytes: usize,
-    /// One permit is a KiB of a body.
+    /// One permit stands for 1 KiB of a request body.
     pub bodies: Arc<Semaphore>,
     source: usize,
     now: Arc<Mutex<Vec<SourceNow>>>,
@@ -73,7 +75,8 @@ impl Intake {
         now: &Arc<Mutex<Vec<SourceNow>>>,
     ) -> Self {
         if let Ok(mut now) = now.lock() {
-            // There is no file; but there is a door, and it is open.
+            // A push source has no file. The open endpoint counts as one, because 0 open files
+            // means that a source is not read.
             now[source] = SourceNow { open_files: 1, push: Some(PushNow::default()), ..SourceNow::default() };
         }
         Self {
@@ -85,7 +88,7 @@ impl Intake {
         }
     }
 
-    /// Counts a request that was not taken.
+    /// Counts a request that the server refused.
     pub fn note_rejected(&self) {
         let Ok(mut now) = self.now.lock() else { return };
         if let Some(push) = now.get_mut(self.source).and_then(|now| now.push.as_mut()) {
@@ -94,7 +97,7 @@ impl Intake {
     }
 }
 
-/// What taking pushed lines needs.
+/// Everything that the push source needs.
 pub struct PushSource {
     /// Index of the log source.
     pub source: usize,
@@ -104,11 +107,13 @@ pub struct PushSource {
     pub out: mpsc::Sender<PipelineInput>,
 }
 
-/// Runs until `stop`. Requests that wait then are dropped, and their clients told to come again.
+/// Runs until `stop`. Requests that are still waiting are dropped, and the server asks their
+/// clients to send them again.
 ///
-/// In a thread of its own, for two reasons. A large request takes long enough for others to notice: those who scrape, and the
-/// watchdog. And what it becomes in memory is many times its size in small pieces, which allocators keep for the thread
-/// that asked for them: with one thread the next request gets what the one before gave back.
+/// The work runs on its own thread for two reasons. First, a large request takes long enough to
+/// delay scrapes and the watchdog. Second, a decoded request takes many times its size in small
+/// allocations, which the allocator caches for each thread. With one thread, each request reuses
+/// the memory of the request before it.
 pub async fn run(setup: PushSource, stop: CancellationToken) {
     let PushSource { source, streams, known, mut requests, out } = setup;
     let places = Arc::new(Semaphore::new(HANDED_OVER));
@@ -137,10 +142,10 @@ struct Taker {
 }
 
 impl Taker {
-    /// Waits while the pipeline is behind, and so does the client.
+    /// Waits while the pipeline is behind. The client waits too.
     async fn take(&mut self, request: PushRequest) {
         let PushRequest { unpack, saved } = request;
-        // Never closed.
+        // The semaphore is never closed.
         let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
         let Some(streams) = unpack() else { return };
         let report = self.search(streams);
@@ -149,7 +154,8 @@ impl Taker {
 
     fn search(&mut self, streams: Vec<PushedStream>) -> StreamReport {
         let mut report = StreamReport::default();
-        // Two equal lines of one moment in one request are two lines: a client repeats requests, not lines.
+        // Two equal lines with the same time in one request are two different lines: a client
+        // repeats requests, not lines.
         let mut repetitions: HashMap<u64, u64> = HashMap::new();
         for stream in streams {
             let stream_id =
@@ -173,7 +179,8 @@ impl Taker {
                 self.streams.take(&entry, &mut report);
             }
         }
-        // The answer says that all of it is safe, so nothing may wait for the next request.
+        // The answer confirms that the complete request is saved, so no line may wait for the next
+        // request.
         self.streams.flush(&mut report);
         report
     }
@@ -186,7 +193,8 @@ impl Taker {
         report.seen.events = lines.len() as u64;
         report.seen.duplicates = (n_events - lines.len()) as u64;
         self.known.remember(lines.iter().copied());
-        // What is known already may not be saved yet, so a repetition waits as well.
+        // A line that is already known may not be saved yet, so a repeated request waits for the
+        // save too.
         let (saved, client) = if n_events > 0 { (Some(client), None) } else { (None, Some(client)) };
         let reached = Reached::Pushed(Pushed { lines, saved, place });
         let batch = Batch { source: self.source, events: report.events, reached, seen: report.seen };

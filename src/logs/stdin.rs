@@ -1,8 +1,10 @@
-//! Standard input as a log source (`path: "-"`). It cannot be read twice, so what was read but not saved when the process
-//! is killed is lost; a file does not have that weakness.
+//! Log source for standard input (`path: "-"`). `daemon::run` calls [`read`] once and then
+//! [`StdinReader::run`].
 //!
-//! A read from a pipe cannot be interrupted, so one thread reads for the life of the process and a reload only changes who
-//! takes the lines from it.
+//! A read from a pipe cannot be interrupted. One thread therefore reads until the process ends, and
+//! a reload only changes which [`StdinReader`] receives the lines. Standard input cannot be read
+//! twice: if the process is killed, lines that were read but not saved are lost. A log file does
+//! not have this weakness.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -24,10 +26,10 @@ use crate::snapshot::SourceNow;
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 
-/// How long to wait for lines before looking whether to stop.
+/// How long to wait for lines before checking `stop`.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Lines from standard input, taken by one follower at a time.
+/// Lines from standard input. One [`StdinReader`] at a time receives them.
 #[derive(Clone)]
 pub struct Lines(Arc<Mutex<Receiver<StdinChunk>>>);
 
@@ -36,7 +38,8 @@ struct StdinChunk {
     seen: SourceTotals,
 }
 
-/// Starts to read. Reading stops by itself while nobody takes the lines.
+/// Starts the reading thread. The thread pauses while no [`StdinReader`] receives the lines,
+/// because the channel is bounded.
 pub fn read(max_line_bytes: usize) -> io::Result<Lines> {
     let (sender, receiver) = sync_channel(4);
     thread::Builder::new().name("stdin".to_owned()).spawn(move || match pump(max_line_bytes, &sender) {
@@ -74,18 +77,19 @@ fn pump(max_line_bytes: usize, sender: &SyncSender<StdinChunk>) -> io::Result<()
     }
 }
 
-/// What following standard input needs.
+/// Everything that following standard input needs.
 pub struct StdinReader {
     pub lines: Lines,
+    /// Index of the log source.
     pub source: usize,
     pub extractor: Extractor,
     pub out: mpsc::Sender<PipelineInput>,
-    /// Of all log sources.
+    /// State of all log sources.
     pub now: Arc<Mutex<Vec<SourceNow>>>,
 }
 
 impl StdinReader {
-    /// Hands lines over until `stop` or the end of standard input. Blocks its thread.
+    /// Sends events to the pipeline until `stop` or the end of standard input. Blocks its thread.
     pub fn run(self, stop: &CancellationToken) {
         let mut joiner = Joiner::default();
         let mut offset = 0;
@@ -100,7 +104,8 @@ impl StdinReader {
                     self.extractor.extract(&piece.text, offset, &mut joiner, &mut events);
                     offset += seen.bytes;
                 }
-                // Only now: what was read already cannot be read again.
+                // `stop` is checked only when no line is waiting, because lines that were read
+                // cannot be read again.
                 Err(RecvTimeoutError::Timeout) if stop.is_cancelled() => break,
                 Err(RecvTimeoutError::Timeout) if !joiner.is_overdue() => continue,
                 Err(RecvTimeoutError::Timeout) => self.extractor.flush(&mut joiner, &mut events),
@@ -111,7 +116,7 @@ impl StdinReader {
             }
             self.hand_over(events, seen);
         }
-        // Standard input is not read again: what waits for its rest is taken as it is.
+        // Standard input cannot be read again, so incomplete lines and records are flushed now.
         let mut events = Vec::new();
         self.extractor.flush(&mut joiner, &mut events);
         self.hand_over(events, SourceTotals::default());

@@ -1,7 +1,9 @@
-//! Lines that come as entries of many streams at once, each with fields around it: of a journal, or pushed with labels.
+//! Handles entries of many interleaved streams: journal entries, and lines of push requests. Each
+//! entry has fields in addition to its text. `journal` and `push` call this module.
 //!
-//! Each stream is put together by itself, as if it were a file of its own, so that interleaved ones do not mix. The streams
-//! that were heard last are remembered; of one that is forgotten, what waits for its rest is taken as it is.
+//! Each stream has its own joiner, as if it were a separate file, so that split lines and records
+//! of different streams do not mix. Only the 256 most recently active streams are kept. When a
+//! stream is dropped, its incomplete lines and records are flushed as they are.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,27 +16,30 @@ use crate::model::position::SourceTotals;
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 
-/// Streams that are remembered.
+/// Number of streams kept at a time.
 const MAX_STREAMS: usize = 256;
-/// Entries of one stream in which something that ends now may have begun.
+/// Number of recent entries kept for each stream. A split line or record that ends now must have
+/// started in one of them to get the id and time of its own entry.
 const MAX_RECENT: usize = 512;
 
-/// Fields that come with a text rather than in it.
+/// Fields that accompany a text and are not part of it: journal fields, or the labels and metadata
+/// of a push request.
 pub type AttachedFields = Arc<[(String, String)]>;
 
 pub struct StreamEntry<'a> {
-    /// The same for all entries of one stream, and no other.
+    /// Identifies the stream. Entries of different streams have different values.
     pub stream: u64,
-    /// One line or several; the last newline may be missing.
+    /// One or more lines. The last newline may be missing.
     pub text: &'a [u8],
-    /// For lines without a time of their own.
+    /// Time of events whose line has no timestamp.
     pub time: TimeMs,
     pub fields: &'a AttachedFields,
-    /// What the entry is known again by. Becomes the offset of its events, plus the place of their line in the text.
+    /// Identifies the entry, so that a repeated entry is recognized. The offset of an event is this
+    /// value plus the byte offset of the event's line in `text`.
     pub id: u64,
 }
 
-/// What entries had to say.
+/// Events and totals of the entries since the last report.
 #[derive(Default)]
 pub struct StreamReport {
     pub events: Vec<(TimeMs, LogEvent)>,
@@ -46,25 +51,28 @@ pub struct StreamSet {
     max_line_bytes: usize,
     streams: HashMap<u64, EntryStream>,
     n_waiting: usize,
-    /// Entries so far, which says what was heard last.
+    /// Number of entries so far. Serves as a clock that orders streams by their last entry.
     n_entries: u64,
-    /// For the text of one entry.
+    /// Reused buffer for the text of one entry.
     buffer: Vec<u8>,
 }
 
-/// One stream as if it were a file.
+/// State of one stream, which is treated like a file.
 #[derive(Default)]
 struct EntryStream {
     joiner: Joiner,
-    /// Bytes so far.
+    /// Length of the stream so far in bytes, which is the offset of the next entry.
     end: u64,
-    /// The last entries: a record may be judged when a later one comes.
+    /// The most recent entries. An event may belong to an earlier entry than the one that completes
+    /// its record.
     recent: VecDeque<Begun>,
+    /// Value of `StreamSet::n_entries` at the last entry of this stream.
     heard: u64,
 }
 
-/// An entry as part of its stream.
+/// The start of an entry in its stream.
 struct Begun {
+    /// Offset in the stream.
     at: u64,
     id: u64,
     time: TimeMs,
@@ -76,11 +84,13 @@ impl StreamSet {
         Self { extractor, max_line_bytes, streams: HashMap::new(), n_waiting: 0, n_entries: 0, buffer: Vec::new() }
     }
 
-    /// Whether a stream waits for the rest of something.
+    /// Whether any stream has an incomplete line or record.
     pub fn is_waiting(&self) -> bool {
         self.n_waiting > 0
     }
 
+    /// Adds the events of one entry to `report`. Text beyond `max_line_bytes` is ignored and
+    /// counted as an oversized line.
     pub fn take(&mut self, entry: &StreamEntry<'_>, report: &mut StreamReport) {
         let seen = &mut report.seen;
         seen.bytes += entry.text.len() as u64;
@@ -118,12 +128,12 @@ impl StreamSet {
         }
     }
 
-    /// Takes as it is what has waited long enough for its rest.
+    /// Flushes the streams whose incomplete lines or records have waited too long.
     pub fn flush_overdue(&mut self, report: &mut StreamReport) {
         self.flush_those(Joiner::is_overdue, report);
     }
 
-    /// The same for all that waits.
+    /// Flushes all streams. Call it when no more input will arrive.
     pub fn flush(&mut self, report: &mut StreamReport) {
         self.flush_those(Joiner::is_waiting, report);
     }
@@ -135,7 +145,7 @@ impl StreamSet {
         }
     }
 
-    /// The one that was not heard for the longest time.
+    /// Drops the stream whose last entry is the oldest.
     fn forget_one(&mut self, report: &mut StreamReport) {
         let oldest = self.streams.iter().min_by_key(|(_, stream)| stream.heard).map(|(id, _)| *id);
         let Some(mut stream) = oldest.and_then(|id| self.streams.remove(&id)) else { return };
@@ -153,7 +163,8 @@ fn flush(extractor: &Extractor, stream: &mut EntryStream, report: &mut StreamRep
 }
 
 impl EntryStream {
-    /// What a place is known by, and its time: those of the entry it is in, or of the oldest that is remembered.
+    /// Returns the id and the time for an offset of the stream. They come from the entry that
+    /// contains the offset. If that entry is no longer kept, the oldest kept entry is used.
     fn known_of(&self, offset: u64) -> Option<(u64, TimeMs)> {
         let entry = self.recent.iter().rev().find(|entry| entry.at <= offset).or(self.recent.front())?;
         Some((entry.id.wrapping_add(offset.saturating_sub(entry.at)), entry.time))

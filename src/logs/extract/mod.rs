@@ -1,11 +1,13 @@
-//! From a block of complete lines to the log events in it. All log sources and `replay` call this module.
+//! Finds the log events in a block of complete lines. All log sources, `replay` and `check --logs`
+//! call this module. Nothing here can fail.
 //!
-//! Container runtimes split long lines into pieces (`P` records of CRI, Docker records without a newline). [`Joiner`] puts
-//! the pieces of each stream back together, within bounds, and joins the lines of one record. While a piece waits for the
-//! rest, or a record for its end, the caller must not move the saved position: [`Joiner::is_waiting`]. In reading order:
+//! Container runtimes split long lines into pieces (`P` records of CRI, Docker records without a
+//! newline). [`Joiner`] joins the pieces of each output stream, within limits, and joins the lines
+//! of one record. While a line or record is incomplete ([`Joiner::is_waiting`]), the caller must
+//! not move the saved position. In reading order:
 //!
-//! * this file: find a line, assemble it, match it
-//! * `search`: finds the few lines that a rule could match
+//! * this file: finds a line, joins its pieces, evaluates the rules
+//! * `search`: finds the few lines that a rule can match
 //! * `records`: joins the lines of one record: a message, its stack trace, its exception
 
 pub(super) mod records;
@@ -23,7 +25,7 @@ use crate::util::clock::TimeMs;
 use records::{Open, Records, Whole};
 use search::Searcher;
 
-/// A piece whose rest does not come within this time is taken as it is.
+/// If the next piece of a split line does not arrive within this time, the line is flushed.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub struct Extractor {
@@ -32,68 +34,78 @@ pub struct Extractor {
     max_line_bytes: usize,
 }
 
-/// What is not whole yet: pieces of cut lines that wait for their rest, and records that wait for their end. Bounded: pieces
-/// by `max_line_bytes` for each of the two streams.
+/// Incomplete input: split lines waiting for their next piece, and multi-line records waiting for
+/// their end. Bounded: a split line keeps at most `max_line_bytes` bytes, and there is at most one
+/// for each output stream. `records` has its own limits.
 #[derive(Debug, Default)]
 pub struct Joiner {
+    /// Split lines waiting for their next piece, at most one for each output stream.
     waiting: Vec<PartialLine>,
-    /// Fields that come with the lines rather than in them.
+    /// Fields that accompany the lines and are not part of them.
     around: Arc<[(String, String)]>,
     records: Records,
 }
 
 #[derive(Debug)]
+/// A line, or the pieces of a split line that were read so far.
 struct PartialLine {
     stream: OutputStream,
+    /// Offset of the first piece.
     offset: u64,
     time: Option<TimeMs>,
     text: Vec<u8>,
     since: Instant,
 }
 
-/// What the extractor tells about a line it looked at.
+/// What the extractor reports about a line that it inspected.
 pub enum InspectedLine<'a> {
-    /// One piece of a cut line, or one line of a record. The whole comes as a [`InspectedLine::Line`] after the last of them.
+    /// One piece of a split line, or one line of a record. The complete line or record is reported
+    /// as [`InspectedLine::Line`] after its last piece.
     Piece { offset: u64 },
-    /// A whole line or record.
+    /// A complete line or record.
     Line {
-        /// Where it begins; for a cut line, where its first piece does.
+        /// Offset of the line. For a split line, the offset of its first piece.
         offset: u64,
-        /// Without wrapping.
+        /// The text without the wrapping of a container runtime.
         text: &'a [u8],
-        /// Time of the wrapping.
+        /// Time from the wrapping, or the time of a joined record that a rule matched.
         time: Option<TimeMs>,
-        /// None: no text in it that any rule needs.
+        /// `None` if the line contains no text that any rule needs.
         judged: Option<Box<(LogRecord, RuleMatch)>>,
     },
 }
 
 impl Joiner {
-    /// The lines that follow come with these fields. See [`Extractor::with_fields_around`].
+    /// Sets the fields that accompany the following lines. See [`Extractor::with_fields_around`].
     pub fn surround(&mut self, fields: &Arc<[(String, String)]>) {
         self.around = Arc::clone(fields);
     }
 
+    /// Whether a line or record is incomplete.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty() || self.records.is_waiting()
     }
 
+    /// Whether an incomplete line or record has waited too long, so that the caller must flush it.
     pub fn is_overdue(&self) -> bool {
         self.records.is_overdue() || self.waiting.iter().any(|piece| piece.since.elapsed() > JOIN_TIMEOUT)
     }
 
-    /// What stands before the place where reading begins: a record may have begun there.
+    /// Provides the text before the offset `end` at which reading starts, because a record may have
+    /// started in it.
     pub fn prime(&mut self, before: &[u8], end: u64) {
         self.records.remember(before, end - before.len() as u64);
     }
 
+    /// Removes and returns the incomplete line of an output stream.
     fn take(&mut self, stream: OutputStream) -> Option<PartialLine> {
         let index = self.waiting.iter().position(|piece| piece.stream == stream)?;
         Some(self.waiting.swap_remove(index))
     }
 }
 
-/// How a file's lines are wrapped, judged by the first line of each block, decides how cut lines are looked for.
+/// How the lines of a block are wrapped, which determines how to find split lines. The first line
+/// of each block decides.
 #[derive(Clone, Copy, PartialEq)]
 enum Cutting {
     Never,
@@ -107,25 +119,27 @@ impl Extractor {
         Self { rules, searcher, max_line_bytes }
     }
 
-    /// For lines that come with fields ([`Joiner::surround`]): a condition may be met outside of the line.
+    /// Creates an extractor for lines that are accompanied by fields ([`Joiner::surround`]). The
+    /// search must not require the text of a rule's conditions, because those may match an
+    /// accompanying field that is not in the line.
     pub fn with_fields_around(rules: Arc<RuleSet>, max_line_bytes: usize) -> Self {
         let searcher = Searcher::new(&rules.needed_texts_of_messages());
         Self { rules, searcher, max_line_bytes }
     }
 
-    /// Appends the events of `block`, which holds whole lines (the newline of the last one may be missing) and starts at
-    /// `offset` of its file.
+    /// Appends the events of `block` to `events`. The block contains complete lines (the newline of
+    /// the last line may be missing) and starts at `offset` of its file.
     pub fn extract(&self, block: &[u8], offset: u64, joiner: &mut Joiner, events: &mut Vec<LogEvent>) {
         self.look(block, offset, joiner, &mut |look| events.extend(event_of(look)));
     }
 
-    /// Takes what waits for its rest as it is: the rest is not coming.
+    /// Flushes incomplete lines and records. Call it when no more input will arrive.
     pub fn flush(&self, joiner: &mut Joiner, events: &mut Vec<LogEvent>) {
         self.look_at_rest(joiner, &mut |look| events.extend(event_of(look)));
     }
 
-    /// As [`Extractor::extract`], and tells about every line that is looked at. Of the others nothing is to be told: they
-    /// have no text that any rule needs.
+    /// Like [`Extractor::extract`], but calls `told` for every inspected line. Other lines are not
+    /// reported, because they contain no text that any rule needs.
     pub fn look(&self, block: &[u8], offset: u64, joiner: &mut Joiner, told: &mut impl FnMut(InspectedLine<'_>)) {
         let cutting = cutting(block);
         let mut position = 0;
@@ -160,7 +174,7 @@ impl Extractor {
         joiner.records.waiting_lines().for_each(|offset| told(InspectedLine::Piece { offset }));
     }
 
-    /// As [`Extractor::flush`], telling about it.
+    /// Like [`Extractor::flush`], but calls `told` for every flushed line.
     pub fn look_at_rest(&self, joiner: &mut Joiner, told: &mut impl FnMut(InspectedLine<'_>)) {
         for piece in std::mem::take(&mut joiner.waiting) {
             self.take_text(&piece, (&[], piece.offset), joiner, told);
@@ -170,7 +184,9 @@ impl Extractor {
         }
     }
 
-    /// `place`: the block, where it begins in the file, and where the line begins in it.
+    /// Unwraps one line and joins it with the waiting pieces of its output stream. The tuple
+    /// contains the block, the offset of the block in the file, and the start of the line in the
+    /// block.
     fn take_line(
         &self,
         line: &[u8],
@@ -193,7 +209,8 @@ impl Extractor {
             }
             (Some(mut piece), partial) => {
                 told(InspectedLine::Piece { offset });
-                // Past the limit the rest is read but not kept: a long line is searched in its first part.
+                // Text beyond the limit is read but not kept, so only the first part of a very long
+                // line is searched.
                 let room = self.max_line_bytes.saturating_sub(piece.text.len());
                 piece.text.extend_from_slice(&text[..text.len().min(room)]);
                 if partial {
@@ -205,6 +222,8 @@ impl Extractor {
         }
     }
 
+    /// Handles a complete line: adds it to an open record, evaluates it, or starts a record with
+    /// it.
     fn take_text(
         &self,
         whole: &PartialLine,
@@ -245,7 +264,8 @@ impl Extractor {
         ended.drain(..).for_each(|open| self.judge(&open, joiner, told));
     }
 
-    /// What the rules make of a record. Where they make nothing of it, each line that was hit is told by itself.
+    /// Evaluates the rules on a complete record. If no rule matches, each line that was hit is
+    /// reported separately.
     fn judge(&self, open: &Open, joiner: &mut Joiner, told: &mut impl FnMut(InspectedLine<'_>)) {
         let record = LogRecord::of_lines(&open.lines).within(&open.around);
         let offset = open.offsets.first().copied().unwrap_or_default();
@@ -278,13 +298,15 @@ impl Extractor {
         }
     }
 
-    /// Does a line have a text that a rule needs, be it with colors in the middle?
+    /// Whether a line contains a text that a rule needs, either directly or after colors are
+    /// removed.
     fn is_hit(&self, line: &[u8]) -> bool {
         let is_found = |text: &[u8]| self.searcher.find_at(text, 0).is_some();
         is_found(line) || without_colors(line).is_some_and(|text| is_found(&text))
     }
 
-    /// Position inside the next line, at or after `from`, whose colors hide a text that a rule needs.
+    /// Position inside the next line, at or after `from`, that contains a needed text once its
+    /// colors are removed.
     fn find_colored(&self, escapes: Escapes, block: &[u8], mut from: usize) -> Option<usize> {
         loop {
             let at = from + escapes.find(block.get(from..)?)?;
@@ -299,12 +321,13 @@ impl Extractor {
     }
 }
 
-/// Which of the two ways to write the escape character that begins a color a block has in it. Most have neither, and lines are
-/// then searched for none.
+/// Which spellings of the escape character, which starts a color, occur in a block. Most blocks
+/// contain neither, and then no line is searched for colors.
 #[derive(Clone, Copy)]
 struct Escapes {
+    /// The byte 0x1b.
     as_they_are: bool,
-    /// Inside of JSON.
+    /// `\u001b`, as JSON escapes it.
     escaped: bool,
 }
 
@@ -349,7 +372,8 @@ fn cutting(block: &[u8]) -> Cutting {
     }
 }
 
-/// `2026-06-25T13:37:04.123456789Z stderr F text`: the second word names the stream.
+/// CRI lines have the form `2026-06-25T13:37:04.123456789Z stderr F text`. The second word is the
+/// output stream.
 fn is_cri(block: &[u8]) -> bool {
     let head = &block[..block.len().min(64)];
     memchr(b' ', head).is_some_and(|at| {
@@ -358,16 +382,17 @@ fn is_cri(block: &[u8]) -> bool {
     })
 }
 
-/// Position inside the next line, at or after `from`, that is a piece of a longer one.
+/// Position inside the next line, at or after `from`, that is a piece of a split line.
 fn find_cut(cutting: Cutting, block: &[u8], from: usize) -> Option<usize> {
     match cutting {
         Cutting::Never => None,
         Cutting::Cri => {
-            // One search for both streams: two would each look through the whole rest of the block, again for every line.
+            // One search for both output streams. Two searches would each scan the rest of the
+            // block again for every line.
             let is_cut = |at: &usize| block[..*at].ends_with(b" stdout") || block[..*at].ends_with(b" stderr");
             memmem::find_iter(&block[from..], b" P ").map(|at| from + at).find(is_cut)
         }
-        // The text of a whole line ends in an escaped newline.
+        // The text of a complete line ends with an escaped newline.
         Cutting::Docker => memmem::find_iter(&block[from..], b"\",\"stream\":\"")
             .map(|at| from + at)
             .find(|&at| !block[..at].ends_with(b"\\n")),

@@ -1,11 +1,11 @@
-//! Puts the lines of one record together: a message, its stack trace, the exception at the end of it.
+//! Joins the lines of one record: a message, its stack trace, and the exception at its end. Called
+//! by the extractor, only for lines that the search hit: it goes back to the start of the record
+//! and then adds the following lines. Other lines cost only a copy of the end of each block,
+//! because a record may have started in the previous block. The output stream and the tag
+//! distinguish the lines of several programs in one file.
 //!
-//! Only for lines that the search hit: from there the lines before it are looked at, back to the beginning of the record, and
-//! the lines after it as they come, up to its end. Other lines cost nothing but a copy of the end of each block, because a
-//! record may have begun in the block before. Lines of several programs in one file are told apart by stream and tag.
-//!
-//! What can go wrong: a record that is longer than the bounds, or whose end does not come in time, is taken as it is. What
-//! follows of it later is recognized as its rest and not counted again.
+//! A record that exceeds the limits, or whose end does not arrive in time, is evaluated as it is.
+//! Lines of it that arrive later are recognized and not counted again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,67 +14,73 @@ use memchr::memrchr;
 
 use crate::logs::line::{LogLine, OutputStream, Role, Unwrapped, unwrap_line};
 
-/// A trace is printed at once: what does not come within this time is not coming.
+/// Programs print a stack trace at once, so lines that do not arrive within this time are not
+/// expected any more.
 const TIMEOUT: Duration = Duration::from_secs(1);
+/// Limits on the lines and bytes of one record.
 const MAX_LINES: usize = 512;
 const MAX_BYTES: usize = 64 * 1024;
-/// Lines of other programs between two lines of a record.
+/// Limit on the lines of other programs inside a record: between two lines of the record when
+/// reading forward, and in total when going back to its start.
 const MAX_OTHERS: usize = 64;
+/// Limit on consecutive blank lines inside a record.
 const MAX_BLANKS: usize = 2;
-/// Records that wait for their end at the same time, one for each program that writes to the file.
+/// Limit on open records in one file. Each program that writes to the file may have one.
 const MAX_OPEN: usize = 16;
-/// How far before a block a record may begin.
+/// How many bytes before a block a record may start.
 pub(in crate::logs) const TAIL_BYTES: usize = 16 * 1024;
 
-/// Whose line it is.
+/// Identifies the program that wrote a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Origin {
     stream: OutputStream,
     tag: String,
 }
 
-/// A record whose end has not been seen.
+/// A record whose end has not been read.
 #[derive(Debug)]
 pub(in crate::logs) struct Open {
     origin: Origin,
-    /// Where its lines begin.
+    /// Offsets of its lines.
     pub(in crate::logs) offsets: Vec<u64>,
     pub(in crate::logs) lines: Vec<LogLine>,
     n_bytes: usize,
-    /// Lines that the search hit: offset and text.
+    /// Lines that the search hit, with their offsets.
     pub(in crate::logs) hits: Vec<(u64, Vec<u8>)>,
-    /// Fields that came with the line that was hit.
+    /// Fields that accompany the line that was hit.
     pub(in crate::logs) around: Arc<[(String, String)]>,
+    /// Blank lines since the last line of the record.
     n_blanks: usize,
+    /// Lines of other programs since the last line of the record.
     n_others: usize,
-    /// When the line that was hit was read.
+    /// When the first line that was hit was read.
     pub(in crate::logs) since: Instant,
 }
 
-/// Records of one file that are not finished, and what is needed to find the beginning of the next one.
+/// The unfinished records of one file, and the text needed to find the start of the next record.
 #[derive(Debug, Default)]
 pub(in crate::logs) struct Records {
     open: Vec<Open>,
-    /// The last line of the last record of each program that was counted.
+    /// For each program, the offset of the last line of its last counted record.
     counted: Vec<(Origin, u64)>,
     tail: BlockTail,
 }
 
-/// The end of the text before the present block.
+/// The end of the text before the current block.
 #[derive(Debug, Default)]
 struct BlockTail {
     bytes: Vec<u8>,
-    /// Offset behind it.
+    /// Offset of the first byte after the text.
     end: u64,
 }
 
-/// A whole line that the extractor has at hand.
+/// A complete line from the extractor.
 pub(in crate::logs) struct Whole<'a> {
     pub(in crate::logs) text: &'a [u8],
     pub(in crate::logs) line: LogLine,
     pub(in crate::logs) stream: OutputStream,
     pub(in crate::logs) offset: u64,
-    /// The block up to this line, and where the block begins.
+    /// The text of the block before this line, and the offset of the block.
     pub(in crate::logs) before: (&'a [u8], u64),
     pub(in crate::logs) around: Arc<[(String, String)]>,
 }
@@ -88,7 +94,8 @@ impl Records {
         self.open.iter().any(|open| open.since.elapsed() > TIMEOUT)
     }
 
-    /// Offers a line to the records that are open; tells whether it belongs to one. Those that it ends are appended to `ended`.
+    /// Adds a line to the open record that it belongs to, and returns whether there is one. Records
+    /// that end because of this line are appended to `ended`.
     pub(in crate::logs) fn offer(&mut self, whole: &Whole<'_>, is_hit: bool, ended: &mut Vec<Open>) -> bool {
         let open = &mut self.open;
         let mut belongs = false;
@@ -122,8 +129,8 @@ impl Records {
         belongs
     }
 
-    /// Begins a record with a line that was hit: finds the lines before it that belong to it. False if they belong to a
-    /// record that was counted already.
+    /// Starts a record with a line that was hit, and adds the earlier lines that belong to it.
+    /// Returns false if the earlier lines belong to a record that was already counted.
     pub(in crate::logs) fn begin(&mut self, whole: Whole<'_>, ended: &mut Vec<Open>) -> bool {
         let origin = Origin { stream: whole.stream, tag: whole.line.tag.clone() };
         let counted_until = self.counted.iter().find(|(other, _)| *other == origin).map(|(_, offset)| *offset);
@@ -148,17 +155,17 @@ impl Records {
         true
     }
 
-    /// Takes the records that wait as they are.
+    /// Closes and returns all open records.
     pub(in crate::logs) fn finish_all(&mut self) -> Vec<Open> {
         std::mem::take(&mut self.open)
     }
 
-    /// Lines of records that wait.
+    /// Offsets of the lines of all open records.
     pub(in crate::logs) fn waiting_lines(&self) -> impl Iterator<Item = u64> {
         self.open.iter().flat_map(|open| open.offsets.iter().copied())
     }
 
-    /// A rule took the record: what follows of it later is not counted again.
+    /// Remembers that a rule matched the record, so that its later lines are not counted again.
     pub(in crate::logs) fn is_counted(&mut self, open: &Open) {
         self.counted.retain(|(origin, _)| *origin != open.origin);
         if self.counted.len() == MAX_OPEN {
@@ -167,7 +174,7 @@ impl Records {
         self.counted.push((open.origin.clone(), open.offsets.last().copied().unwrap_or_default()));
     }
 
-    /// Keeps the end of a block: a record in the next one may have begun in it.
+    /// Keeps the end of a block, because a record of the next block may have started there.
     pub(in crate::logs) fn remember(&mut self, block: &[u8], offset: u64) {
         let BlockTail { bytes, end } = &mut self.tail;
         if *end != offset || block.len() >= TAIL_BYTES {
@@ -180,10 +187,11 @@ impl Records {
         *end = offset + block.len() as u64;
     }
 
-    /// Lines before this one that belong to its record, in order, with their offsets. None: they were counted.
+    /// Returns the earlier lines of the record that `whole` belongs to, in file order and with
+    /// their offsets. Returns `None` if the record was already counted.
     fn look_back(&self, whole: &Whole<'_>, origin: &Origin, counted_until: Option<u64>) -> Option<Vec<(u64, LogLine)>> {
         let mut back = LookBack { lines: Vec::new(), role: whole.line.role, n_blanks: 0, n_others: 0, counted_until };
-        // The end of a line whose beginning may be in pieces before it: where it begins, as far as is known.
+        // A line and its earliest known offset. More of its pieces may come earlier in the file.
         let mut ending: Option<(u64, Unwrapped<'_>)> = None;
         let mut n_bytes = 0;
         for (offset, bytes) in self.lines_before(whole.before) {
@@ -191,7 +199,7 @@ impl Records {
             if back.is_done() || n_bytes > MAX_BYTES {
                 break;
             }
-            // Pieces of the line itself.
+            // These bytes are pieces of the line itself.
             if offset >= whole.offset {
                 continue;
             }
@@ -220,11 +228,12 @@ impl Records {
         Some(back.lines)
     }
 
-    /// Lines backwards, first of the block, then of the tail. A line whose beginning is not at hand is left out.
+    /// Iterates backward over the lines of the block and then of the tail. A line whose start is
+    /// not available is omitted.
     fn lines_before<'a>(&'a self, (before, offset): (&'a [u8], u64)) -> impl Iterator<Item = (u64, &'a [u8])> {
         let tail = if self.tail.end == offset { self.tail.bytes.as_slice() } else { &[] };
         let tail_start = offset - tail.len() as u64;
-        // The tail may begin inside of a line.
+        // The tail may start in the middle of a line.
         let whole_from = if tail_start == 0 { 0 } else { memchr::memchr(b'\n', tail).map_or(tail.len(), |at| at + 1) };
         let in_block = backwards(before).map(move |(at, line)| (offset + at as u64, line));
         let in_tail =
@@ -233,11 +242,11 @@ impl Records {
     }
 }
 
-/// On the way from a line that was hit to the beginning of its record.
+/// State of the search from a line that was hit back to the start of its record.
 struct LookBack {
-    /// The last first.
+    /// In reverse file order.
     lines: Vec<(u64, LogLine)>,
-    /// Of the earliest line that belongs to the record. `Head`: there is none before it.
+    /// Role of the earliest line found so far. `Head` means that the start of the record was found.
     role: Role,
     n_blanks: usize,
     n_others: usize,
@@ -249,7 +258,8 @@ impl LookBack {
         self.role == Role::Head || self.lines.len() == MAX_LINES || self.n_others > MAX_OTHERS
     }
 
-    /// The next whole line of the same stream. None: it was counted.
+    /// Handles the next complete line of the same output stream. Returns `None` if it belongs to a
+    /// record that was already counted.
     fn take(&mut self, offset: u64, unwrapped: &Unwrapped<'_>, origin: &Origin) -> Option<()> {
         if self.is_done() {
             return Some(());
@@ -266,14 +276,14 @@ impl LookBack {
             (self.role, self.n_blanks) = (line.role, 0);
             self.lines.push((offset, line));
         } else {
-            // It belongs to another record.
+            // The line belongs to another record.
             self.role = Role::Head;
         }
         Some(())
     }
 }
 
-/// Lines of a text that ends with a newline, the last first, with where they begin.
+/// Iterates backward over the lines of a text that ends with a newline, with their start positions.
 fn backwards(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let mut end = text.len();
     std::iter::from_fn(move || {

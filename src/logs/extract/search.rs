@@ -1,8 +1,11 @@
-//! Finds, in a block of log text, the few lines that a rule could take.
+//! Finds the few lines in a block of log text that a rule can match. The extractor calls it for
+//! every block.
 //!
-//! Lock events are rare, so lines are not split: the whole block is searched for *anchors*, short texts of which every such
-//! line contains one, as few and as rare as will do because that search touches every byte. At a hit the bytes around it are compared
-//! with the *literals* that the anchor stands for, and only then is a line looked at.
+//! Lock events are rare, so the block is not split into lines. Instead it is searched for
+//! *anchors*: short texts, one of which occurs in every line that a rule can match. This search
+//! reads every byte, so there are as few anchors as possible, and rare ones. At each hit, the
+//! surrounding bytes are compared with the *literals* that the anchor represents. The line is
+//! parsed only if one of them matches.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,40 +15,44 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use crate::config::rules::literals::AnyOf;
 
-/// Length of an anchor. The packed search looks at four bytes at first, in up to 32 anchors at its full speed, and the fewer
-/// they are the seldomer it is wrong. Four letters are in too many harmless lines (`clock`, `blocked`).
+/// Length of an anchor in bytes. The packed search first compares four bytes, and it runs at full
+/// speed with up to 32 anchors. Fewer anchors cause fewer false hits. Four letters would occur in
+/// too many harmless lines (`clock`, `blocked`).
 const ANCHOR: usize = 5;
-/// An anchor across two words is worth as much as one inside of a word that stands for so many times as many literals.
+/// An anchor that spans two words is worth as much as an anchor inside a word that represents this
+/// many times as many literals.
 const SPANNING_WEIGHT: u32 = 3;
 
 pub struct Searcher {
     anchors: Anchors,
-    /// Literals by the byte behind their anchor; the last list is for those that end there.
+    /// Literals, indexed by the byte that follows their anchor. The last list is for literals that
+    /// end with their anchor.
     around: Vec<Vec<Around>>,
 }
 
 enum Anchors {
-    /// No rules: nothing can hit.
+    /// There are no rules, so nothing matches.
     None,
-    /// A rule needs no text in particular: every byte is a hit.
+    /// Some rule requires no particular text, so every line is a hit.
     Anything,
     One(Box<memmem::Finder<'static>>),
     Many(Box<packed::Searcher>),
-    /// Processors without the vector instructions that the packed search needs.
+    /// Fallback for processors without the vector instructions that the packed search requires.
     Portable(Regex),
 }
 
-/// A literal, and where in it its anchor is.
+/// A literal, and the position of its anchor in it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Around {
     literal: Vec<u8>,
     at: usize,
 }
 
+/// Index in `Searcher::around` of the literals that end with their anchor.
 const ENDS_THERE: usize = 256;
 
 impl Searcher {
-    /// `needed`: for each rule the texts that a line must contain, see
+    /// `needed` contains, for each rule, the texts that a line must contain. See
     /// [`RuleSet::needed_texts`](crate::logs::rules::RuleSet::needed_texts).
     pub fn new(needed: &[Vec<AnyOf>]) -> Self {
         let mut around: Vec<Vec<Around>> = (0..=ENDS_THERE).map(|_| Vec::new()).collect();
@@ -69,7 +76,7 @@ impl Searcher {
         Self { anchors, around }
     }
 
-    /// Position, at or after `from`, of something inside a line that a rule could take.
+    /// Returns a position, at or after `from`, inside a line that a rule can match.
     pub fn find_at(&self, block: &[u8], mut from: usize) -> Option<usize> {
         loop {
             let hit = match &self.anchors {
@@ -101,8 +108,9 @@ fn any_of(texts: &[Vec<u8>]) -> Option<Regex> {
     RegexBuilder::new(&escaped.join("|")).unicode(false).build().ok()
 }
 
-/// Which anchors to search for, and the literals each stands for: again and again the part that most of the literals left
-/// over have in common. For locks that is ` lock`, which is in most of them.
+/// Chooses the anchors, and the literals that each represents. Repeatedly takes the part with the
+/// highest `worth` among the remaining literals. For locks this is usually ` lock`, which most
+/// literals contain.
 fn plan(needed: &[Vec<AnyOf>]) -> BTreeMap<Vec<u8>, BTreeSet<Around>> {
     let mut literals = chosen_literals(needed);
     let mut counts = count(literals.iter().flat_map(|literal| parts(literal)));
@@ -122,8 +130,9 @@ fn plan(needed: &[Vec<AnyOf>]) -> BTreeMap<Vec<u8>, BTreeSet<Around>> {
     plan
 }
 
-/// The packed search deals anchors out to its buckets in turn, and compares half bytes at first: anchors that are alike, in a
-/// blank between words above all, mix into less in one bucket than others. Only a matter of speed.
+/// Orders the anchors for the packed search, which assigns them to its buckets in turn and first
+/// compares half bytes. Similar anchors in one bucket cause fewer false hits, above all if they
+/// have the space between words at the same position. The order affects only speed.
 fn bucketed(mut anchors: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     const BUCKETS: usize = 8;
     anchors.sort_by_key(|anchor| anchor.iter().skip(1).map(|byte| byte & 0x0f).collect::<Vec<u8>>());
@@ -132,7 +141,8 @@ fn bucketed(mut anchors: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     (0..per_bucket).flat_map(in_turn).collect()
 }
 
-/// One set of texts for each rule, the rarest. Those that have what most rules have in common come first.
+/// Chooses one set of literals for each rule. Sets that contain the part that most rules share come
+/// first, then the set with the rarest texts.
 fn chosen_literals(needed: &[Vec<AnyOf>]) -> BTreeSet<&[u8]> {
     let n_rules = count(needed.iter().flat_map(|sets| sets.iter().flat_map(shared_parts).collect::<BTreeSet<_>>()));
     let most = n_rules.into_iter().filter(|(_, count)| *count > 1).max_by_key(|(part, count)| (*count, *part));
@@ -152,27 +162,30 @@ fn count<'a>(parts: impl Iterator<Item = &'a [u8]>) -> HashMap<&'a [u8], u32> {
     counts
 }
 
-/// Parts of which any can be the anchor of a literal: all that are long enough, each once.
+/// All distinct parts of a literal that can be its anchor. A literal shorter than an anchor is its
+/// own only part.
 fn parts(literal: &[u8]) -> BTreeSet<&[u8]> {
     literal.windows(ANCHOR.min(literal.len()).max(1)).collect()
 }
 
-/// Parts that can be the anchor of every literal of a set.
+/// Parts that can be the anchor of every literal in the set.
 fn shared_parts(set: &AnyOf) -> BTreeSet<&[u8]> {
     let mut shared = set.first().map(|literal| parts(literal)).unwrap_or_default();
     shared.retain(|part| set.iter().skip(1).all(|literal| memmem::find(literal, part).is_some()));
     shared
 }
 
-/// How good an anchor a text is that so many literals have. The end of one word and the beginning of the next are rarer in
-/// ordinary lines than a part of a word. The text itself decides between equals, so that the plan is always the same.
+/// How good a text is as an anchor for `n_literals` literals. The end of one word and the start of
+/// the next are rarer in ordinary lines than a part of a word. The text itself breaks ties, so that
+/// the plan is deterministic.
 fn worth(text: &[u8], n_literals: u32) -> (u32, &[u8]) {
     let spans_words = text.iter().skip(1).take(2).any(|byte| *byte == b' ');
     let weight = if spans_words { SPANNING_WEIGHT } else { 1 };
     (n_literals * weight * rarity(text), text)
 }
 
-/// How rare a text is in logs, roughly: ` timeout` is less of a sign than `Acquire `.
+/// Rough measure of how rare a text is in logs. For example, ` timeout` is more common than
+/// `Acquire `.
 fn rarity(text: &[u8]) -> u32 {
     let of_byte = |byte: &u8| match byte {
         b'e' | b' ' => 1,
@@ -188,7 +201,7 @@ fn rarity(text: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// One rule for each list of texts, all of which are needed.
+    /// Creates one rule for each list of texts. A rule needs all of its texts.
     fn needed(rules: &[&[&str]]) -> Vec<Vec<AnyOf>> {
         rules.iter().map(|texts| texts.iter().map(|text| vec![text.as_bytes().to_vec()]).collect()).collect()
     }

@@ -1,7 +1,10 @@
-//! Which log files there are: those that match the configured patterns, and their rotated siblings.
+//! Lists the log files that match the configured patterns, and their rotated siblings. The tailer
+//! calls it every 0.4 to 5 seconds.
 //!
-//! A rotated sibling keeps the name of the file it was and adds a number, a date or `.gz` (`app.log.1`, `app.log-20260625.gz`).
-//! Siblings are listed even where the pattern does not match them: what was rotated while nobody looked must still be read.
+//! A rotated sibling has the name of the original file plus a number, a date or `.gz` (`app.log.1`,
+//! `app.log-20260625.gz`). Siblings are listed even if the pattern does not match them, because a
+//! file that was rotated while the exporter was down must still be read. Files and directories that
+//! cannot be examined are returned as problems.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,27 +18,29 @@ use regex::Regex;
 use crate::config::{LogKind, LogSource};
 use crate::model::position::Inode;
 
-/// What rotation adds to a file's name.
+/// The suffix that rotation adds to a file name.
 static ROTATION_SUFFIX: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = r"(?:[._-](?:[0-9][0-9._T:-]*|old|bak)(?:\.gz)?|\.gz)$";
     Regex::new(pattern).expect("the pattern is a constant that the tests compile")
 });
 
-/// Compressed in a way this program does not read; a wide pattern must not make it search them.
+/// Suffixes of compressed formats that the exporter cannot read. Such files are ignored, even if a
+/// wide pattern matches them.
 const UNREADABLE_SUFFIXES: [&str; 6] = [".zst", ".xz", ".bz2", ".lz4", ".zip", ".Z"];
 
-/// A file as it is on disk now.
+/// A file that exists now.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     /// Index of the configured source.
     pub(super) source: usize,
     pub(super) path: PathBuf,
-    /// The name under which the program writes: `path` itself, or what `path` was before it was rotated.
+    /// The path that the program writes to: `path` itself, or the path that the file had before its
+    /// rotation.
     pub(super) base: PathBuf,
     pub(super) inode: Inode,
     pub(super) size: u64,
     pub(super) modified: SystemTime,
-    /// Rotated away: nobody starts a new line in it.
+    /// The file was rotated. No program starts a new line in it.
     pub(super) rotated: bool,
 }
 
@@ -45,18 +50,19 @@ impl Found {
     }
 }
 
-/// What could not be looked at: source, path and why.
+/// A path that cannot be examined: index of the source, path, and error.
 pub(super) type ListingError = (usize, String, std::io::Error);
 
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// For each base the oldest first, so that a rotated file is read before the one that follows it.
+    /// Sorted by base, and oldest first within a base, so that a rotated file is read before the
+    /// file that follows it.
     pub(super) files: Vec<Found>,
     pub(super) problems: Vec<ListingError>,
 }
 
-/// Lists the files of all sources. `known_bases` are the bases of files that were seen before, with their source: their
-/// siblings are looked for even while nothing stands under the base name itself.
+/// Lists the files of all sources. `known_bases` contains the bases of files that were found
+/// before, with their source. Their siblings are found even if no file has the base name itself.
 pub(super) fn list(sources: &[LogSource], known_bases: &BTreeMap<PathBuf, usize>) -> Listing {
     let mut listing = Listing::default();
     let mut bases = known_bases.clone();
@@ -73,7 +79,7 @@ pub(super) fn list(sources: &[LogSource], known_bases: &BTreeMap<PathBuf, usize>
     let mut paths = matched.clone();
     let directories: BTreeSet<&Path> = bases.keys().filter_map(|base| base.parent()).collect();
     for directory in directories {
-        // A missing directory is the glob's to report; here it only means that there are no siblings.
+        // The glob reports a missing directory. Here it only means that there are no siblings.
         let Ok(entries) = fs::read_dir(directory) else { continue };
         for path in entries.flatten().map(|entry| entry.path()) {
             let source = base_of(&path).and_then(|base| bases.get(&base).copied());
@@ -90,7 +96,7 @@ pub(super) fn list(sources: &[LogSource], known_bases: &BTreeMap<PathBuf, usize>
         let metadata = match fs::metadata(path) {
             Ok(metadata) if metadata.is_file() => metadata,
             Ok(_) => continue,
-            // Rotated or deleted since it was listed.
+            // The file was rotated or deleted after it was listed.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => {
                 listing.problems.push((*source, path.display().to_string(), error));
@@ -116,13 +122,14 @@ pub(super) fn list(sources: &[LogSource], known_bases: &BTreeMap<PathBuf, usize>
     }
     listing.files.sort_by(|a, b| {
         let key = |found: &Found| (found.base.clone(), found.base == found.path, found.modified);
-        // Files of the same moment: the higher number is the older file.
+        // If the modification times are equal, the higher number is the older file.
         key(a).cmp(&key(b)).then_with(|| rotation_number(b).cmp(&rotation_number(a)))
     });
     listing
 }
 
-/// The real paths of the files that a pattern matches. A pattern without wildcards names one file, there or not.
+/// Returns the paths that a pattern matches, with symlinked files resolved. A pattern without
+/// wildcards matches at most one file.
 fn expand(pattern: &str, source: usize, problems: &mut Vec<ListingError>) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for path in matches(pattern, source, problems) {
@@ -130,10 +137,11 @@ fn expand(pattern: &str, source: usize, problems: &mut Vec<ListingError>) -> Vec
             paths.push(path);
             continue;
         }
-        // The siblings of a file behind a link (Kubernetes' /var/log/containers) lie beside the file, not the link.
+        // The siblings of a symlinked file (as in Kubernetes' /var/log/containers) are next to its
+        // target, not next to the link.
         match fs::canonicalize(&path) {
             Ok(target) => paths.push(target),
-            // Its target was rotated away, or is about to be made.
+            // The target was rotated away or does not exist yet.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => problems.push((source, path.display().to_string(), error)),
         }
@@ -144,7 +152,7 @@ fn expand(pattern: &str, source: usize, problems: &mut Vec<ListingError>) -> Vec
 fn matches(pattern: &str, source: usize, problems: &mut Vec<ListingError>) -> Vec<PathBuf> {
     let (directories, below) = split_recursive(pattern);
     let mut paths = Vec::new();
-    // The configuration was checked: the pattern is valid.
+    // The configuration check guarantees a valid pattern.
     let Ok(entries) = glob::glob(directories) else { return paths };
     for entry in entries {
         match (entry, below) {
@@ -156,7 +164,7 @@ fn matches(pattern: &str, source: usize, problems: &mut Vec<ListingError>) -> Ve
     paths
 }
 
-/// A pattern up to its first `**`, and from there on.
+/// Splits a pattern before its first `**`.
 fn split_recursive(pattern: &str) -> (&str, Option<&str>) {
     if pattern.starts_with("**") {
         return (".", Some(pattern));
@@ -167,7 +175,8 @@ fn split_recursive(pattern: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What `below` matches in a directory and those below it, but not in directories behind links: links can lead back up.
+/// Adds the paths that `below` matches in `root` and its subdirectories. Symlinked directories are
+/// not entered, because a link can lead back up.
 fn walk(root: &Path, below: &str, source: usize, paths: &mut Vec<PathBuf>, problems: &mut Vec<ListingError>) {
     let Ok(pattern) = glob::Pattern::new(below) else { return };
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
@@ -175,7 +184,7 @@ fn walk(root: &Path, below: &str, source: usize, paths: &mut Vec<PathBuf>, probl
     while let Some(directory) = directories.pop() {
         let entries = match fs::read_dir(&directory) {
             Ok(entries) => entries,
-            // Removed since it was listed.
+            // The directory was removed after it was listed.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => {
                 problems.push((source, directory.display().to_string(), error));
@@ -194,13 +203,14 @@ fn walk(root: &Path, below: &str, source: usize, paths: &mut Vec<PathBuf>, probl
     }
 }
 
-/// `app.log` for `app.log.2.gz`; nothing for a name that rotation did not make.
+/// Returns `app.log` for `app.log.2.gz`, and `None` for a name without a rotation suffix.
 pub(super) fn base_of(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
     let suffix = ROTATION_SUFFIX.find(name).filter(|suffix| suffix.start() > 0)?;
     Some(path.with_file_name(&name[..suffix.start()]))
 }
 
+/// The number at the end of a rotated name, or 0 if there is none.
 fn rotation_number(found: &Found) -> u64 {
     let name = found.path.to_string_lossy();
     let digits = name.trim_end_matches(".gz").rsplit(['.', '-', '_']).next().unwrap_or_default();
@@ -212,7 +222,8 @@ fn is_unreadable(path: &Path) -> bool {
     UNREADABLE_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// gzip writes `x.gz` beside `x` and removes `x` when it is done: until then the `.gz` is not whole.
+/// gzip writes `x.gz` next to `x` and removes `x` when it is done. Until then, the `.gz` is
+/// incomplete.
 fn has_plain_twin(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gz") && path.with_extension("").exists()
 }

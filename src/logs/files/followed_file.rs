@@ -1,6 +1,8 @@
-//! One open log file: reads it block by block, turns whole lines into events, and notices when the text is not the one it was.
+//! Reads one open log file block by block, turns complete lines into events, and detects when the
+//! text before its position was replaced. Called by the tailer only.
 //!
-//! The file stays open while it is followed, so that a rotated or deleted file can be read to its end. Called by the tailer only.
+//! The file stays open while it is followed, so that a rotated or deleted file can be read to its
+//! end. Read errors are returned to the tailer, which counts them and tries again.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,15 +20,19 @@ use crate::model::log_event::LogEvent;
 use crate::model::position::{Cursor, FileId, Inode, Mark, SourceTotals};
 use crate::util::clock::TimeMs;
 
-/// Blocks read from one file before the next one has its turn: as many as the scout takes, and one more for the rest.
+/// Number of blocks read from one file before the next file gets its turn. It is twice the number
+/// of blocks in one part plus one, so that the reader reaches the start of the scout's part in one
+/// turn even if the blocks are only half full.
 const BLOCKS_PER_TURN: usize = 1 + PART_BYTES as usize / BLOCK_BYTES * 2;
-/// A rotated or deleted file that has not changed for this long is finished: a last line without newline is taken as it is.
+/// A rotated or deleted file that has not changed for this long is finished. A last line without a
+/// newline is then searched as it is.
 const FINISHED_AFTER: Duration = Duration::from_secs(2);
-/// Waiting time between looks at a file that does not grow, doubled with each look.
+/// The delay before a file that does not grow is checked again. It starts from this value and
+/// doubles with each check, including the first, up to `LONGEST_WAIT`.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
-/// Where lines carry no time, their distance from the end of the file stands for their age: 64 KiB are 2 s. It only
-/// decides which lines are about one failure.
+/// If lines have no timestamp, their distance from the end of the file stands for their age: 64 KiB
+/// count as about 2 s. This only decides which lines belong to one failure.
 pub const ASSUMED_BYTES_PER_MS: u64 = 32;
 
 pub(super) struct Live {
@@ -35,20 +41,24 @@ pub(super) struct Live {
     pub(super) base: PathBuf,
     pub(super) path: PathBuf,
     pub(super) cursor: Cursor,
-    /// Rotated away or deleted: no new line will be started in it.
+    /// The file was rotated, moved away or deleted. No program starts a new line in it.
     pub(super) rotated: bool,
-    /// The text was replaced under us: the tailer gives the file a new cursor.
+    /// The text before the position was replaced. The tailer gives the file a new cursor.
     pub(super) truncated: bool,
     text: Text,
     joiner: Joiner,
-    /// Read but not handed over yet, because a piece of a cut line waits for its rest.
+    /// Events and totals that were not sent yet, because a line or record is incomplete.
     report: FileReport,
-    /// Size and time of change at the last look that left nothing to read but an unfinished line.
+    /// Size and modification time at the last check that left at most an unfinished line unread.
     caught_up: Option<(u64, SystemTime)>,
-    /// When that look was; lines that came since are younger.
+    /// Time of the last check that found nothing new to read. Later lines are newer than this.
     caught_up_at: Option<TimeMs>,
+    /// Bytes that were not read yet. For a `.gz`, an estimate from its compressed size.
     unread: u64,
+    /// Start of the quiet period: the last time text was found, or when the file was marked as
+    /// rotated.
     changed: Instant,
+    /// When to check the file next.
     next_look: Instant,
     wait: Duration,
 }
@@ -58,29 +68,30 @@ enum Text {
     Gzip(Box<Blocks<MultiGzDecoder<File>>>),
 }
 
-/// What a file had to say since the last report.
+/// Events and totals of a file since the last report.
 #[derive(Default)]
 pub(super) struct FileReport {
     pub(super) events: Vec<(TimeMs, LogEvent)>,
     pub(super) seen: SourceTotals,
+    /// The position changed, or incomplete lines were flushed.
     moved: bool,
 }
 
-/// Whether there is more to read right now.
+/// Whether the file has more to read right now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadProgress {
     More,
     UpToDate,
 }
 
-/// Where blocks are read to, and the one who goes ahead.
+/// The read buffer and the scout, which all files share.
 #[derive(Default)]
 pub(super) struct Desk {
     buffer: Vec<u8>,
     scout: Scout,
 }
 
-/// What reading needs from the tailer, one for each source.
+/// What a read needs from the tailer. Each source has its own.
 pub(super) struct Means<'a> {
     pub(super) extractor: &'a Arc<Extractor>,
     pub(super) max_line_bytes: usize,
@@ -100,7 +111,7 @@ impl Live {
         let metadata = file.metadata()?;
         let inode = Inode { device: metadata.dev(), number: metadata.ino() };
         if inode != cursor.inode {
-            // Rotated between the listing and now: the next listing sorts it out.
+            // The file was rotated after the listing. The next listing finds it under its new name.
             return Err(io::ErrorKind::NotFound.into());
         }
         let unread = metadata.len().saturating_sub(cursor.offset);
@@ -133,7 +144,6 @@ impl Live {
         })
     }
 
-    /// Bytes in the file that have not been read.
     pub(super) fn unread(&self) -> u64 {
         self.unread
     }
@@ -149,7 +159,8 @@ impl Live {
         }
     }
 
-    /// The program that writes it may still hold it open: quiet counts from now.
+    /// Marks the file as rotated. The program may still have it open, so the quiet period starts
+    /// now.
     pub(super) fn set_rotated(&mut self) {
         self.rotated = true;
         self.changed = Instant::now();
@@ -158,12 +169,12 @@ impl Live {
     pub(super) fn is_deleted(&self) -> bool {
         match &self.text {
             Text::Plain(file) => file.metadata().is_ok_and(|metadata| metadata.nlink() == 0),
-            // Read from beginning to end in one go.
+            // A `.gz` is not followed. It is read once from beginning to end.
             Text::Gzip(_) => false,
         }
     }
 
-    /// Reads a few blocks. `desk` is lent by the tailer: one for all files.
+    /// Reads a few blocks. The tailer lends `desk`, which all files share.
     pub(super) fn read(&mut self, means: &Means<'_>, desk: &mut Desk) -> io::Result<ReadProgress> {
         let scouted = self.send_scout(means, &mut desk.scout);
         let mut progress = ReadProgress::UpToDate;
@@ -194,23 +205,24 @@ impl Live {
         Ok(progress)
     }
 
-    /// Looks at the file again after the longest wait: it cannot be read just now.
+    /// Delays the next check by the longest wait, after a failed read.
     pub(super) fn back_off(&mut self) {
         self.next_look = Instant::now() + LONGEST_WAIT;
     }
 
-    /// What may be handed over now: nothing while a cut line is incomplete, for the saved position would lie inside it.
+    /// Returns the report if it may be sent. It is held back while a line or record is incomplete,
+    /// because the saved position would be inside it.
     pub(super) fn take_report(&mut self) -> Option<FileReport> {
         let ready = self.report.moved && !self.joiner.is_waiting();
         ready.then(|| std::mem::take(&mut self.report))
     }
 
-    /// A line waits for its rest, or a record for its end.
+    /// Whether a line or record is incomplete.
     pub(super) fn is_waiting(&self) -> bool {
         self.joiner.is_waiting()
     }
 
-    /// Gives up on the rest of cut lines.
+    /// Flushes incomplete lines and records.
     pub(super) fn flush_joiner(&mut self, means: &Means<'_>) {
         let mut events = Vec::new();
         means.extractor.flush(&mut self.joiner, &mut events);
@@ -218,7 +230,8 @@ impl Live {
         self.report.moved = true;
     }
 
-    /// A long backlog is read in two places at once. Returns where the second one begins.
+    /// Starts the scout if the backlog is long, so that two threads search it. Returns the offset
+    /// at which the scout starts.
     fn send_scout(&mut self, means: &Means<'_>, scout: &mut Scout) -> Option<u64> {
         let Text::Plain(file) = &self.text else { return None };
         let is_between_lines = !self.cursor.skipping && !self.joiner.is_waiting();
@@ -226,7 +239,8 @@ impl Live {
         if is_long && is_between_lines { scout.send(file, means.extractor, self.cursor.offset) } else { None }
     }
 
-    /// Moves past what the scout found, if it is the sequel of what was read.
+    /// Uses the scout's results and advances past its part, if the part starts at the current
+    /// position and follows the same text.
     fn take_finding(&mut self, means: &Means<'_>, scout: &mut Scout) {
         let is_between_lines = !self.cursor.skipping && !self.joiner.is_waiting() && !self.truncated;
         let Some(finding) = scout.finding().filter(|_| is_between_lines) else { return };
@@ -243,7 +257,7 @@ impl Live {
         self.unread = self.unread.saturating_sub(length);
     }
 
-    /// Reads one block, at most up to `stop_at`, which is the beginning of a line.
+    /// Reads one block. It ends at `stop_at` at the latest, which is the start of a line.
     fn read_plain(
         &mut self,
         means: &Means<'_>,
@@ -271,7 +285,8 @@ impl Live {
                 buffer.resize(tail + wanted, 0);
             }
             let length = read_at(file, &mut buffer[..tail + wanted], start)?;
-            // The bytes before the offset come with every read, so that what follows them is known to be their sequel.
+            // Every read includes the bytes before the offset. If they are unchanged, the new bytes
+            // are their continuation.
             if length < tail || Mark::of(&buffer[..tail]) != self.cursor.tail {
                 self.truncated = true;
                 self.unread = 0;
@@ -282,7 +297,7 @@ impl Live {
             match cut(bytes, self.cursor.skipping, means.max_line_bytes, more) {
                 Cut::NeedMore => wanted = (wanted * 4).min(means.max_line_bytes + 1),
                 Cut::Unfinished if unchanged => {
-                    // Rotated away and quiet: the newline is not coming.
+                    // The file is rotated and quiet, so the newline will not arrive.
                     let rest = Cut::Lines(0..bytes.len());
                     self.take(rest, before, bytes, means);
                     self.flush_joiner(means);
@@ -317,7 +332,7 @@ impl Live {
         Ok(ReadProgress::More)
     }
 
-    /// Searches what was found and moves past it.
+    /// Searches a piece of text and advances past it.
     fn take(&mut self, found: Cut, before: &[u8], bytes: &[u8], means: &Means<'_>) {
         let seen = &mut self.report.seen;
         let (length, searched) = match found {
@@ -344,7 +359,7 @@ impl Live {
         means.extractor.extract(&bytes[searched], self.cursor.offset, &mut self.joiner, &mut events);
         self.keep(events, means);
         match self.cursor.gzip {
-            // Nobody truncates a .gz: the offset is enough.
+            // A `.gz` is never truncated, so the offset is enough.
             true => self.cursor.offset += length as u64,
             false => self.cursor.advance(before, &bytes[..length]),
         }
@@ -353,7 +368,7 @@ impl Live {
         self.report.moved = true;
     }
 
-    /// Gives every event the time to judge it by.
+    /// Adds events to the report. An event without a timestamp gets an estimated time.
     fn keep(&mut self, events: Vec<LogEvent>, means: &Means<'_>) {
         let end = self.cursor.offset + self.unread;
         let floor = self.caught_up_at.unwrap_or(TimeMs::MIN);

@@ -1,23 +1,24 @@
-//! Whether a file contains the text that a saved position describes.
+//! Checks whether a file contains the text that a saved position describes, by comparing hashes of
+//! its head and of the bytes before the offset. Called by `matching`. Read errors are returned.
 
 use std::io::{self, Read};
 
 use crate::model::position::{Cursor, Mark};
 
-/// Whether a text is the one a cursor speaks of.
+/// Result of comparing a text with a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Likeness {
-    /// The same text at least up to the offset: reading can go on there.
+    /// The text is the same at least up to the offset, so reading can continue there.
     Continues,
-    /// The same head, but the text ends before the offset.
+    /// The head is the same, but the text ends before the offset.
     Shorter,
     Different,
 }
 
-/// Compares the text that `reader` gives from its beginning with what `cursor` remembers.
+/// Compares the text of `reader`, from its beginning, with the marks in `cursor`.
 pub(super) fn compare(reader: &mut impl Read, cursor: &Cursor) -> io::Result<Likeness> {
     let head = read_up_to(reader, cursor.head.len())?;
-    // A text shorter than the mark cannot be compared, so nothing speaks for it.
+    // A text shorter than the mark cannot be compared, so it counts as different.
     if head.len() < cursor.head.len() || Mark::of(&head) != cursor.head {
         return Ok(Likeness::Different);
     }
@@ -29,7 +30,7 @@ pub(super) fn compare(reader: &mut impl Read, cursor: &Cursor) -> io::Result<Lik
         }
         read_up_to(reader, cursor.tail.len())?
     } else {
-        // Head and tail overlap: a short file.
+        // Head and tail overlap, because the text is short.
         let mut tail = head[tail_start as usize..].to_vec();
         let missing = cursor.tail.len().saturating_sub(tail.len());
         tail.extend(read_up_to(reader, missing)?);

@@ -1,8 +1,11 @@
-//! Ties the files that are there to the positions that we have. Runs at every look at the directories.
+//! Matches the files that exist with the saved positions. The tailer calls `Tailer::discover` every
+//! 0.4 to 5 seconds.
 //!
-//! A file is *met* when its inode is known and its text still fits. An unknown one is *welcomed*: it is new, or it holds a text
-//! that was read under another inode (a copy, a `.gz`), and then reading goes on there. What is *missed* was deleted or moved;
-//! its position is kept for a while, because its text may turn up again.
+//! `meet` handles a file whose inode is known: it checks that the text is still the same. `welcome`
+//! handles an unknown file. The file is new, or it contains a text that was read under another
+//! inode (a copy or a `.gz`), and then reading continues in it. `miss` handles files that were
+//! deleted or moved. Their positions are kept for a day, because the text may appear again. Errors
+//! are counted and tried again at the next discovery.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -24,18 +27,22 @@ use crate::model::position::{Cursor, FileId, Inode, Mark, SourceTotals};
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 
-/// New files are found within a second.
+/// Short enough to find new files within a second.
 const DISCOVERY_INTERVAL: Duration = Duration::from_millis(400);
-/// A tree so large that listing it takes long is listed less often, within reason.
+/// If listing takes long, the pause is `PAUSE_PER_LISTING` times the duration of the listing, but
+/// not longer than this.
 const LONGEST_DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
 const PAUSE_PER_LISTING: u32 = 10;
-/// A sibling with a known head that is shorter than what we have read may be a copy that is still being written.
+/// A sibling with a known head that is shorter than the text already read may be a copy that is
+/// still being written. It is a complete copy if it has not changed for this long.
 const COPY_SETTLES_AFTER: Duration = Duration::from_secs(5);
-/// How long the position in a vanished file is kept, in case its text shows up again as a copy or a `.gz`.
+/// How long the position of a missing file is kept, in case its text appears again as a copy or a
+/// `.gz`.
 const FORGET_AFTER_MS: TimeMs = 24 * 3600 * 1000;
 
 impl Tailer {
-    /// Looks which files there are and ties each to its cursor. Returns how long to wait before the next time.
+    /// Lists the files and matches each with its cursor. Returns the pause before the next
+    /// discovery.
     pub(super) fn discover(&mut self, first_round: bool) -> Duration {
         self.discover_now = false;
         let started = Instant::now();
@@ -71,7 +78,8 @@ impl Tailer {
         }
         for source in 0..self.sources.len() {
             if std::mem::take(&mut self.first_time[source]) {
-                // Tells the pipeline that the source is known from now on, even if it has no file yet.
+                // The empty batch registers the source with the pipeline as known, even if it has
+                // no file yet.
                 self.count(source, SourceTotals::default());
             }
             let has_files = self.live.values().any(|live| live.source == source);
@@ -85,7 +93,7 @@ impl Tailer {
         pause
     }
 
-    /// A file whose inode we know. False when it is not the text we knew.
+    /// Handles a file whose inode is known. Returns false if its text is not the known one.
     fn meet(&mut self, id: FileId, found: &Found) -> bool {
         let path = found.path.to_string_lossy().into_owned();
         if let Some(live) = self.live.get_mut(&id) {
@@ -99,7 +107,7 @@ impl Tailer {
                 let source = live.source;
                 self.count(source, SourceTotals { rotations: 1, ..SourceTotals::default() });
             } else if !found.rotated {
-                // Back under its own name: its last line may go on.
+                // The file has its original name again, so its last line may continue.
                 live.rotated = false;
             }
             return true;
@@ -109,16 +117,17 @@ impl Tailer {
         if self.settled.get(&found.inode) == Some(&state) && cursor.path == path {
             return true;
         }
-        // Inodes are used again. Where nothing of the text was read, nothing tells whether it is the same one.
+        // Inodes are reused. If nothing of the text was read, it cannot be recognized.
         let likeness = match cursor.head.is_empty() || cursor.gzip != found.is_gzip() {
             true => Ok(Likeness::Different),
             false => open_text(found).and_then(|mut text| compare(&mut text, cursor)),
         };
         match likeness {
             Ok(Likeness::Continues) => {
-                // One that was rotated before may move on.
+                // A file that was already rotated may be renamed again, which is not another
+                // rotation.
                 let is_news = found.rotated && Path::new(&cursor.path) == found.base;
-                // Another pattern may be the one that finds it now.
+                // Another source's pattern may match the file now.
                 let source = self.sources[found.source].name.clone();
                 let mut cursor = Cursor { source, path, ..cursor.clone() };
                 if is_news {
@@ -145,10 +154,10 @@ impl Tailer {
         }
     }
 
-    /// A file we have no cursor for: new, or an old text under a new inode.
+    /// Handles a file without a cursor: a new file, or a known text under a new inode.
     fn welcome(&mut self, found: Found, first_round: bool) {
         let state = (found.size, found.modified);
-        // An empty sibling is a copy that is about to be written, or nothing at all.
+        // An empty sibling is a copy that is about to be written, or stays empty.
         let is_pointless = found.rotated && found.size == 0 && !self.first_time[found.source];
         if is_pointless || self.settled.get(&found.inode) == Some(&state) {
             return;
@@ -171,7 +180,8 @@ impl Tailer {
         }
     }
 
-    /// The very first start: what was written before us is not ours, unless asked for.
+    /// Creates the cursor of a file whose source was never followed before. The existing text is
+    /// skipped, unless `start_at` is `beginning`. Rotated files and `.gz` files are always skipped.
     fn start_with(&self, found: &Found) -> io::Result<Option<Cursor>> {
         let source = &self.sources[found.source];
         let mut cursor = Cursor::at_beginning(&source.name, &found.path, found.inode, found.is_gzip());
@@ -183,9 +193,10 @@ impl Tailer {
         Ok(Some(cursor))
     }
 
-    /// Whether an unknown file holds a text that we have read under another inode: a copy made by copytruncate, a `.gz`,
-    /// or (right after a start) the same file on a device that got another number. Otherwise it is new, from its beginning.
-    /// None: too early to tell.
+    /// Creates the cursor of an unknown file. If the file contains a text that was read under
+    /// another inode, reading continues after that text: in a copy made by copytruncate, in a
+    /// `.gz`, or (right after a start) in the same file on a device whose number changed. Otherwise
+    /// the file is new and is read from its beginning. Returns `None` if it is too early to decide.
     fn recognise(&mut self, found: &Found, first_round: bool) -> io::Result<Option<Cursor>> {
         let mut continued: Option<(FileId, Cursor)> = None;
         let mut is_beginning_of_known = false;
@@ -194,7 +205,8 @@ impl Tailer {
         }
         for (id, cursor) in self.originals_of(found, first_round) {
             match compare(&mut open_text(found)?, &cursor)? {
-                // The original is open: it is read to its end there, and after that this is looked at again.
+                // The original is open and is read to its end. After that, this file is examined
+                // again.
                 Likeness::Continues if self.live.contains_key(&id) => return Ok(None),
                 Likeness::Continues if continued.as_ref().is_none_or(|(_, best)| best.offset < cursor.offset) => {
                     continued = Some((id, cursor));
@@ -225,16 +237,18 @@ impl Tailer {
         Ok(Some(cursor))
     }
 
-    /// Positions in texts that an unknown file may be a copy of.
+    /// Cursors of texts that an unknown file may be a copy of.
     fn originals_of(&self, found: &Found, first_round: bool) -> Vec<(FileId, Cursor)> {
         let mut originals = Vec::new();
         for (id, cursor) in &self.cursors {
             let same_base = self.base_of_cursor(cursor).is_some_and(|(base, _)| base == found.base);
             let plausible = match self.live.get(id) {
-                // Of the open files only that which is written to, or one that gzip has just removed.
+                // An open file is a candidate only if a program still writes to it, or if it was
+                // deleted, as gzip deletes the file that it compressed.
                 Some(live) => found.rotated && (!live.rotated || live.is_deleted()),
-                // A file that stands under the base name is new, unless the old one vanished while nobody looked or is back
-                // from where it was (a directory moved away, a mount that was gone for a while).
+                // A file with the base name is new, except in two cases: the old file disappeared
+                // while the exporter was down, or the same inode is back (a directory was moved
+                // away, or a mount was unavailable for a while).
                 None => cursor.gone_since.is_some() && (found.rotated || first_round || cursor.inode == found.inode),
             };
             if same_base && plausible {
@@ -245,7 +259,8 @@ impl Tailer {
         originals
     }
 
-    /// Whether a sibling may be a copy of a text that is there too and of which nothing was read yet: marks cannot tell.
+    /// Whether a sibling may be a copy of an existing file of which nothing was read yet. The marks
+    /// of such a file are empty, so they cannot decide this.
     fn is_being_copied(&self, found: &Found) -> io::Result<bool> {
         let unread = |live: &&Live| live.base == found.base && live.cursor.offset == 0 && !live.is_empty();
         let mut open = self.live.values().filter(|live| !live.rotated || live.is_deleted());
@@ -256,9 +271,9 @@ impl Tailer {
         Ok(!is_known && !found.is_gzip() && begins_with(&found.base, &found.path)?)
     }
 
-    /// Finds files by their inode that were renamed while nobody looked, to names that rotation does
-    /// not make. The kernel reuses the inode numbers of deleted files, so only a file with the text
-    /// that was read is the same file.
+    /// Finds, by inode, unfinished files that were renamed while the exporter was down to a name
+    /// that the listing does not include. Only the same directory is searched. The kernel reuses the
+    /// inode numbers of deleted files, so the text has to be the one that was read, too.
     fn find_moved(&self, files: &[Found]) -> Vec<Found> {
         let listed: BTreeSet<Inode> = files.iter().map(|found| found.inode).collect();
         let mut moved = Vec::new();
@@ -288,7 +303,8 @@ impl Tailer {
         moved
     }
 
-    /// A truncated file starts anew; the position in its old text is kept, for a copy of it may be found.
+    /// Gives each truncated file a new cursor at its beginning. The cursor of the old text is kept,
+    /// because a copy of that text may be found.
     fn replace_truncated(&mut self) {
         let truncated: Vec<FileId> = self.live.values().filter(|live| live.truncated).map(|live| live.id).collect();
         for id in truncated {
@@ -304,7 +320,7 @@ impl Tailer {
         }
     }
 
-    /// Marks what was not found any more.
+    /// Marks open files that were not found as rotated, and cursors without a file as gone.
     fn miss(&mut self, seen: &BTreeSet<FileId>) {
         let mut rotated = Vec::new();
         for live in self.live.values_mut().filter(|live| !seen.contains(&live.id) && !live.rotated) {
@@ -336,6 +352,8 @@ impl Tailer {
         self.prune();
     }
 
+    /// Deletes cursors that have been gone too long, and the oldest gone cursors beyond
+    /// `MAX_CURSORS`.
     fn prune(&mut self) {
         let now = clock::now();
         let mut gone: Vec<(TimeMs, FileId)> =
@@ -350,7 +368,7 @@ impl Tailer {
         }
     }
 
-    /// The text of this cursor is not where it was.
+    /// Marks a cursor as gone: its text is no longer in its file.
     fn lose(&mut self, id: FileId, source: usize) {
         let Some(cursor) = self.cursors.get(&id) else { return };
         self.settled.remove(&cursor.inode);
@@ -358,12 +376,15 @@ impl Tailer {
         self.set_cursor(source, id, cursor);
     }
 
+    /// Deletes a cursor, also from the saved state.
     fn forget(&mut self, id: FileId, source: usize) {
         self.cursors.remove(&id);
         let reached = Reached::Files(vec![(id, None)]);
         self.send(Batch { source, events: Vec::new(), reached, seen: SourceTotals::default() });
     }
 
+    /// Remembers the current size and modification time of a file, so that it is not opened again
+    /// until it changes.
     pub(super) fn settle(&mut self, inode: Inode, path: &str) {
         if let Ok(metadata) = fs::metadata(path) {
             self.settled.insert(inode, (metadata.len(), metadata.modified().unwrap_or(UNIX_EPOCH)));

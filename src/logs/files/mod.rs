@@ -1,16 +1,17 @@
-//! Follows all log files of all sources on one thread, by polling. (File system events get lost on network mounts,
-//! overlays and symlinks; polling a quiet file costs one system call.)
+//! Follows all log files of all sources on one thread, by polling. (File system events get lost on
+//! network mounts, overlays and symlinks. Polling an unchanged file costs one system call.)
 //!
-//! `daemon::run` calls [`Tailer::run`]. Each round lists the files, matches them with saved positions, and reads a little
-//! from each file that has new text. Batches go to the pipeline. When the pipeline is behind, sending waits and the files
-//! are the buffer. Only `stop` ends the thread: errors are counted and retried. In reading order:
+//! `daemon::run` calls [`Tailer::run`]. Each round lists the files, matches them with saved
+//! positions, and reads a few blocks from each file that has new text. Batches go to the pipeline.
+//! When the pipeline is behind, sending waits, and unread text stays in the files. Errors are
+//! counted and retried; only `stop` or a closed pipeline ends the thread. In reading order:
 //!
 //! * this file: the rounds
-//! * `discovery`: which files there are
-//! * `matching`: files <-> saved positions
-//! * `likeness`: does a file contain the text that a position describes?
+//! * `discovery`: lists the files
+//! * `matching`: matches files with saved positions
+//! * `likeness`: checks whether a file contains the text that a position describes
 //! * `text`: reads a file from its beginning, through gzip if needed
-//! * `followed_file`: one open file
+//! * `followed_file`: reads one open file
 //! * `prefetch`: searches the next part of a long backlog on another thread
 
 mod discovery;
@@ -41,15 +42,17 @@ use followed_file::{Desk, Live, Means, ReadProgress};
 
 pub use followed_file::ASSUMED_BYTES_PER_MS;
 
-/// Most positions kept; beyond it the longest gone are forgotten first.
+/// Maximum number of saved positions. Beyond it, positions of files that disappeared are dropped,
+/// oldest first. Also limits `Tailer::reported`.
 const MAX_CURSORS: usize = 20_000;
 
-/// What the tailer starts from: everything that was saved.
+/// The saved state that the tailer starts from.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
     pub cursors: BTreeMap<FileId, Cursor>,
     pub next_id: u64,
-    /// Sources that have been followed before. Files of any other source begin where `start_at` says.
+    /// Sources that were followed before. For any other source, `start_at` determines where its
+    /// files start.
     pub known_sources: BTreeSet<String>,
 }
 
@@ -59,18 +62,20 @@ pub struct Tailer {
     cursors: BTreeMap<FileId, Cursor>,
     next_id: u64,
     live: BTreeMap<FileId, Live>,
-    /// Open files of each base in reading order.
+    /// IDs of the open files of each base, in reading order.
     order: BTreeMap<PathBuf, Vec<FileId>>,
-    /// Sources whose files are looked at for the first time ever.
+    /// For each source, whether its files have never been listed before.
     first_time: Vec<bool>,
-    /// Size and time of change of files that were looked at and need no reading, so that they are not opened each time.
+    /// Size and modification time of files that were examined and need no reading, so that they are
+    /// not opened again at every discovery.
     settled: HashMap<Inode, (u64, SystemTime)>,
-    /// Problems that were logged already, so that each is logged once until it goes away.
+    /// Problems that were already logged. Each is logged once until it goes away.
     reported: BTreeSet<String>,
     out: mpsc::Sender<PipelineInput>,
     now: Arc<Mutex<Vec<SourceNow>>>,
     desk: Desk,
-    /// A file was truncated: its copy must be looked for before anything else is read from it.
+    /// A file was truncated. Discovery must search for a copy of its old text before anything else
+    /// is read from it.
     discover_now: bool,
 }
 
@@ -100,7 +105,7 @@ impl Tailer {
         }
     }
 
-    /// Runs until `stop`, or until nobody takes the batches any more. Blocks its thread.
+    /// Runs until `stop` or until the pipeline is closed. Blocks its thread.
     pub fn run(mut self, stop: &CancellationToken) {
         let mut pause = self.discover(true);
         let _ = self.out.blocking_send(PipelineInput::LogsReady);
@@ -115,14 +120,16 @@ impl Tailer {
             if !busy && !self.discover_now {
                 let next_look = self.live.values().map(Live::next_look).min().unwrap_or(next_discovery);
                 let wait = next_look.min(next_discovery).saturating_duration_since(Instant::now());
-                // Short enough for a prompt stop; a wait on the token would need the runtime.
+                // Short enough to stop promptly. Waiting on the token would require the async
+                // runtime.
                 std::thread::sleep(wait.clamp(Duration::from_millis(1), Duration::from_millis(50)));
             }
         }
     }
 
-    /// Gives every file its turn that is due. Of the files of one base, a later one is read only when the earlier ones have just
-    /// been looked at, due or not, are up to date, and nothing in them waits for its rest.
+    /// Reads from every file that is due, and returns whether any has more to read. Files of one
+    /// base are read in order, starting with the first, due or not. A later file is read only if
+    /// all earlier ones are up to date and have no incomplete line or record.
     fn read_round(&mut self, stop: &CancellationToken) -> bool {
         let mut busy = false;
         let mut order = std::mem::take(&mut self.order);
@@ -161,7 +168,8 @@ impl Tailer {
         };
         let progress = live.read(&means, &mut self.desk);
         if live.truncated {
-            // What was found before is still true; the rest of a cut line is not coming.
+            // Events found before the truncation are still valid. The next piece of a split line
+            // will not arrive.
             live.flush_joiner(&means);
             self.discover_now = true;
         }
@@ -184,7 +192,7 @@ impl Tailer {
         progress.unwrap_or_else(|error| {
             self.problem(source, &path, &error);
             if cursor.gzip {
-                // Damaged, or not whole yet: looked at again when it changes.
+                // The `.gz` is damaged or incomplete. It is read again after it changes.
                 self.live.remove(&id);
                 self.settle(cursor.inode, &path);
             } else if let Some(live) = self.live.get_mut(&id) {
@@ -194,12 +202,14 @@ impl Tailer {
         })
     }
 
+    /// Saves the cursor and opens the file.
     fn follow(&mut self, id: FileId, found: &Found, cursor: Cursor) {
         self.settled.remove(&found.inode);
         self.set_cursor(found.source, id, cursor.clone());
         self.open(id, found.source, found.base.clone(), found.path.clone(), found.rotated, cursor);
     }
 
+    /// Opens a file and adds it to the files that are read in each round.
     fn open(&mut self, id: FileId, source: usize, base: PathBuf, path: PathBuf, rotated: bool, cursor: Cursor) {
         let max_line_bytes = self.sources[source].max_line_bytes;
         match Live::open(id, source, base.clone(), path.clone(), cursor.clone(), max_line_bytes) {
@@ -217,6 +227,7 @@ impl Tailer {
         }
     }
 
+    /// Sends a changed cursor to the pipeline to be saved.
     fn set_cursor(&mut self, source: usize, id: FileId, cursor: Cursor) {
         if self.cursors.get(&id) == Some(&cursor) {
             return;
@@ -230,12 +241,12 @@ impl Tailer {
         self.send(Batch { source, events: Vec::new(), reached: Reached::Nothing, seen });
     }
 
-    /// Waits while the pipeline is behind. If it is gone, `run` ends at the next look.
+    /// Waits while the pipeline is behind. If the pipeline is closed, `run` ends at its next check.
     fn send(&self, batch: Batch) {
         let _ = self.out.blocking_send(PipelineInput::Logs(batch));
     }
 
-    /// Counts a failed look at a file and logs it the first time.
+    /// Counts a read error and logs it the first time. A missing file is not an error.
     fn problem(&mut self, source: usize, path: &str, error: &io::Error) {
         if error.kind() == io::ErrorKind::NotFound {
             return;
@@ -253,7 +264,7 @@ impl Tailer {
             now[live.source].lag_bytes += live.unread();
         }
         if let Ok(mut shared) = self.now.lock() {
-            // The others speak for themselves.
+            // Other kinds of sources publish their own state.
             let files = self.sources.iter().zip(shared.iter_mut()).zip(now);
             for ((_, shared), now) in files.filter(|((source, _), _)| source.kind == LogKind::Files) {
                 *shared = now;

@@ -1,8 +1,11 @@
-//! Searches, on another thread, the part of a long backlog that comes after the part being read. Reading and searching each
-//! have a core busy, so two parts at once take half the time.
+//! Searches the next part of a long backlog on another thread, while the caller reads the current
+//! part. Reading and searching keep one core busy, so two threads take about half the time. Used by
+//! `followed_file` and by `blocks`.
 //!
-//! A scout only ever saves work: what it found is used if the reader arrives exactly where it began, over the same text, with
-//! nothing left open; otherwise it is dropped and the reader goes on by itself.
+//! The scout can only save work. Its result is used if the reader arrives exactly at the start of
+//! the scout's part with no incomplete line or record. `followed_file` also requires that the text
+//! before that start is unchanged. Otherwise, and after an error, the result is dropped, and the
+//! reader continues by itself.
 
 use std::fs::File;
 use std::io;
@@ -19,13 +22,16 @@ use crate::logs::extract::{Extractor, Joiner};
 use crate::model::log_event::LogEvent;
 use crate::model::position::{MARK_BYTES, Mark};
 
-/// What the reader takes itself, and what the scout takes, of a backlog that is longer than both.
+/// Size of the part that the reader reads, and of the part that the scout searches. The backlog
+/// must be longer than both.
 pub const PART_BYTES: u64 = 4 << 20;
 
-/// Starts its thread when it is needed first. Without one everything is read in turn.
+/// The owner of the search thread. The thread starts when it is first needed. If it cannot start,
+/// the reader reads everything itself.
 #[derive(Default)]
 pub struct Scout {
     worker: Option<PrefetchThread>,
+    /// A task was sent, and its result was not received yet.
     is_out: bool,
 }
 
@@ -40,24 +46,25 @@ struct Task {
     start: u64,
 }
 
-/// What a part holds.
+/// The result of searching one part.
 pub struct PrefetchedPart {
     pub start: u64,
-    /// The bytes before the start, as the scout saw them.
+    /// Mark of the bytes before `start`, as the scout read them.
     pub before: Mark,
-    /// Behind the last whole line.
+    /// Offset after the last complete line.
     pub end: u64,
-    /// The bytes before the end.
+    /// Mark of the bytes before `end`.
     pub tail: Mark,
     pub lines: u64,
     pub events: Vec<LogEvent>,
-    /// What the reader needs to know of the part to go on: nothing waits in it.
+    /// State with which the reader continues after the part. Nothing in it is incomplete.
     pub joiner: Joiner,
 }
 
 impl Scout {
-    /// Sends the scout ahead of a reader that is at `offset`, and tells where the reader is to stop. None where the next
-    /// part does not begin near by, or no thread is to be had.
+    /// Sends the scout ahead of a reader at `offset`. Returns the offset at which the scout starts
+    /// and the reader must stop. Returns `None` if no line starts within 64 KiB after the reader's
+    /// part, or if the thread cannot start.
     pub fn send(&mut self, file: &Arc<File>, extractor: &Arc<Extractor>, offset: u64) -> Option<u64> {
         self.recall();
         let start = line_start(file, offset + PART_BYTES)?;
@@ -69,15 +76,17 @@ impl Scout {
         self.is_out.then_some(start)
     }
 
-    /// Waits for what was found. Nothing if the part is not as simple as it should be.
+    /// Waits for the scout's result. Returns `None` if there is no task, or if the scout could not
+    /// use the part.
     pub fn finding(&mut self) -> Option<PrefetchedPart> {
         if !std::mem::take(&mut self.is_out) {
             return None;
         }
-        // An error is the reader's to meet.
+        // An error is dropped here. The reader gets the same error when it reads this part itself.
         self.worker.as_ref()?.findings.recv().ok()?.ok()?
     }
 
+    /// Drops the result of a task that was not collected.
     fn recall(&mut self) {
         drop(self.finding());
     }
@@ -98,7 +107,7 @@ fn start_worker() -> Option<PrefetchThread> {
     Some(PrefetchThread { tasks, findings })
 }
 
-/// The beginning of the first line that begins at or after `near`.
+/// Offset of the first line that starts after `near`, if it is within 64 KiB.
 fn line_start(file: &File, near: u64) -> Option<u64> {
     let mut buffer = vec![0; 64 * 1024];
     let length = file.read_at(&mut buffer, near).ok()?;
@@ -106,7 +115,7 @@ fn line_start(file: &File, near: u64) -> Option<u64> {
 }
 
 impl Task {
-    /// Only whole lines that fit into a block: anything else is left to the reader.
+    /// Searches complete lines that fit into a block. Anything else is left to the reader.
     fn search(&self, buffer: &mut Vec<u8>) -> io::Result<Option<PrefetchedPart>> {
         buffer.resize(MARK_BYTES + BLOCK_BYTES, 0);
         let mut finding = PrefetchedPart {
@@ -125,7 +134,7 @@ impl Task {
         }
         finding.joiner.prime(&buffer[..before], self.start);
         while finding.end < self.start + PART_BYTES {
-            // The bytes before the end come with every read, and must be those that were there.
+            // Every read includes the bytes before `end`. If they changed, the file was rewritten.
             let length = self.file.read_at(buffer, finding.end - MARK_BYTES as u64)?;
             if length <= MARK_BYTES {
                 break;
@@ -153,7 +162,7 @@ mod tests {
     use crate::config::{Config, Overrides};
     use crate::logs::rules::RuleSet;
 
-    /// Searches `text` behind enough bytes to have something before it.
+    /// Searches `text` in a file that has enough bytes before it.
     fn found(text: &str) -> Option<PrefetchedPart> {
         let config =
             Config::from_yaml("test", "presets: [cordum]\nlogs: [{path: '-'}]", &Overrides::default()).unwrap();
@@ -179,7 +188,7 @@ mod tests {
     #[test]
     fn a_part_that_ends_inside_a_cut_line_is_left_to_the_reader() {
         assert!(found(&format!("{CUT}{REST}{NEXT}{CUT}")).is_none());
-        // More of the record may follow.
+        // More lines of the record may follow.
         assert!(found(&format!("{CUT}{REST}")).is_none());
         assert!(found("no whole line").is_none());
     }

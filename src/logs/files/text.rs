@@ -1,4 +1,5 @@
-//! Looks at the text of a file from its beginning, to compare it with what was read.
+//! Reads the text of a file from its beginning, through gzip if needed, to compare it with text
+//! that was read before. Called by `matching`. Read errors are returned.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -9,7 +10,8 @@ use flate2::read::MultiGzDecoder;
 use super::discovery::Found;
 use crate::model::position::{Cursor, MARK_BYTES, Mark};
 
-/// Whether the text of `long` begins with the whole text of `short`. No, where there is no `long`.
+/// Whether the content of `long` starts with the complete content of `short`. False if `long`
+/// cannot be opened.
 pub(super) fn begins_with(long: &Path, short: &Path) -> io::Result<bool> {
     let Ok(long) = File::open(long) else { return Ok(false) };
     let mut long = BufReader::new(long);
@@ -29,7 +31,7 @@ pub(super) fn begins_with(long: &Path, short: &Path) -> io::Result<bool> {
     }
 }
 
-/// The text of a file from its beginning, uncompressed.
+/// Opens the text of a file at its beginning, uncompressed.
 pub(super) fn open_text(found: &Found) -> io::Result<Box<dyn Read>> {
     let file = File::open(&found.path)?;
     Ok(match found.is_gzip() {
@@ -44,7 +46,8 @@ pub(super) fn head_of(found: &Found) -> io::Result<Mark> {
     Ok(Mark::of(&head))
 }
 
-/// Takes everything in the file as read. How long the text of a `.gz` is, nobody needs to know.
+/// Moves the cursor to the end of the file, so that nothing in the file is read. For a `.gz` the
+/// offset stays 0, because callers mark a `.gz` as finished and never read it.
 pub(super) fn move_to_end(cursor: &mut Cursor, found: &Found) -> io::Result<()> {
     if cursor.gzip {
         cursor.head = head_of(found)?;
@@ -59,7 +62,8 @@ pub(super) fn move_to_end(cursor: &mut Cursor, found: &Found) -> io::Result<()> 
     file.take(size.min(MARK_BYTES as u64)).read_to_end(&mut tail)?;
     cursor.offset = size;
     cursor.head = Mark::of(&head);
-    // The rest of a line that is being written now began before us.
+    // If the file does not end with a newline, its last line started before this position, so the
+    // remainder of that line is skipped.
     cursor.skipping = tail.last().is_some_and(|byte| *byte != b'\n');
     cursor.tail = Mark::of(&tail);
     Ok(())

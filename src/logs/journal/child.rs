@@ -1,7 +1,9 @@
-//! journalctl as a child process: how it is called, and its lines.
+//! Runs journalctl as a child process and reads its output line by line. Used by the journal source
+//! only.
 //!
-//! It ends when it is dropped. Should this process be killed, the child's pipe breaks, and journalctl ends by itself: it
-//! watches its output while it follows.
+//! Dropping [`JournalProcess`] kills the child. If the exporter itself is killed, the pipe breaks
+//! and journalctl ends by itself, because it watches its output while it follows. Errors are
+//! sentences for people.
 
 use std::io;
 use std::process::Stdio;
@@ -16,32 +18,33 @@ use super::entry::{self, JournalEntry};
 use crate::config::JournalConfig;
 
 const PROGRAM: &str = "journalctl";
-/// For a question with one answer.
+/// Timeout for a journalctl call that ends by itself.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Of what journalctl says about problems.
+/// Bytes kept of journalctl's error output.
 const MAX_SAID: usize = 400;
 
-/// What to begin with.
+/// Where to start reading.
 pub(super) enum From<'a> {
     Beginning,
-    /// Itself included, so that it can be seen whether it is still there.
+    /// Starts at the entry with this cursor, so that the caller can see whether the entry still
+    /// exists.
     Cursor(&'a str),
 }
 
-/// journalctl at work.
+/// A running journalctl.
 pub(super) struct JournalProcess {
     child: Child,
     output: BufReader<ChildStdout>,
-    /// The beginning of a line whose end has not come.
+    /// The part of the current line that was read so far.
     line: Vec<u8>,
     is_too_long: bool,
     max_bytes: usize,
 }
 
-/// What came next.
+/// Result of one read.
 pub(super) enum JournalRead {
     Line(Vec<u8>),
-    /// A line that was longer than allowed.
+    /// A line was longer than `max_bytes` and was skipped.
     TooLong,
     End,
 }
@@ -58,17 +61,17 @@ impl JournalProcess {
         Ok(Self { child, output: BufReader::new(output), line: Vec::new(), is_too_long: false, max_bytes })
     }
 
-    /// What it says about problems, to be read by somebody else.
+    /// Takes the error output. The caller reads it with [`listen`].
     pub(super) fn said(&mut self) -> Option<impl AsyncRead + Unpin + Send + use<>> {
         self.child.stderr.take()
     }
 
-    /// Whether no more output is at hand.
+    /// Whether no more output is buffered.
     pub(super) fn is_read(&self) -> bool {
         self.output.buffer().is_empty()
     }
 
-    /// Can be dropped at any moment and called again.
+    /// Reads the next line. Cancel-safe: dropping the future loses no data.
     pub(super) async fn next(&mut self) -> io::Result<JournalRead> {
         loop {
             let bytes = self.output.fill_buf().await?;
@@ -96,12 +99,12 @@ impl JournalProcess {
         }
     }
 
-    /// Ends it, and waits until it has ended.
+    /// Kills journalctl and waits until it has ended.
     pub(super) async fn end(mut self) {
         let _ = self.child.kill().await;
     }
 
-    /// After the end of its output: how it ended.
+    /// Describes how journalctl ended. Call it after the end of its output.
     pub(super) async fn ended(mut self) -> String {
         match self.child.wait().await {
             Ok(status) => format!("{PROGRAM} ended with {status}"),
@@ -110,7 +113,8 @@ impl JournalProcess {
     }
 }
 
-/// The last entry, of all or of those that fit, without its message: that may be of any size.
+/// Returns the last entry that fits `matches`, or the last entry of the journal if `matches` is
+/// empty. The message is not read, because it may be of any size.
 pub(super) async fn last(journal: &JournalConfig, matches: &[String]) -> Result<Option<JournalEntry>, String> {
     let mut command = command(journal);
     let output = command.args(["--lines=1", "--output-fields=_PID"]).args(matches).output();
@@ -125,13 +129,14 @@ pub(super) async fn last(journal: &JournalConfig, matches: &[String]) -> Result<
     Ok(output.stdout.split(|byte| *byte == b'\n').find_map(entry::parse))
 }
 
-/// The first of it, as one line.
+/// The first `MAX_SAID` bytes of an error output, as one line.
 pub(super) fn said(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_SAID)]);
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Reads to the end and keeps the beginning. `told` hears what there is so far, each time there is more.
+/// Reads the error output to its end and keeps its beginning. Calls `told` with the text so far
+/// whenever the kept text grows.
 pub(super) async fn listen(mut output: impl AsyncRead + Unpin, mut told: impl FnMut(String)) {
     let mut heard = Vec::new();
     let mut buffer = [0; 512];
@@ -146,20 +151,21 @@ pub(super) async fn listen(mut output: impl AsyncRead + Unpin, mut told: impl Fn
 
 fn command(journal: &JournalConfig) -> Command {
     let mut command = Command::new(PROGRAM);
-    // All: long fields are null otherwise. Merge: nothing but this makes `--follow` show entries of earlier boots.
+    // `--all`: without it, long fields are null. `--merge`: only this makes `--follow` show entries
+    // of earlier boots.
     command.args(["--output=json", "--all", "--merge", "--no-pager"]);
     match &journal.directory {
         Some(directory) => {
             command.arg(format!("--directory={}", directory.display()));
         }
-        // Without this, merging brings in the journals of containers and other machines.
+        // Without this match, `--merge` adds the journals of containers and other machines.
         None => {
             let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
             let machine = Some(machine.trim()).filter(|machine| !machine.is_empty());
             command.args(machine.map(|machine| format!("_MACHINE_ID={machine}")));
         }
     }
-    // Nothing else of our environment: the password for Redis may be in it.
+    // The child gets nothing else of our environment, because it may contain the Redis password.
     command.env_clear().env("LC_ALL", "C.UTF-8").envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.kill_on_drop(true);

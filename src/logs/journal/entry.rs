@@ -1,7 +1,8 @@
-//! One line of `journalctl -o json`: an entry of the journal with its fields.
+//! Parses one line of `journalctl -o json`: a journal entry with its fields.
 //!
-//! A value is text, or an array of bytes where it is not plain text, or null where journalctl left it out; a field that is
-//! there more than once is an array of these.
+//! A value is a string, an array of bytes if it is not printable text, or null if journalctl
+//! omitted it. A field that occurs more than once is an array of such values. Lines that are not
+//! entries are ignored.
 
 use std::hash::Hasher;
 
@@ -11,23 +12,24 @@ use siphasher::sip::SipHasher13;
 use crate::logs::streams::AttachedFields;
 use crate::util::clock::TimeMs;
 
-/// What one stream of a program has in common. Not every entry has all of them.
+/// Fields that together identify a stream. Not every entry has all of them.
 const STREAM: [&str; 5] = ["_STREAM_ID", "_SYSTEMD_UNIT", "SYSLOG_IDENTIFIER", "_PID", "CONTAINER_ID"];
-/// Longer values are not for conditions.
+/// Longer values are dropped: rule conditions do not need them.
 const MAX_FIELD_BYTES: usize = 4096;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct JournalEntry {
     pub(super) cursor: String,
     pub(super) time: TimeMs,
-    /// Empty where the entry has none.
+    /// Empty if the entry has no message.
     pub(super) message: Vec<u8>,
-    /// All other fields.
+    /// All other fields with a single text value of at most `MAX_FIELD_BYTES`.
     pub(super) fields: AttachedFields,
+    /// Hash of the fields in `STREAM`.
     pub(super) stream: u64,
 }
 
-/// Nothing if the line is not an entry.
+/// Returns `None` if the line is not an entry.
 pub(super) fn parse(line: &[u8]) -> Option<JournalEntry> {
     let mut members: Map<String, Value> = serde_json::from_slice(line).ok()?;
     let cursor = match members.remove("__CURSOR")? {
@@ -35,7 +37,7 @@ pub(super) fn parse(line: &[u8]) -> Option<JournalEntry> {
         _ => return None,
     };
     let microseconds = |name| members.get(name).and_then(Value::as_str).and_then(|text| text.parse::<TimeMs>().ok());
-    // The first one is the program's, the second one the journal's.
+    // The first field is the time of the program, the second one the time of the journal.
     let time = microseconds("_SOURCE_REALTIME_TIMESTAMP").or_else(|| microseconds("__REALTIME_TIMESTAMP"))? / 1000;
     let message = members.remove("MESSAGE").map(bytes).unwrap_or_default();
     let message = rewrapped(message, &members, time);
@@ -63,7 +65,8 @@ fn bytes(value: Value) -> Vec<u8> {
     }
 }
 
-/// Docker's journald driver cuts long lines and says so in fields. As lines of CRI they are put together like those.
+/// Docker's journald driver splits long lines and marks the pieces in fields. This function
+/// rewrites a piece as a CRI line, so that the joiner joins the pieces like those of CRI.
 fn rewrapped(message: Vec<u8>, members: &Map<String, Value>, time: TimeMs) -> Vec<u8> {
     if !members.contains_key("CONTAINER_PARTIAL_ID") {
         return message;

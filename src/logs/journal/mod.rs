@@ -1,13 +1,16 @@
-//! A systemd journal as a log source: runs `journalctl --follow` and saves the cursor of the last entry with its counts.
+//! Log source for a systemd journal: runs `journalctl --follow` and saves the cursor of the last
+//! entry together with the counters.
 //!
-//! `daemon::run` calls [`run`]. After a start, reading resumes *at* the saved cursor, not after it. If the first entry is
-//! the saved one, nothing was missed and it is skipped. If not, the journal was vacuumed, and that is reported.
-//! (`--after-cursor` would skip one entry too many in that case.) While the pipeline is behind, the pipe is not read and
-//! journalctl waits. A child that ends is restarted after a wait, at its position. In reading order:
+//! `daemon::run` calls [`run`]. After a restart, reading resumes *at* the saved cursor, not after
+//! it. If the first entry is the saved one, no entry was lost, and this entry is skipped. Otherwise
+//! the journal was vacuumed, which is logged and counted. (`--after-cursor` would skip one entry
+//! too many in that case.) While the pipeline is behind, the pipe is not read, and journalctl
+//! waits. If journalctl ends, it is restarted at the current position after a delay. In reading
+//! order:
 //!
 //! * this file: the source
 //! * `child`: the journalctl process
-//! * `entry`: one line of `journalctl -o json`
+//! * `entry`: parses one line of `journalctl -o json`
 
 mod child;
 mod entry;
@@ -31,39 +34,42 @@ use crate::util::backoff::Backoff;
 use child::{From, JournalProcess, JournalRead};
 use entry::JournalEntry;
 
-/// Entries and bytes that are handed over at once at most.
+/// Limits on the events and bytes of one batch.
 const MAX_EVENTS: usize = 1_000;
 const MAX_BYTES: u64 = 256 * 1024;
-/// How long entries may be held back because a line among them waits for its rest.
+/// How long a batch may be delayed because a line or record in it is incomplete.
 const LONGEST_HOLD: Duration = Duration::from_secs(3);
+/// Interval between checks for overdue incomplete lines and for a due batch.
 const LOOKS_APART: Duration = Duration::from_millis(200);
-/// A child that lived this long was a good one.
+/// If journalctl ran at least this long, the backoff starts over.
 const GOOD_LIFE: Duration = Duration::from_secs(30);
-/// Bytes of an entry for each byte of its message (bytes are written as numbers), and for its other fields.
+/// Limit on the size of a JSON entry: `ENTRY_FACTOR` bytes for each allowed byte of the message,
+/// because journalctl writes binary messages as arrays of numbers, plus `ENTRY_EXTRA` bytes for the
+/// other fields.
 const ENTRY_FACTOR: usize = 4;
 const ENTRY_EXTRA: usize = 1 << 20;
 
-/// What following a journal needs.
+/// Everything that following a journal needs.
 pub struct JournalSource {
     /// Index of the log source.
     pub source: usize,
     pub journal: JournalConfig,
     pub start_at: StartAt,
     pub max_line_bytes: usize,
-    /// None: it has never been read.
+    /// `None` if the journal was never read.
     pub position: Option<JournalPosition>,
     pub streams: StreamSet,
     pub out: mpsc::Sender<PipelineInput>,
     pub now: Arc<Mutex<Vec<SourceNow>>>,
 }
 
-/// Runs until `stop`, whatever happens to the journal.
+/// Runs until `stop`. Errors of the journal never end it.
 pub async fn run(setup: JournalSource, stop: CancellationToken) {
     let matches = setup.journal.matches.join(" ");
     let mut source = Source { setup, matches, report: StreamReport::default(), held_since: None };
     let mut backoff = Backoff::new();
     let mut is_first = true;
-    // Each is logged once, not every few seconds.
+    // A repeated error is logged once, not at every retry.
     let mut last_complaint = None;
     loop {
         let started = Instant::now();
@@ -98,15 +104,15 @@ pub async fn run(setup: JournalSource, stop: CancellationToken) {
 
 struct Source {
     setup: JournalSource,
-    /// All that select entries, as one text.
+    /// All configured matches, joined with spaces.
     matches: String,
     report: StreamReport,
-    /// Since when entries are held back.
+    /// When the current batch was first delayed.
     held_since: Option<Instant>,
 }
 
 impl Source {
-    /// At the very first start: finds the place to start from and has it saved.
+    /// If the journal was never read, finds the position to start from and sends it to be saved.
     async fn prepare(&mut self) -> Result<(), String> {
         if self.setup.position.is_some() {
             return Ok(());
@@ -120,17 +126,19 @@ impl Source {
         Ok(())
     }
 
+    /// Position after the last matching entry.
     async fn end(&self) -> Result<JournalPosition, String> {
         let journal = &self.setup.journal;
         if let Some(entry) = child::last(journal, &journal.matches).await? {
             return Ok(JournalPosition { cursor: Some(entry.cursor), matches: Some(self.matches.clone()) });
         }
-        // Nothing fits yet: whatever comes after the last of all entries is new.
+        // No entry matches yet. Every matching entry after the last entry of the journal will be
+        // new.
         let last = child::last(journal, &[]).await?;
         Ok(JournalPosition { cursor: last.map(|entry| entry.cursor), matches: None })
     }
 
-    /// Until `stop`. An error is a sentence for people.
+    /// Follows the journal until `stop`. An error is a sentence for people.
     async fn follow(&mut self, stop: &CancellationToken) -> Result<(), String> {
         let position = self.setup.position.clone().unwrap_or_default();
         let from = position.cursor.as_deref().map_or(From::Beginning, From::Cursor);
@@ -148,7 +156,7 @@ impl Source {
                 }
             })))
         });
-        // The entry that must come first.
+        // The entry that must come first, because reading resumes at its cursor.
         let mut expected = position.cursor.clone().map(|cursor| JournalPosition { cursor: Some(cursor), ..position });
         let mut looks = interval(LOOKS_APART);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -177,7 +185,8 @@ impl Source {
             }
             self.hand_over_if_due(follower.is_read()).await;
         }
-        // What was read was read; the rest of a cut line would come to another child.
+        // The entries were read, so their events count. The next piece of a split line would go to
+        // the next journalctl process, so incomplete lines are flushed here.
         self.setup.streams.flush(&mut self.report);
         self.hand_over().await;
         let ended = follower.ended().await;
@@ -204,8 +213,10 @@ impl Source {
         self.setup.streams.take(&entry, &mut self.report);
     }
 
-    /// Nothing is handed over while a line waits for its rest, for the saved position would lie inside it; but not for
-    /// ever. `is_read`: no more output is at hand, so there is nothing to collect.
+    /// Sends the batch if it is due. A batch is delayed while a line or record is incomplete,
+    /// because the saved position would be inside it. The delay ends after `LONGEST_HOLD`, or when
+    /// the batch is large. `is_read` is true if no more output is buffered, so waiting would
+    /// collect nothing more.
     async fn hand_over_if_due(&mut self, is_read: bool) {
         if self.report.is_empty() {
             return;
@@ -224,7 +235,7 @@ impl Source {
         }
     }
 
-    /// Waits while the pipeline is behind.
+    /// Sends the batch with the current position. Waits while the pipeline is behind.
     async fn hand_over(&mut self) {
         self.held_since = None;
         let StreamReport { events, seen } = std::mem::take(&mut self.report);

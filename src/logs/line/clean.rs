@@ -1,12 +1,13 @@
-//! Makes bytes into text that can be matched and shown: no colours, no control characters, valid UTF-8.
+//! Converts bytes to text that can be matched and displayed: without colors and control characters,
+//! in valid UTF-8. Called for every parsed line and every JSON string.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
 
-/// Replaces what is not UTF-8, and drops what can surround a line: zeros (the hole that a truncated file leaves), a byte
-/// order mark, the carriage return of a CRLF.
+/// Replaces invalid UTF-8, and removes what can surround a line: zero bytes (a truncated file can
+/// start with a hole of zeros), a byte order mark, and the carriage return of a CRLF.
 pub(super) fn line(bytes: &[u8]) -> Cow<'_, str> {
     let start = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
     let bytes = &bytes[start..];
@@ -18,9 +19,10 @@ pub(super) fn line(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Drops terminal escapes and replaces control characters other than tab and newline.
+/// Removes terminal escape sequences, and replaces control characters other than tab and newline.
 pub(super) fn text(text: &str) -> Cow<'_, str> {
-    // Control characters are single bytes, or begin with this one in UTF-8.
+    // A control character is a single byte or, for U+0080 to U+009F, starts with the byte 0xc2 in
+    // UTF-8.
     let is_suspect = |byte: u8| byte < b' ' || byte == 0x7f || byte == 0xc2;
     if !text.bytes().any(|byte| is_suspect(byte) && !matches!(byte, b'\t' | b'\n')) {
         return Cow::Borrowed(text);
@@ -30,9 +32,10 @@ pub(super) fn text(text: &str) -> Cow<'_, str> {
     while let Some(character) = characters.next() {
         if character == '\u{1b}' {
             match characters.next_if(|next| matches!(next, '[' | ']')) {
-                // Colours and cursor: parameters up to a final letter.
+                // Colors and cursor movements end with a final byte from `@` to `~`.
                 Some('[') => while characters.next().is_some_and(|next| !matches!(next, '@'..='~')) {},
-                // Titles and links: up to BEL, or ESC and a backslash.
+                // Titles and links end with BEL, or with ESC and a backslash. The loop stops at any
+                // backslash.
                 Some(_) => while characters.next().is_some_and(|next| !matches!(next, '\u{7}' | '\\')) {},
                 None => {}
             }
@@ -45,7 +48,8 @@ pub(super) fn text(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The bytes of a line without colors, be their escape character written as it is or as JSON writes it. None: there are none.
+/// Returns the line without colors, whether their escape character is a raw byte or escaped as in
+/// JSON and other notations. Returns `None` if the line has no colors.
 pub fn without_colors(line: &[u8]) -> Option<Vec<u8>> {
     static COLOR: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"(?-u)(?:\x1b|\\u001[bB]|\\x1[bB]|\\033)\[[0-9;:]*[A-Za-z]")

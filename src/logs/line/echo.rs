@@ -1,5 +1,8 @@
-//! Source code in a stack trace: Python shows the lines that raised an exception, Node the one that threw it. They hold the
-//! text of the message, sometimes with names in the place of values, and are not statements of their own.
+//! Removes source code from stack traces. Called by `line`.
+//!
+//! Python shows the source lines that raised an exception, and Node the line that threw it. These
+//! lines contain the text of the message, sometimes with variable names instead of values, and do
+//! not report a failure themselves.
 
 use std::borrow::Cow;
 
@@ -7,10 +10,10 @@ use memchr::memchr2;
 
 use super::role::is_caret;
 
-/// Lines without those that are source code.
+/// Returns the lines without source code.
 pub(super) fn drop_echoes<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     let mut kept = Vec::with_capacity(lines.len());
-    // How far the `File "..."` line above is indented, while its source goes on.
+    // Indentation of the `File "..."` line above, while its source lines continue.
     let mut source_below: Option<usize> = None;
     for (index, line) in lines.iter().enumerate() {
         let trimmed = line.trim_start_matches([' ', '\t', '|']);
@@ -33,12 +36,13 @@ pub(super) fn drop_echoes<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     kept
 }
 
-/// The line that raised or threw.
+/// Whether the line is the statement that raised or threw the exception.
 pub(super) fn is_echo(trimmed: &str) -> bool {
     trimmed.starts_with("raise ") || trimmed.starts_with("throw ")
 }
 
-/// The same for a text with newlines, or with a stack trace on one line whose newlines are written as `\n` or `#012`.
+/// Removes source code from a text of several lines, or from a stack trace on one line whose
+/// newlines are written as `\n` or `#012`.
 pub(super) fn without_echoes(text: &str) -> Cow<'_, str> {
     let text = unfold(text);
     if !text.contains('\n') {
@@ -49,9 +53,10 @@ pub(super) fn without_echoes(text: &str) -> Cow<'_, str> {
     if kept.len() == lines.len() { text } else { Cow::Owned(kept.join("\n")) }
 }
 
-/// Makes a trace on one line into lines. A backslash and an `n` alone may be part of a path.
+/// Splits a stack trace on one line into lines. A backslash followed by `n` is not enough evidence,
+/// because it may be part of a path.
 fn unfold(text: &str) -> Cow<'_, str> {
-    // Most texts have neither of the two bytes, and to see that costs next to nothing.
+    // Most texts contain neither byte, and this check is cheap.
     if memchr2(b'\\', b'#', text.as_bytes()).is_none() {
         return Cow::Borrowed(text);
     }
@@ -61,14 +66,15 @@ fn unfold(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// How newlines are written in a trace on one line. None: it is none.
+/// How newlines are written in a stack trace on one line. `None` if the text is not such a trace.
 pub(super) fn newline_of(text: &str) -> Option<&'static str> {
     let is_folded =
         |newline: &&str| text.match_indices(*newline).any(|(at, _)| begins_a_line(&text[at + newline.len()..]));
     ["\\n", "#012"].into_iter().find(is_folded)
 }
 
-/// Does a line of a trace begin here? Frames are indented, by two blanks in Python, three in .NET, four in Node, a tab in Java.
+/// Whether `rest` starts with a line of a stack trace. Frames are indented by two spaces in Python,
+/// three in .NET, four in Node, and a tab in Java.
 fn begins_a_line(rest: &str) -> bool {
     const INDENTED: [&str; 2] = ["at ", "File "];
     const NEXT: [&str; 5] = ["Caused by:", "Traceback (most recent", "[stacktrace]", "#0 ", "--- End of"];

@@ -1,6 +1,8 @@
-//! JSON records: every member becomes a field under its dotted path, and one of them is the message.
+//! Parses JSON records: every member becomes a field with a dotted path, and one of them is the
+//! message. Called by `line`.
 //!
-//! The members are collected while they are read, so an object cut off in the middle still gives what came before.
+//! Members are collected while the text is parsed, so an object that is cut off in the middle still
+//! gives the members before the cut. Depth, number of fields and path length are limited.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -10,45 +12,49 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::Field;
 
-/// Names of the message, the likeliest first.
+/// Names of the message field, most likely first.
 #[rustfmt::skip]
 const MESSAGE_NAMES: [&str; 13] = [
     "msg", "message", "Message", "@m", "@mt", "RenderedMessage", "log", "event", "text", "body", "short_message", "MESSAGE",
     "@message",
 ];
 
-/// Those that are names of anybody's data as well: they name the message at the top only, or in what is known to hold records.
+/// Names that user data often has too. They name the message only at the top level or inside
+/// `ENVELOPES`.
 const WEAK_NAMES: [&str; 4] = ["log", "event", "text", "body"];
+/// Objects that are known to contain log records.
 #[rustfmt::skip]
 const ENVELOPES: [&str; 12] = [
     "log", "event", "record", "message", "msg", "body", "fields", "attributes", "properties", "jsonPayload", "_source", "log_processed",
 ];
 
-/// Objects deeper than this are read over.
+/// Deeper objects are skipped.
 const MAX_DEPTH: u8 = 8;
-/// No sensible record has more fields, and paths must not add up to more than the line itself by much.
+/// Real records have fewer fields. Together with `MAX_PATH`, this limits the memory for paths.
 const MAX_FIELDS: usize = 4096;
 const MAX_PATH: usize = 256;
 
-/// What could be read of an object.
+/// The members of an object that could be parsed.
 #[derive(Debug, Default)]
 pub(super) struct Object {
     pub(super) fields: Vec<Field>,
     /// Index of the message in `fields`.
     pub(super) message: Option<usize>,
-    /// Bytes of the text that the object takes; nothing if it is damaged or cut off.
+    /// Length of the object in the text. `None` if the object is damaged or cut off.
     pub(super) length: Option<usize>,
 }
 
-/// Reads an object at the beginning of the text. Nothing if there is not even one member.
+/// Parses the object at the start of the text. Returns `None` if it has no members that become
+/// fields.
 pub(super) fn parse(text: &str) -> Option<Object> {
     let object = collect(text);
     let is_whole = object.as_ref().is_some_and(|object| object.length.is_some());
     if is_whole || !text.contains("\\ud") && !text.contains("\\uD") {
         return object;
     }
-    // Half a surrogate pair, which JavaScript writes when it cuts a text, must not hide what follows. The replacement is
-    // as long as what it replaces, so the length still holds.
+    // JavaScript writes half a surrogate pair when it cuts a text in the middle of a pair. It must
+    // not hide the members after it. The replacement has the same length, so `length` is still
+    // correct.
     static SURROGATE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}").expect("a constant that a test compiles"));
     collect(&SURROGATE.replace_all(text, r"\ufffd"))
@@ -62,7 +68,7 @@ fn collect(text: &str) -> Option<Object> {
         _ => None,
     };
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    // An error only means that there is no more to collect.
+    // An error only means that there is nothing more to collect.
     let _ = Value(&mut collector).deserialize(&mut deserializer);
     if collector.fields.is_empty() {
         return None;
@@ -75,7 +81,7 @@ struct Collector {
     fields: Vec<Field>,
     path: String,
     depth: u8,
-    /// Depth, rank of the name and index of the best message so far.
+    /// Depth, rank of the name, and index of the best message so far.
     message: Option<(u8, usize, usize)>,
 }
 
@@ -113,13 +119,14 @@ impl Collector {
     }
 }
 
-/// Is it at the top, or is everything around it known to hold records?
+/// Whether the field is at the top level or inside objects that are all known to contain log
+/// records.
 fn is_in_envelopes(field: &Field) -> bool {
     let Some((parents, _)) = field.path.rsplit_once('.') else { return true };
     field.depth == 0 || parents.split('.').all(|parent| ENVELOPES.contains(&parent))
 }
 
-/// Reads one value of any kind into the collector, under the collector's present path.
+/// Collects one value of any type under the collector's current path.
 struct Value<'c>(&'c mut Collector);
 
 impl<'de> DeserializeSeed<'de> for Value<'_> {
@@ -149,7 +156,7 @@ impl<'de> Visitor<'de> for Value<'_> {
             if parent > 0 {
                 collector.path.push('.');
             }
-            // A path that is too long is not kept, so its end does not matter.
+            // A path that is too long is not kept, so it may be truncated.
             collector.path.extend(name.chars().take(MAX_PATH + 1));
             map.next_value_seed(Value(collector))?;
             collector.path.truncate(parent);
@@ -158,7 +165,8 @@ impl<'de> Visitor<'de> for Value<'_> {
         Ok(())
     }
 
-    /// Elements are anybody's data, but those of an error are what caused it, one after the other.
+    /// Elements of a list are user data and are skipped, except in an error field: there they are a
+    /// chain of causes.
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
         let collector = self.0;
         let leaf = collector.path.rsplit('.').next().unwrap_or_default();
@@ -204,7 +212,7 @@ impl<'de> Visitor<'de> for Value<'_> {
 mod tests {
     use super::*;
 
-    /// Fields as `path=value`, joined by blanks, the message marked by `*`.
+    /// `expected` lists the fields as `path=value`, separated by spaces. A `*` marks the message.
     fn check(text: &str, expected: &str) {
         let object = parse(text).unwrap_or_default();
         let shown = |(index, field): (usize, &Field)| {

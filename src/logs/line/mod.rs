@@ -1,16 +1,17 @@
-//! From the bytes of a line to a record: time, message and fields.
+//! Parses the bytes of a line into a record: time, message and fields.
 //!
-//! `logs::extract` unwraps every line that may matter ([`unwrap_line`]) and parses it ([`LogRecord::parse`]); the rules look
-//! at the record. Nothing here can fail: any bytes make a record, in the worst case plain text. In reading order:
+//! `logs::extract` unwraps every line that may matter ([`unwrap_line`]) and parses it
+//! ([`LogLine::new`], [`LogRecord::of_lines`]). The rules evaluate the record. Nothing here can
+//! fail: any bytes make a record, in the worst case plain text. In reading order:
 //!
 //! * this file: the record
 //! * `wrapping`: removes what container runtimes add
 //! * `clean`: removes colors and control characters
 //! * `prefix`: removes what other tools put before each line
 //! * `json`, `text`: JSON records; logfmt and plain text
-//! * `time`: timestamps as logs write them
-//! * `role`: message, stack trace or exception?
-//! * `echo`: source code inside a stack trace
+//! * `time`: timestamps in log formats
+//! * `role`: distinguishes messages, stack traces and exceptions
+//! * `echo`: removes source code from a stack trace
 
 mod clean;
 mod echo;
@@ -29,65 +30,66 @@ use std::borrow::Cow;
 
 use crate::util::clock::TimeMs;
 
-/// Fields that hold the time, the likeliest first.
+/// Names of fields that contain the time, most likely first.
 #[rustfmt::skip]
 const TIME_NAMES: [&str; 8] = [
     "time", "ts", "timestamp", "@timestamp", "t", "datetime",
-    // Of `journalctl -o json`.
+    // Fields of `journalctl -o json`.
     "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP",
 ];
-/// Fields that hold an error, the likeliest first.
+/// Names of fields that contain an error, most likely first.
 #[rustfmt::skip]
 const ERROR_NAMES: [&str; 17] = [
     "error", "err", "exception", "Exception", "@x", "thrown", "cause", "previous", "InnerException", "reason_text",
     "stack_trace", "stacktrace", "stack", "exc_info", "traceback", "exc_text", "backtrace",
 ];
-/// How often a message may turn out to be a record of its own.
+/// How many levels of records inside messages are parsed.
 const MAX_DESCENTS: u8 = 3;
-/// How many bytes may stand before a JSON object: a container's name, a syslog header.
+/// Maximum number of bytes before a JSON object, such as a container name or a syslog header.
 const MAX_JSON_PREFIX: usize = 128;
-/// Fields of an envelope count as deeper than any field of the record inside of it.
+/// Added to the depth of an envelope's fields, so that they are deeper than all fields of the
+/// record inside the envelope.
 const ENVELOPE_DEPTH: u8 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordFormat {
     Json,
     Logfmt,
-    /// `[COMPONENT] LEVEL message k=v`, Cordum's own text form.
+    /// `[COMPONENT] LEVEL message k=v`, the text format of Cordum.
     Bracketed,
     Plain,
 }
 
-/// Why a line is not a statement of its own.
+/// Why a line does not report an event itself. The rules ignore such a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aside {
-    /// A traceback shows the source line that raised the error.
+    /// The line is source code that a traceback shows.
     SourceEcho,
-    /// The line goes on with a stack trace.
+    /// The line continues a stack trace.
     Continuation,
-    /// The subject of a commit.
+    /// The line is the subject of a commit.
     Commit,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// The line's own time, otherwise the wrapping's.
+    /// The time in the line, or else the time of the wrapping.
     pub time: Option<TimeMs>,
-    /// Without leading and trailing white space. Empty if the record has none.
+    /// Has no leading or trailing white space. Empty if the record has no message.
     pub message: String,
     pub format: RecordFormat,
     pub aside: Option<Aside>,
     fields: Vec<Field>,
-    /// The lines that follow the message in the log, without source code.
+    /// The lines after the message, without source code.
     trace: String,
-    /// What these lines say about failures.
+    /// The lines of `trace` that report an error, without markers such as `Caused by: `.
     statements: Vec<String>,
 }
 
-/// A line of a log on its own: readable, and without what containers and tools put around it.
+/// One cleaned log line, without wrapping and prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// Whose line it is, where several programs write to one file.
+    /// Identifies the program that wrote the line, if several programs write to one file.
     pub tag: String,
     pub role: Role,
     text: String,
@@ -95,20 +97,20 @@ pub struct LogLine {
 }
 
 impl LogLine {
-    /// `text` comes without the wrapping of a container runtime, whose time is `outer_time`.
+    /// `text` has no wrapping of a container runtime. `outer_time` is the time of that wrapping.
     pub fn new(text: &[u8], outer_time: Option<TimeMs>) -> Self {
         let text = clean::line(text);
         let (tag, rest) = prefix::split(&text);
         let time = if tag.is_empty() { None } else { leading_time(prefix::without_priority(&text)).0 };
         let role = match Role::of(rest) {
-            // A whole traceback on one line does not belong to the line before it.
+            // A complete traceback on one line does not belong to the line before it.
             Role::Traceback if echo::newline_of(rest).is_some() => Role::Head,
             role => role,
         };
         Self { tag: tag.to_owned(), role, text: rest.to_owned(), time: time.or(outer_time) }
     }
 
-    /// A record of its own, whatever follows: an object that is closed.
+    /// Whether the line is a complete record by itself: it ends with a closed JSON object.
     pub fn is_whole(&self) -> bool {
         let text = self.text.trim_end();
         text.ends_with('}') && (text.starts_with('{') || text::head(text, MAX_JSON_PREFIX).contains(" {\""))
@@ -119,12 +121,11 @@ impl LogLine {
     }
 }
 
-/// One value of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Field {
-    /// Names of the nested objects and of the value itself, joined by dots.
+    /// Names of the enclosing objects and of the value itself, joined by dots.
     path: String,
-    /// Number of objects around it, the outermost not counted.
+    /// Number of enclosing objects, without the outermost.
     depth: u8,
     value: String,
 }
@@ -136,12 +137,14 @@ impl Field {
 }
 
 impl LogRecord {
-    /// `text` is one line without its line end; `outer_time` is the time of the wrapping.
+    /// Parses a record of one line. `text` has no line ending. `outer_time` is the time of the
+    /// wrapping.
     pub fn parse(text: &[u8], outer_time: Option<TimeMs>) -> LogRecord {
         Self::of_lines(&[LogLine::new(text, outer_time)])
     }
 
-    /// One record of several lines: the message, and what follows it. Not empty.
+    /// Parses a record of one or more lines: the message and the lines after it. `lines` should not
+    /// be empty; an empty list gives an empty record.
     pub fn of_lines(lines: &[LogLine]) -> LogRecord {
         let Some((first, rest)) = lines.split_first() else { return LogRecord::new(RecordFormat::Plain, "") };
         let mut record = structured(&first.text, MAX_DESCENTS).unwrap_or_else(|| plain(&first.text));
@@ -156,7 +159,7 @@ impl LogRecord {
         }
         let mut rest: Vec<&str> = rest.iter().map(|line| line.text.as_str()).collect();
         if let Some((level, logger)) = text::dotnet_head(&record.message) {
-            // The message is on the next line.
+            // The .NET console logger puts the message on the next line.
             record.fields.extend([("level", level), ("logger", logger)].map(|(name, value)| Field {
                 path: name.to_owned(),
                 depth: 0,
@@ -166,7 +169,7 @@ impl LogRecord {
         }
         record.aside = None;
         if !matches!(first.role, Role::Head | Role::Exception) {
-            // A trace whose message is not at hand.
+            // The lines are a stack trace whose message is not available.
             record.message.clear();
             rest.insert(0, &first.text);
         }
@@ -176,7 +179,8 @@ impl LogRecord {
         record
     }
 
-    /// The record with fields from outside of its line. Those of the line itself win.
+    /// Adds fields from outside the line. A field of the line itself takes precedence over an added
+    /// field with the same path.
     pub fn within(mut self, fields: &[(String, String)]) -> LogRecord {
         let field = |(name, value): &(String, String)| Field {
             path: name.clone(),
@@ -187,8 +191,9 @@ impl LogRecord {
         self
     }
 
-    /// By whole dotted path, or by its last name: then the shallowest wins, and the last of equals. `message` is the
-    /// message, whatever it was called.
+    /// Finds a field by its full dotted path, or else by its last name. If several fields have that
+    /// last name, the one with the lowest depth wins, and among those the last. `message` always
+    /// means the message, whatever the name of its field.
     pub fn field(&self, name: &str) -> Option<&str> {
         if name == "message" {
             return Some(&self.message);
@@ -200,7 +205,8 @@ impl LogRecord {
         by_leaf.min_by_key(|field| field.depth).map(|field| field.value.as_str())
     }
 
-    /// The values of the error fields, the likeliest first. An error may be an object with a message of its own.
+    /// Values of the error fields, most likely first. An error may be an object that has its own
+    /// message.
     pub fn errors(&self) -> impl Iterator<Item = &str> {
         let is_inner = |path: &str, name: &str| path.strip_suffix(".message") == Some(name);
         let inner = move |name: &str| {
@@ -210,12 +216,14 @@ impl LogRecord {
         ERROR_NAMES.iter().filter_map(move |name| self.field(name).or_else(|| inner(name)))
     }
 
-    /// Texts that speak of failures, the likeliest first: the message, the error fields, the lines of a trace that do.
+    /// Texts that may report a failure, most likely first: the message, the error fields, the
+    /// statements of a stack trace.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         [self.message.as_str()].into_iter().chain(self.errors()).chain(self.statements())
     }
 
-    /// The same, with the error fields before the message: they tell the reason, and which lock it was.
+    /// The same texts, but with the error fields before the message, because they contain the
+    /// reason and the lock.
     pub fn texts_by_detail(&self) -> impl Iterator<Item = &str> {
         self.errors().chain([self.message.as_str()]).chain(self.statements())
     }
@@ -224,7 +232,8 @@ impl LogRecord {
         self.statements.iter().map(String::as_str)
     }
 
-    /// Everything beside the message that may tell what the program was doing: the lines of a trace and the error fields.
+    /// Everything except the message that may show what the program was doing: the lines of a stack
+    /// trace and the error fields.
     pub fn stack(&self) -> Option<String> {
         let of_message = self.message.split_once('\n').map(|(_, rest)| rest);
         let lines = Some(self.trace.as_str()).filter(|trace| !trace.is_empty());
@@ -238,8 +247,8 @@ impl LogRecord {
         LogRecord { time: None, message, format, aside: None, fields: Vec::new(), trace, statements }
     }
 
-    /// An error that is an object with a class and a message becomes one text as well: `some.Class: its message`. Of a chain of
-    /// errors in a list, each is a line.
+    /// Adds a text field for each error that is an object with a class and a message:
+    /// `some.Class: its message`. For a list of errors, the text has one line for each.
     fn name_errors(&mut self) {
         const CLASS_NAMES: [&str; 5] = ["class", "type", "name", "kind", "exc_type"];
         const TEXT_NAMES: [&str; 2] = ["message", "exc_value"];
@@ -255,7 +264,7 @@ impl LogRecord {
                 let name = other.path.strip_prefix(parent).and_then(|rest| rest.strip_prefix('.'));
                 name.is_some_and(|name| TEXT_NAMES.contains(&name))
             };
-            // In a list each class is followed by its own.
+            // In a list, each class is followed by its own message.
             let text = self.fields[index..].iter().find(is_text).or_else(|| self.fields.iter().find(is_text));
             let text = text.map_or("", |text| text.value.as_str());
             let value = if text.is_empty() { field.value.clone() } else { format!("{}: {text}", field.value) };
@@ -269,7 +278,7 @@ impl LogRecord {
         self.fields.extend(named);
     }
 
-    /// Source code in a message or an error that has a whole stack trace in it.
+    /// Removes source code from a message or an error that contains a complete stack trace.
     fn drop_echoes(&mut self) {
         if let Cow::Owned(message) = echo::without_echoes(&self.message) {
             self.message = message;
@@ -288,7 +297,8 @@ impl LogRecord {
         self
     }
 
-    /// The time among the fields that are not deeper than `depth`: those of user data inside of the record do not count.
+    /// Time from the fields at most as deep as `depth`. Deeper fields are user data inside the
+    /// record.
     fn time_at(&self, depth: u8) -> Option<TimeMs> {
         TIME_NAMES.iter().find_map(|name| {
             let mut named = self.fields.iter().rev().filter(|field| field.depth <= depth && field.leaf() == *name);
@@ -297,7 +307,7 @@ impl LogRecord {
     }
 }
 
-/// A record in one of the formats that have fields.
+/// Parses a record in a format that has fields.
 fn structured(text: &str, descents: u8) -> Option<LogRecord> {
     let start = text.trim_start();
     if start.starts_with('{') {
@@ -320,8 +330,8 @@ fn structured(text: &str, descents: u8) -> Option<LogRecord> {
     Some(LogRecord::new(RecordFormat::Logfmt, &message).with_pairs(pairs))
 }
 
-/// A JSON object after a short prefix, up to the end of the line. Without a message of its own it is the context of what
-/// stands before it.
+/// Parses a JSON object after a short prefix, up to the end of the line. If the object has no
+/// message, the text before it is the message.
 fn prefixed_json(text: &str, at: usize, descents: u8) -> Option<LogRecord> {
     let object = json::parse(&text[at..])?;
     let is_whole = object.length.is_some_and(|length| matches!(text[at + length..].trim(), "" | "[]" | "{}"));
@@ -339,7 +349,7 @@ fn prefixed_json(text: &str, at: usize, descents: u8) -> Option<LogRecord> {
 }
 
 fn json_record(text: &str, descents: u8) -> Option<LogRecord> {
-    // Raw tabs are not allowed inside of JSON's strings, but some programs write them.
+    // JSON does not allow raw tabs inside strings, but some programs write them.
     let untabbed = if text.contains('\t') { Some(text.replace('\t', " ")) } else { None };
     let object = json::parse(untabbed.as_deref().unwrap_or(text))?;
     let message_at = object.message;
@@ -355,7 +365,8 @@ fn json_record(text: &str, descents: u8) -> Option<LogRecord> {
     Some(record)
 }
 
-/// A message that is a record itself: a shipper put a program's line into its own object.
+/// Parses a message that is itself a record, because a log shipper put a program's line into its
+/// own object.
 fn inner_record(message: &str, descents: u8) -> Option<LogRecord> {
     let begins_like_a_record =
         message.starts_with(['{', '[']) || message.split_once('=').is_some_and(|(name, _)| !name.contains(' '));
@@ -365,6 +376,7 @@ fn inner_record(message: &str, descents: u8) -> Option<LogRecord> {
     structured(message, descents)
 }
 
+/// Combines a record with the fields of its envelope.
 fn inside(envelope: LogRecord, inner: LogRecord) -> LogRecord {
     let mut fields = envelope.fields;
     for field in &mut fields {
@@ -392,7 +404,8 @@ fn aside(text: &str, message: &str) -> Option<Aside> {
     continues.then_some(Aside::Continuation)
 }
 
-/// The time at the beginning of a line, perhaps in brackets, and the text after it.
+/// Parses the time at the start of a line, optionally in brackets, and returns it with the text
+/// after it.
 fn leading_time(text: &str) -> (Option<TimeMs>, &str) {
     let opened = text.strip_prefix('[');
     let Some((time, length)) = time::leading(opened.unwrap_or(text)) else { return (None, text) };

@@ -1,7 +1,9 @@
-//! What tools put before every line of a program: `docker compose logs`, syslog and journald, Heroku, process managers.
+//! Removes the prefix that tools put before every line of a program: `docker compose logs`, syslog
+//! and journald, Heroku, process managers. Called for every parsed line.
 //!
-//! Lines of several programs may be interleaved in one file, so the prefix also tells whose line it is: what stays the same
-//! from line to line of one program is its *tag*.
+//! Lines of several programs may be interleaved in one file. The *tag* is the part of the prefix
+//! that is the same for all lines of one program, so it identifies the program. A prefix of an
+//! unknown form stays in the line.
 
 use std::sync::LazyLock;
 
@@ -9,11 +11,12 @@ use regex::Regex;
 
 use super::text::head;
 
-/// No prefix is longer, but for structured data of syslog.
+/// Limit on the length of a prefix. Syslog prefixes with structured data may have up to
+/// `MAX_STRUCTURED` bytes.
 const MAX_PREFIX: usize = 200;
 const MAX_STRUCTURED: usize = 2048;
 
-/// The tag and the line without its prefix; the indentation of the line itself stays.
+/// Returns the tag and the line without its prefix. The indentation of the line itself is kept.
 pub(super) fn split(text: &str) -> (&str, &str) {
     static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
         let forms = [
@@ -23,14 +26,16 @@ pub(super) fn split(text: &str) -> (&str, &str) {
             r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? (?P<syslog>\S+ [^\s:\[\]]+(?:\[\d+\])?):(?: |$)",
             // `2026-06-25T13:37:04+00:00 app[web.1]: `, with or without a host before the program
             r"(?:<\d+>)?\d{4}-\d\d-\d\dT\S+ (?P<dyno>(?:\S+ )?[^\s:\[\]]+\[[\w.-]+\]):(?: |$)",
-            // RFC 5424: `<165>1 2026-06-25T13:37:04Z host app 17 ID47 [a@1 k="v"] `, the text perhaps with a byte order mark
+            // RFC 5424: `<165>1 2026-06-25T13:37:04Z host app 17 ID47 [a@1 k="v"] `. A byte order
+            // mark may precede the text.
             r#"<\d{1,3}>\d{1,2} (?:-|\d{4}-\d\d-\d\dT\S+) (?P<rfc5424>\S+ \S+ \S+) \S+ (?:-|(?:\[[^\s="\]]+(?: [^\s="\]]+="(?:[^"\\]|\\.)*")*\])+)(?: \u{feff}?|$)"#,
             // `[pod/web-1/app] `, `[0] `
             r"\[(?P<manager>pod/[^\]\s]+|\d{1,3})\](?: |$)",
         ];
         Regex::new(&format!("^(?:{})", forms.join("|"))).expect("a constant that a test compiles")
     });
-    // All but one of them need one of these, and most lines are ruled out by their first byte.
+    // Every form starts with one of these characters. The check excludes JSON objects and indented
+    // lines without running the regex.
     let begins_like_one = text.starts_with(|first: char| first.is_ascii_alphanumeric() || matches!(first, '[' | '<'));
     if !begins_like_one {
         return ("", text);
@@ -41,7 +46,7 @@ pub(super) fn split(text: &str) -> (&str, &str) {
     (tag.map_or("", |tag| tag.as_str().trim_end()), &text[captures[0].len()..])
 }
 
-/// A line without the priority and version of syslog: what is left begins with the time.
+/// Removes the syslog priority and version, so that the line starts with its time.
 pub(super) fn without_priority(text: &str) -> &str {
     let Some((priority, rest)) = text.strip_prefix('<').and_then(|text| text.split_once('>')) else { return text };
     let is_number = |text: &str| text.len() <= 3 && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,31 +1,33 @@
-//! What part a line plays in a record of several lines: a message, a stack trace, the exception that ends it.
+//! Determines the role of a line in a record of several lines: a message, a part of a stack trace,
+//! or the exception that ends it. `extract::records` uses the role to join lines.
 //!
-//! Programs print a failure over many lines: a message, `Traceback`, frames, the exception, what it was caused by. One record
-//! is one failure, so the lines are put together (see `records.rs`), and a line is judged by the ones around it.
+//! Programs print a failure on many lines: a message, `Traceback`, frames, the exception, and its
+//! causes. One record is one failure, so these lines are joined. Roles are guessed from the text
+//! alone, so an unusual line can get a wrong role.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// The part a line plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Blank,
-    /// `    at a.b.C.d(C.java:7)`, `... 7 more`: a stack trace goes on.
+    /// `    at a.b.C.d(C.java:7)`, `... 7 more`, `#0 /app/Lock.php(124)`: a line of a stack trace.
     Frame,
-    /// Indented text that is no frame.
+    /// Indented text that is not a frame.
     Indented,
-    /// `Caused by:`, `[previous exception]`, `#0 `: belongs to the trace before it, whatever that was.
+    /// `Caused by:`, `[previous exception]`, `Stack trace:`: belongs to the record before it,
+    /// whatever its last line was.
     Trailer,
-    /// Python's sentences between two tracebacks.
+    /// A sentence that Python prints between two tracebacks.
     Chain,
     /// `Traceback (most recent call last):`
     Traceback,
-    /// `a.b.SomeError: text`, not indented and without a date.
+    /// `a.b.SomeError: text`, not indented and without a timestamp.
     Exception,
-    /// `}` and the like: the end of an object that was printed.
+    /// Only closing characters such as `}`: the end of a printed object.
     Closer,
-    /// Anything else: the beginning of a record.
+    /// Anything else: the start of a record.
     Head,
 }
 
@@ -50,7 +52,8 @@ impl Role {
         }
     }
 
-    /// Does a line go on with the record that ends with `previous`, with so many blank lines in between?
+    /// Whether a line continues a record whose last line has the role `previous`, with `n_blanks`
+    /// blank lines in between.
     pub fn continues(self, previous: Self, n_blanks: usize) -> bool {
         match self {
             Self::Blank | Self::Head => false,
@@ -58,8 +61,8 @@ impl Role {
             Self::Trailer | Self::Chain => n_blanks <= 1,
             Self::Traceback if previous == Self::Chain => n_blanks <= 1,
             Self::Traceback => n_blanks == 0 && matches!(previous, Self::Head | Self::Indented),
-            // After frames it is the beginning of another trace that was printed without a message. Two of them one after
-            // the other are two failures.
+            // After frames, an exception starts another trace that was printed without a message.
+            // Two exceptions in a row are two failures.
             Self::Exception => {
                 n_blanks <= 1 && matches!(previous, Self::Head | Self::Indented | Self::Traceback | Self::Chain)
             }
@@ -67,8 +70,8 @@ impl Role {
     }
 }
 
-/// What the lines of a trace say about failures. Rust's reports have each cause below a `Caused by:` of its own line, indented
-/// and, if there are several, with a number.
+/// Returns the statements about failures in the lines of a trace. A Rust error report puts each
+/// cause on its own indented line below `Caused by:`, with a number if there are several.
 pub(super) fn statements(lines: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     let mut is_below_causes = false;
@@ -80,7 +83,7 @@ pub(super) fn statements(lines: &[&str]) -> Vec<String> {
     found
 }
 
-/// `1: some error` without its number.
+/// Removes the number from `1: some error`.
 fn unnumbered(cause: &str) -> &str {
     match cause.split_once(": ") {
         Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => rest,
@@ -88,7 +91,8 @@ fn unnumbered(cause: &str) -> &str {
     }
 }
 
-/// What a line of a trace says about a failure; nothing if it is a frame, source code or other data.
+/// Returns the statement about a failure in a line of a trace, or `None` if the line is a frame,
+/// source code or other data.
 fn statement(text: &str) -> Option<&str> {
     let role = Role::of(text);
     let trimmed = text.trim().trim_start_matches(['|', '+', '-', '>', ' ']);
@@ -107,7 +111,7 @@ fn statement(text: &str) -> Option<&str> {
     }
 }
 
-/// A line under source code that points at a part of it.
+/// Whether the line is a marker that points at a part of the source code above it.
 pub(super) fn is_caret(trimmed: &str) -> bool {
     !trimmed.is_empty()
         && trimmed.contains('^')
@@ -116,13 +120,14 @@ pub(super) fn is_caret(trimmed: &str) -> bool {
 
 fn is_frame(trimmed: &str) -> bool {
     static FRAME: LazyLock<Regex> = LazyLock::new(|| {
-        // Java, Node and .NET; `... 7 more`; PHP; Ruby; Go.
+        // In this order: Java, Node and .NET; `... 7 more`; PHP; Ruby; Go.
         let forms = [
             r"at ",
             r"\.\.\. \d+ ",
             r"#\d+ (?:/|\[internal|\{main|\S+\(\d+\)|\S+(?:->|::))",
             r"from \S+:\d+:in ",
-            // Ruby's own report of an exception that nobody caught begins like a frame, and goes on with the message.
+            // Ruby's report of an uncaught exception starts like a frame but continues with the
+            // message, so the pattern must end here.
             r"\S+:\d+:in [`'][^']*'$",
             r"goroutine \d+ \[",
         ];
@@ -145,8 +150,9 @@ fn is_chain(trimmed: &str) -> bool {
         || trimmed.starts_with("The above exception was the direct cause")
 }
 
-/// `redis.exceptions.LockError: text`, `ExecutionError: text`, `Redlock::LockError`: a class, and what it has to say. A plain
-/// word such as `Author: ` is none.
+/// Whether the line starts with an exception class, usually followed by its message:
+/// `redis.exceptions.LockError: text`, `ExecutionError: text`, `Redlock::LockError`. A plain word
+/// such as `Author: ` does not count.
 fn exception(trimmed: &str) -> bool {
     static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
         let qualified = r"(?:[A-Za-z_][\w$]*(?:\.|::|\\{1,4}))+[A-Z_][\w$]*";

@@ -1,10 +1,12 @@
-//! Whole records, as seen by the rules.
+//! Tests of complete records: the format, the message and the fields that the rules get from a
+//! line. The submodules test their own functions.
 
 use super::*;
 
 const TIME: TimeMs = 1_782_394_624_000;
 
-/// `expected` is the message and then `name=value` for each field to look up, joined by `|`.
+/// `expected` contains the message, followed by `name=value` for each field to check, joined by
+/// `|`.
 fn check(line: &str, format: RecordFormat, expected: &str) -> LogRecord {
     let record = LogRecord::parse(line.as_bytes(), None);
     let mut parts = expected.split('|');

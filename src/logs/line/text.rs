@@ -1,34 +1,37 @@
-//! Records that are not JSON: logfmt as slog writes it, Cordum's own text form, and plain text.
+//! Parses records that are not JSON: logfmt as slog writes it, Cordum's text format, and plain
+//! text. Called by `line`. Nothing here can fail, and all functions are linear in the length of the
+//! text.
 //!
-//! Cordum writes `[COMPONENT] LEVEL message k=v k=v` and quotes nothing, so a value runs to the next ` name=`.
+//! Cordum writes `[COMPONENT] LEVEL message k=v k=v` and quotes nothing, so a value extends to the
+//! next ` name=`.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// More pairs than any sensible record has.
+/// Limit on the pairs of a record, more than real records have.
 const MAX_PAIRS: usize = 4096;
-/// How far into a line Cordum's bracket may begin, after what a shipper put before it.
+/// Limit on the start of Cordum's bracket, because a log shipper may put text before it.
 const MAX_PREFIX: usize = 128;
 
-/// Name and value, in the order of the line.
+/// Names and values, in the order of the line.
 pub(super) type LogfmtPairs = Vec<(String, String)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quoting {
-    /// `k="v \"v\""` as Go quotes.
+    /// Values may be quoted as in Go: `k="v \"v\""`.
     Go,
-    /// A quote is a character like any other.
+    /// A quote is an ordinary character.
     None,
 }
 
 /// `[COMPONENT] LEVEL message k=v`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Bracketed<'a> {
-    /// Where the bracket begins.
+    /// Position of the bracket.
     pub(super) start: usize,
     pub(super) message: &'a str,
-    /// Begins with `component` and `level`.
+    /// The first two are `component` and `level`.
     pub(super) pairs: LogfmtPairs,
 }
 
@@ -46,7 +49,7 @@ pub(super) fn bracketed(text: &str) -> Option<Bracketed<'_>> {
     Some(Bracketed { start: whole.start(), message: message.trim_end(), pairs })
 }
 
-/// `time=... level=WARN msg="..." k=v`: nothing but pairs, one of which is the message.
+/// Parses `time=... level=WARN msg="..." k=v`: a line of pairs only, one of which is the message.
 pub(super) fn logfmt(text: &str) -> Option<(String, LogfmtPairs)> {
     let (head, pairs) = split_pairs(text, Quoting::Go);
     if !head.is_empty() {
@@ -59,7 +62,8 @@ pub(super) fn logfmt(text: &str) -> Option<(String, LogfmtPairs)> {
     Some((message, pairs))
 }
 
-/// `warn: Some.Category[0]`: the console logger of .NET, whose messages begin on the next line. Level and category.
+/// Parses `warn: Some.Category[0]`, the first line of a record of the .NET console logger. Returns
+/// the level and the category. The message is on the next line.
 pub(super) fn dotnet_head(message: &str) -> Option<(String, String)> {
     static HEAD: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"^(trce|dbug|info|warn|fail|crit): (\S.*)\[\d+\]$").expect("a constant that a test compiles")
@@ -68,8 +72,9 @@ pub(super) fn dotnet_head(message: &str) -> Option<(String, String)> {
     Some((captures[1].to_owned(), captures[2].to_owned()))
 }
 
-/// `1f2e3d4 Fix: some subject`, `commit 1f2e3d4c5b6a: some subject`: a line of `git log`, or what quotes one. Some programs begin
-/// their lines with an id of such letters, so a subject has to sound like one.
+/// Whether the message is a line of `git log` or quotes one: `1f2e3d4 Fix: some subject`,
+/// `commit 1f2e3d4c5b6a: some subject`. Some programs start their lines with an id that resembles a
+/// commit hash, so the word after a bare hash must be typical of a commit subject.
 pub(super) fn is_commit(message: &str) -> bool {
     static COMMIT: LazyLock<Regex> = LazyLock::new(|| {
         let verbs = "[Aa]dd|[Cc]hange|[Ff]ix|[Hh]andle|[Ii]gnore|[Ll]og|[Mm]erge|[Rr]emove|[Rr]etry|[Rr]evert|[Tt]est|[Uu]pdate";
@@ -82,7 +87,7 @@ pub(super) fn is_commit(message: &str) -> bool {
     COMMIT.is_match(head(message, MAX_PREFIX))
 }
 
-/// Cuts `some words k=v k=v` before the first pair. Linear in the length of the text.
+/// Splits `some words k=v k=v` before the first pair. Linear in the length of the text.
 pub(super) fn split_pairs(text: &str, quoting: Quoting) -> (&str, LogfmtPairs) {
     let mut pairs = LogfmtPairs::new();
     let Some(mut name) = next_name(text, 0) else { return (text, pairs) };
@@ -109,7 +114,8 @@ pub(super) fn split_pairs(text: &str, quoting: Quoting) -> (&str, LogfmtPairs) {
     (message, pairs)
 }
 
-/// The first `name=` at or after `from` that stands at the beginning of the text or after a blank.
+/// Finds the first `name=` at or after `from` that is at the start of the text or after a space or
+/// tab.
 fn next_name(text: &str, from: usize) -> Option<std::ops::Range<usize>> {
     let bytes = text.as_bytes();
     let mut start = if from == 0 { Some(0) } else { None };
@@ -128,7 +134,8 @@ fn next_name(text: &str, from: usize) -> Option<std::ops::Range<usize>> {
     None
 }
 
-/// Reads a string quoted as Go does. Returns it with its length in the text, quotes included.
+/// Parses a string that is quoted as in Go. Returns it with its length in the text, including the
+/// quotes.
 fn unquote(text: &str) -> Option<(String, usize)> {
     let mut characters = text.char_indices();
     if characters.next()?.1 != '"' {
@@ -158,7 +165,7 @@ fn hexadecimal(characters: &mut std::str::CharIndices<'_>, digits: usize) -> cha
     u32::from_str_radix(&text, 16).ok().and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
-/// The first bytes of a text, at most `limit`, without cutting a character.
+/// The first bytes of a text, at most `limit`, without splitting a character.
 pub(super) fn head(text: &str, limit: usize) -> &str {
     let mut end = limit.min(text.len());
     while !text.is_char_boundary(end) {

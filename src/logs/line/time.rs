@@ -1,8 +1,10 @@
-//! Times as logs write them: RFC 3339 and its relatives, and epoch numbers. A date without zone is read as UTC.
+//! Parses timestamps in logs: RFC 3339 and similar forms, and epoch numbers. A date without a time
+//! zone is interpreted as UTC. Text that is not a timestamp gives `None`.
 
 use crate::util::clock::TimeMs;
 
-/// Reads a whole value: a date with time, or a number of seconds, milli-, micro- or nanoseconds since the epoch.
+/// Parses a complete value: a date with a time, or a number of seconds, milliseconds, microseconds
+/// or nanoseconds since the epoch.
 pub(super) fn parse(text: &str) -> Option<TimeMs> {
     let text = text.trim();
     match leading(text) {
@@ -11,7 +13,8 @@ pub(super) fn parse(text: &str) -> Option<TimeMs> {
     }
 }
 
-/// Reads a date with time at the beginning of a text. Returns it with the length of what was read.
+/// Parses a date with a time at the start of a text. Returns the time and the length of the parsed
+/// text.
 pub(super) fn leading(text: &str) -> Option<(TimeMs, usize)> {
     let mut reader = TimeParser { bytes: text.as_bytes(), at: 0 };
     let year = reader.digits(4)?;
@@ -32,10 +35,10 @@ pub(super) fn leading(text: &str) -> Option<(TimeMs, usize)> {
     Some((seconds * 1000 + millis, reader.at))
 }
 
-/// Tells the unit by the size: until the year 5138 seconds have at most 11 digits.
+/// The size of the number determines its unit: seconds have at most 11 digits until the year 5138.
 fn epoch(text: &str) -> Option<TimeMs> {
     let number: f64 = text.parse().ok()?;
-    // Small numbers are durations or counters, not dates.
+    // Smaller numbers are durations or counters, not dates.
     if !(1e8..1e20).contains(&number) {
         return None;
     }
@@ -77,7 +80,7 @@ impl TimeParser<'_> {
         Some(number)
     }
 
-    /// `.123456789` or `,123` in milliseconds; 0 if there is none.
+    /// Parses `.123456789` or `,123` and returns milliseconds, or 0 if there is no fraction.
     fn fraction(&mut self) -> i64 {
         let start = self.at;
         if self.one_of(b".,").is_none() {
@@ -96,7 +99,8 @@ impl TimeParser<'_> {
         millis
     }
 
-    /// Minutes east of UTC: `Z`, ` UTC`, `+02:00`, `+0200`, ` +0200`; 0 if there is none.
+    /// Parses `Z`, ` UTC`, `+02:00`, `+0200` or ` +0200`, and returns minutes east of UTC, or 0 if
+    /// there is no zone.
     fn zone(&mut self) -> i64 {
         let start = self.at;
         if self.one_of(b"Zz").is_some() {
@@ -125,7 +129,8 @@ impl TimeParser<'_> {
     }
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar; the year is taken to begin in March, so that the leap day comes last.
+/// Days since 1970-01-01 in the Gregorian calendar. The calculation starts the year in March, so
+/// that the leap day is the last day of the year.
 fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

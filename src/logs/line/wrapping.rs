@@ -1,7 +1,9 @@
-//! Takes off what a container runtime puts around a program's line: Docker's json-file driver and CRI.
+//! Removes what a container runtime puts around a program's line: Docker's json-file driver and
+//! CRI.
 //!
-//! Called for every line that may say something about a lock, so a line without wrapping costs a look at its first bytes
-//! and nothing is copied unless Docker escaped something.
+//! The extractor calls it for every line that may be about a lock. A line without wrapping costs
+//! only a check of its first bytes. The text is copied only if Docker escaped something in it. A
+//! line in an unknown form is returned unchanged.
 
 use std::borrow::Cow;
 
@@ -17,19 +19,19 @@ pub enum OutputStream {
     Stderr,
 }
 
-/// A program's line, or a piece of it.
+/// A program's line, or a piece of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwrapped<'a> {
-    /// Without line end.
+    /// Without its line ending.
     pub text: Cow<'a, [u8]>,
-    /// When the runtime received it.
+    /// When the runtime received the line.
     pub time: Option<TimeMs>,
     pub stream: OutputStream,
-    /// The runtime cut the line: the next one of the same stream goes on with it.
+    /// The runtime split the line. The next line of the same output stream continues it.
     pub partial: bool,
 }
 
-/// `line` comes without its `\n`. What is not recognised is returned as it is.
+/// Unwraps one line. `line` has no `\n` at its end.
 pub fn unwrap_line(line: &[u8]) -> Unwrapped<'_> {
     let wrapped = match line.first() {
         Some(b'{') => docker(line),
@@ -40,7 +42,8 @@ pub fn unwrap_line(line: &[u8]) -> Unwrapped<'_> {
     wrapped.unwrap_or_else(bare)
 }
 
-/// `<RFC 3339> stdout|stderr F|P <text>`; the tag may carry more after a colon.
+/// Parses `<RFC 3339> stdout|stderr F|P <text>`. The tag `F` or `P` may have more text after a
+/// colon.
 fn cri(line: &[u8]) -> Option<Unwrapped<'_>> {
     let time_end = memchr(b' ', &line[..line.len().min(64)])?;
     let (stream, rest) = if let Some(rest) = line[time_end + 1..].strip_prefix(b"stderr ") {
@@ -62,12 +65,14 @@ fn cri(line: &[u8]) -> Option<Unwrapped<'_>> {
     Some(Unwrapped { text: Cow::Borrowed(text), time: Some(time), stream, partial })
 }
 
-/// `{"log":"...\n","stream":"stderr","time":"..."}`, with `attrs` in between where labels are logged.
+/// Parses `{"log":"...\n","stream":"stderr","time":"..."}`. It may also contain `attrs`, if Docker
+/// logs labels.
 fn docker(line: &[u8]) -> Option<Unwrapped<'_>> {
     let body = line.strip_prefix(b"{\"log\":\"")?;
     let end = string_end(body);
     if end == body.len() {
-        // Cut off inside of the text because the line was too long: there is no end to look at.
+        // The line exceeded the length limit and was cut inside the text, so there is no end to
+        // parse.
         return Some(Unwrapped { text: unescape(body), time: None, stream: OutputStream::None, partial: false });
     }
     let (time, stream) = docker_tail(&body[end + 1..])?;
@@ -78,12 +83,14 @@ fn docker(line: &[u8]) -> Option<Unwrapped<'_>> {
     Some(Unwrapped { text: unescape(text), time, stream, partial })
 }
 
-/// What follows is not escaped: the text ends with an even number of backslashes.
+/// Whether the next character after `text` is not escaped, because `text` ends with an even number
+/// of backslashes.
 fn ends_unescaped(text: &[u8]) -> bool {
     text.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 0
 }
 
-/// Reads what follows the text. Nothing if there are other members: then it is a program's own JSON with a field `log`.
+/// Parses the members after the text. Returns `None` if there are unknown members, because then the
+/// line is a program's own JSON with a field `log`.
 fn docker_tail(tail: &[u8]) -> Option<(Option<TimeMs>, OutputStream)> {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -108,7 +115,7 @@ fn docker_tail(tail: &[u8]) -> Option<(Option<TimeMs>, OutputStream)> {
     Some((tail.time.and_then(time::parse), stream))
 }
 
-/// Where the string ends: at its closing quote, or at the end of the bytes.
+/// Position of the closing quote, or the length of `body` if there is none.
 fn string_end(body: &[u8]) -> usize {
     let mut at = 0;
     while let Some(next) = memchr2(b'"', b'\\', &body[at.min(body.len())..]) {
@@ -120,7 +127,7 @@ fn string_end(body: &[u8]) -> usize {
     body.len()
 }
 
-/// JSON's escapes. What is no escape loses its backslash and stays.
+/// Decodes JSON escapes. An unknown escape loses its backslash, and its character is kept.
 fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
     if memchr(b'\\', text).is_none() {
         return Cow::Borrowed(text);
@@ -152,7 +159,8 @@ fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// `\u00e9` or a surrogate pair, with its length; half a pair or bad digits become the replacement character.
+/// Decodes `\u00e9` or a surrogate pair, and returns its length. Half a pair or invalid digits
+/// become the replacement character.
 fn unicode_escape(escape: &[u8]) -> (char, usize) {
     let unit = |at: usize| -> Option<u16> {
         let digits = escape.get(at..at + 6)?.strip_prefix(b"\\u")?;

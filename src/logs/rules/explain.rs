@@ -1,25 +1,28 @@
-//! Why no rule took a record: the rule that came nearest, for `check --logs`.
+//! Explains, for `check --logs`, why no rule matched a record: which rule came closest, and what
+//! differs.
 //!
-//! Kept apart from evaluation, which must be fast: this looks at every rule and writes sentences.
+//! This code is separate from evaluation, which must be fast: it compares the record with every
+//! rule and writes sentences. Nothing here can fail.
 
 use super::{RuleSet, failing_condition, search, value_of};
 use crate::config::rules::rule::{FieldTest, RuleDraft, RuleEvent, RuleMatcher};
 use crate::logs::line::{Aside, LogRecord};
 use crate::model::log_event::RuleId;
 
-/// A rule that nearly took the record.
+/// A rule that almost matched the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Near {
     pub rule: RuleId,
-    /// What was missing, without a full stop.
+    /// What differs, without a period at the end.
     pub why: String,
 }
 
-/// A common beginning shorter than this is chance.
+/// A shorter common prefix is considered a coincidence.
 const MIN_COMMON: usize = 12;
 
 impl RuleSet {
-    /// Nothing if some rule takes the record, or none comes near.
+    /// Returns `None` if a rule matches the record and nothing prevents its use, or if no rule
+    /// comes close.
     pub fn explain(&self, record: &LogRecord) -> Option<Near> {
         if let Some((rule, _)) = self.find(record) {
             let why = match record.aside? {
@@ -32,7 +35,7 @@ impl RuleSet {
         self.unmet_condition(record).or_else(|| self.similar_message(record))
     }
 
-    /// Why there is nothing to count in a record that this rule took.
+    /// Why a record that this rule matched counts nothing.
     pub fn why_ignored(&self, rule: RuleId) -> &'static str {
         match self.rule(rule).event {
             RuleEvent::RenewalFailed => "a renewal that is canceled is the normal end of the work",
@@ -41,7 +44,7 @@ impl RuleSet {
         }
     }
 
-    /// A rule that fits but for a condition.
+    /// The first rule that matches except for a condition.
     fn unmet_condition(&self, record: &LogRecord) -> Option<Near> {
         for (rule, draft) in self.drafts() {
             let fits = match &draft.matcher {
@@ -70,7 +73,7 @@ impl RuleSet {
         None
     }
 
-    /// The rule whose whole message is most like the record's.
+    /// The rule whose message is most similar to the record's message.
     fn similar_message(&self, record: &LogRecord) -> Option<Near> {
         let mut best: Option<(usize, Near)> = None;
         for (rule, draft) in self.drafts() {
@@ -90,7 +93,7 @@ impl RuleSet {
     }
 }
 
-/// How much of the rule's message is in the record's message, and what the difference is.
+/// Returns how similar the record's message is to the rule's message, and the difference.
 fn compare(wanted: &str, message: &str) -> Option<(usize, String)> {
     if message.contains(wanted) {
         return Some((wanted.len() * 2, format!("the message contains {} but is longer", quote(wanted))));
@@ -110,7 +113,7 @@ fn compare(wanted: &str, message: &str) -> Option<(usize, String)> {
     })
 }
 
-/// In quotes, cut to what a line of a terminal can take.
+/// Quotes a text, cut to 80 characters so that it fits on a line of a terminal.
 fn quote(text: &str) -> String {
     const LIMIT: usize = 80;
     let cut: String = text.chars().take(LIMIT).collect();

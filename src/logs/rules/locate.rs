@@ -1,8 +1,10 @@
-//! Which lock a record speaks of, and which namespace that lock belongs to.
+//! Finds the lock that a record is about, and its lock namespace. Called by `rules` for each event.
+//! Nothing here can fail: without a key, the lock namespace is the rule's own, or else `other`.
 //!
-//! A key that the record itself names beats everything, even the rule's own namespace: messages are copied and misnamed,
-//! keys are not. Then come keys inside of texts, then the key built from the namespace's template and the record's fields;
-//! an id that has the form of such a key is the key.
+//! A key that the record contains takes precedence over the rule's own lock namespace, because
+//! messages are often copied or misleading and keys are not. Key fields come first, then the regex
+//! group `key`, then keys inside texts. Without such a key, the key is built from a key template
+//! and the fields of the record. An id that matches a key template is already the key.
 
 use crate::config::rules::rule::{IdSource, KEY_FIELDS};
 use std::sync::Arc;
@@ -15,21 +17,22 @@ use crate::model::namespace::{Namespace, NamespaceId};
 
 #[derive(Debug)]
 pub(super) struct Locator {
-    /// `other` is the last one.
+    /// The last one is `other`.
     namespaces: Vec<Arc<Namespace>>,
-    /// Each has a group `key`.
+    /// Each regex has a group `key`.
     keys_in_text: Vec<Regex>,
 }
 
-/// What is known about the lock that a record speaks of.
+/// What is known about the lock that a record is about.
 pub(super) struct Query<'q> {
     pub(super) record: &'q LogRecord,
-    /// The rule's own namespace.
+    /// The rule's own lock namespace.
     pub(super) namespace: Option<NamespaceId>,
+    /// Where the rule finds the id of the lock.
     pub(super) ids: &'q [IdSource],
     /// The group `key` of the rule's regex.
     pub(super) key: Option<&'q str>,
-    /// The group `id` of the rule's regex: the value of every id field.
+    /// The group `id` of the rule's regex. It is the value of every id field.
     pub(super) id: Option<&'q str>,
 }
 
@@ -38,7 +41,7 @@ impl Locator {
         Self { namespaces: namespaces.to_vec(), keys_in_text }
     }
 
-    /// The namespace, and the lock's key or at least its id.
+    /// Returns the lock namespace, and the key of the lock or, if the key is unknown, its id.
     pub(super) fn locate(&self, query: &Query<'_>) -> (NamespaceId, Option<String>) {
         let named = self.named_keys(query);
         for key in &named {
@@ -57,7 +60,7 @@ impl Locator {
         (own, built.or_else(|| query.first_id().map(str::to_owned)))
     }
 
-    /// Keys that the record names, the surest first.
+    /// Keys that the record contains, most reliable first.
     fn named_keys<'q>(&self, query: &Query<'q>) -> Vec<&'q str> {
         let fields = KEY_FIELDS.iter().filter_map(|name| query.record.field(name));
         let mut keys: Vec<&str> = fields.chain(query.key).collect();
@@ -69,7 +72,9 @@ impl Locator {
         keys
     }
 
-    /// The namespace whose template describes the key best. Several may share it.
+    /// The lock namespace whose key template matches the key with the most literal text. If several
+    /// share it, the order is: the rule's own, one for the record's component, one without
+    /// components, the first.
     fn namespace_of(&self, key: &str, query: &Query<'_>) -> Option<NamespaceId> {
         let mut best = 0;
         let mut sharing: Vec<NamespaceId> = Vec::new();
@@ -105,7 +110,7 @@ impl Locator {
         {
             return Some(key);
         }
-        // The only template of its namespace needs no matching names.
+        // If the lock namespace has only one key template, the field names do not have to match.
         let [template] = namespace.keys.as_slice() else { return None };
         match template.fields().count() {
             0 => Some(template.as_str().to_owned()),
@@ -131,7 +136,7 @@ impl<'q> Query<'q> {
         })
     }
 
-    /// The value of a template's field.
+    /// The value for a field of a key template.
     fn value(&self, name: &str) -> Option<&'q str> {
         let is_id = self.ids.is_empty() || self.id_fields().any(|field| field == name);
         self.id.filter(|_| is_id).or_else(|| self.record.field(name))

@@ -1,12 +1,13 @@
-//! The rules: what a record says about which lock.
+//! Evaluates the rules: decides which event a record reports about which lock.
 //!
 //! [`RuleSet::compile`] prepares the rules of a configuration. `logs::extract` searches blocks for
-//! [`RuleSet::needed_texts`] and evaluates the lines that contain one. Everything here is pure. If no rule matches a
-//! record, it says nothing, and [`RuleSet::explain`] tells people why. In reading order:
+//! [`RuleSet::needed_texts`] and evaluates the lines that contain one. Everything here is pure and
+//! cannot fail. If no rule matches a record, there is no event, and [`RuleSet::explain`] explains
+//! why. In reading order:
 //!
-//! * this file: finds the rule for a record and makes the log event
-//! * `locate`: which lock and namespace a record is about
-//! * `explain`: why no rule matched
+//! * this file: finds the rule that matches a record and creates the log event
+//! * `locate`: finds the lock and the lock namespace of a record
+//! * `explain`: explains why no rule matched
 
 mod explain;
 mod locate;
@@ -27,30 +28,31 @@ use locate::{Locator, Query};
 
 pub use explain::Near;
 
-/// What the rules make of a record.
+/// Result of evaluating a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleMatch {
-    /// The offset is 0: only the caller knows it.
+    /// The offset is 0. The caller sets it.
     Event(LogEvent),
-    /// A rule took the record, and there is nothing to count.
+    /// A rule matched the record, but there is nothing to count.
     Ignored {
         rule: RuleId,
     },
     NoMatch,
 }
 
-/// The rules in a form that finds the right one quickly.
+/// The rules of a configuration, indexed for fast evaluation.
 #[derive(Debug)]
 pub struct RuleSet {
     config: Arc<RuleConfig>,
-    /// Rules by whole message, in list order. They come before all regexes: a whole message is the surest sign.
+    /// Rules for complete messages, in list order. They are tried before all regexes, because a
+    /// complete message is the most certain match.
     exact: HashMap<String, Vec<RuleId>>,
     /// Rules with a regex, in list order.
     searching: Vec<RuleId>,
     locator: Locator,
 }
 
-/// What a regex took from the text.
+/// Named groups that a regex captured.
 #[derive(Default)]
 struct Groups<'r> {
     key: Option<&'r str>,
@@ -59,12 +61,11 @@ struct Groups<'r> {
 }
 
 impl RuleSet {
-    /// The rules of a configuration.
     pub fn compile(config: &Config) -> Arc<RuleSet> {
         Arc::new(Self::new(Arc::clone(&config.rules), &config.namespaces))
     }
 
-    /// The configuration has checked everything. The last namespace is `other`.
+    /// `config` is already checked. The last lock namespace must be `other`.
     fn new(config: Arc<RuleConfig>, namespaces: &[Arc<Namespace>]) -> RuleSet {
         let mut exact: HashMap<String, Vec<RuleId>> = HashMap::new();
         let mut searching = Vec::new();
@@ -105,14 +106,16 @@ impl RuleSet {
         })
     }
 
-    /// For each rule what a line must contain for it to make an event, byte for byte, whatever encoder wrote the line and
-    /// whatever wraps it. (Colors in the middle of a message can hide it.)
+    /// For each rule, the texts that a line must contain, byte for byte, for the rule to create an
+    /// event. This holds for every log encoder and every wrapping. (Colors inside a message can
+    /// hide a text.)
     pub fn needed_texts(&self) -> Vec<Vec<AnyOf>> {
         let counting = self.config.rules.iter().filter(|rule| rule.event != RuleEvent::Ignore);
         counting.map(literals::of_rule).collect()
     }
 
-    /// As [`RuleSet::needed_texts`], for lines whose fields may be outside of them.
+    /// Like [`RuleSet::needed_texts`], for lines that are accompanied by fields. Conditions require
+    /// no text in the line, because they may match such a field.
     pub fn needed_texts_of_messages(&self) -> Vec<Vec<AnyOf>> {
         let counting = self.config.rules.iter().filter(|rule| rule.event != RuleEvent::Ignore);
         counting.map(|rule| literals::of_matcher(&rule.matcher)).collect()
@@ -122,7 +125,7 @@ impl RuleSet {
         self.config.rule(id)
     }
 
-    /// The first rule that takes the record.
+    /// The first rule that matches the record.
     fn find<'r>(&self, record: &'r LogRecord) -> Option<(RuleId, Groups<'r>)> {
         let by_message = self.exact.get(&record.message).into_iter().flatten();
         for id in by_message {
@@ -141,12 +144,13 @@ impl RuleSet {
         None
     }
 
-    /// Nothing if there is nothing to count.
+    /// Returns `None` if there is nothing to count.
     fn happening(&self, draft: &RuleDraft, record: &LogRecord, groups: &Groups<'_>) -> Option<Happening> {
         let reason = || draft.reason.or_else(|| self.classify(record, groups)).unwrap_or(Reason::Other);
         Some(match &draft.event {
             RuleEvent::ReleaseFailed => Happening::ReleaseFailed(reason()),
-            // The work is done and its context is canceled while a renewal is under way: the normal end.
+            // The work is done and its context was canceled during a renewal. This is the normal
+            // end.
             RuleEvent::RenewalFailed => match reason() {
                 Reason::Canceled => return None,
                 reason => Happening::RenewalFailed(reason),
@@ -170,7 +174,8 @@ impl RuleSet {
         })
     }
 
-    /// The first error text, or else the message, that the reasons know something about.
+    /// The reason of the first text that fits a configured reason. Error texts come before the
+    /// message.
     fn classify(&self, record: &LogRecord, groups: &Groups<'_>) -> Option<Reason> {
         let texts = groups.error.into_iter().chain(record.texts_by_detail());
         let known =
@@ -184,7 +189,8 @@ impl RuleSet {
     }
 }
 
-/// Looks for a rule's regex in the message, then in the error fields.
+/// Matches a rule's regex against the message, the error fields and the statements of a stack
+/// trace, in this order.
 fn search<'r>(draft: &RuleDraft, record: &'r LogRecord) -> Option<Groups<'r>> {
     let RuleMatcher::Regex(regex) = &draft.matcher else { return None };
     let captures = record.texts().find_map(|text| regex.captures(text))?;
@@ -192,7 +198,7 @@ fn search<'r>(draft: &RuleDraft, record: &'r LogRecord) -> Option<Groups<'r>> {
     Some(Groups { key: group("key"), id: group("id"), error: group("error") })
 }
 
-/// A field of a record, or what stands for one in conditions.
+/// The value of a field for a condition. `STACK` names the stack trace instead of a field.
 fn value_of<'r>(record: &'r LogRecord, field: &str) -> Option<Cow<'r, str>> {
     match field {
         STACK => record.stack().map(Cow::Owned),
@@ -200,7 +206,7 @@ fn value_of<'r>(record: &'r LogRecord, field: &str) -> Option<Cow<'r, str>> {
     }
 }
 
-/// The first condition of the rule that the record does not meet.
+/// The first condition of the rule that the record does not fulfill.
 fn failing_condition<'a>(draft: &'a RuleDraft, record: &LogRecord) -> Option<&'a Condition> {
     draft.conditions.iter().find(|condition| {
         let value = value_of(record, &condition.field);

@@ -1,4 +1,5 @@
-//! The engine, with small rule sets made in code. What the presets make of Cordum's lines is tested with the presets.
+//! Tests the evaluation with small rule sets built in code. The tests of the presets cover the
+//! lines of real programs.
 
 use regex::Regex;
 
@@ -8,7 +9,7 @@ use crate::model::failure::ConflictKind;
 use crate::model::key_template::KeyTemplate;
 use crate::model::label::Label;
 
-/// `name key,key component,component`; `other` is added.
+/// Parses `name key,key component,component` for each lock namespace and adds `other`.
 fn namespaces(texts: &[&str]) -> Vec<Arc<Namespace>> {
     let split =
         |text: Option<&str>| text.unwrap_or_default().split_terminator(',').map(str::to_owned).collect::<Vec<_>>();
@@ -73,7 +74,7 @@ fn rule_set(rules: Vec<RuleDraft>) -> RuleSet {
     RuleSet::new(Arc::new(RuleConfig::new(rules, reasons(), vec![finder], namespaces.len())), &namespaces)
 }
 
-/// `expected` is `happening reason namespace lock`, or `ignored`, or nothing.
+/// `expected` is `happening reason namespace lock`, or `ignored`, or empty if no rule matches.
 fn check(rules: &RuleSet, line: &str, expected: &str) {
     let found = match rules.evaluate(&LogRecord::parse(line.as_bytes(), None)) {
         RuleMatch::NoMatch => String::new(),
@@ -166,7 +167,8 @@ fn finds_the_lock() {
         regex_rule(r"run lock busy: (?P<id>\S+)", RuleEvent::AcquireFailed, Some(2)),
         regex_rule(r"lock at (?P<key>\S+) gone(?: because (?P<error>.*))?", RuleEvent::ReleaseFailed, None),
     ]);
-    // A key that the line names beats the rule's namespace, unless that is one of those that share the key.
+    // A key in the line takes precedence over the rule's lock namespace, unless that is one of
+    // those that share the key.
     check(&rules, "[GATEWAY] WARN own lock_key=run:a:b@c", "release other run run:a:b@c");
     check(&rules, "[SCHEDULER] WARN own key=job:7", "release other approval job:7");
     check(&rules, "[SCHEDULER] WARN job key=job:7", "release other scheduler job:7");
@@ -175,7 +177,7 @@ fn finds_the_lock() {
     check(&rules, "[ELSE] WARN job key=unknown:7", "release other other unknown:7");
     check(&rules, "[ELSE] WARN own key=unknown:7", "release other approval unknown:7");
     check(&rules, "[ELSE] WARN job key=lock:tenant:t:packs", "release other packs lock:tenant:t:packs");
-    // A key inside of a text.
+    // A key inside a text.
     check(&rules, "[X] WARN own error=release lock run:a:b: refused", "release redis_unavailable run run:a:b");
     check(&rules, "[X] WARN the lock at run:9 gone because lock not owned", "release not_owned run run:9");
     check(&rules, "[X] WARN the lock at x:9 gone", "release other other x:9");
