@@ -114,9 +114,10 @@ impl Ledger {
         self.saved.joined.tidy(now, self.join_window.max(renewals));
     }
 
-    /// Counts an event. `at` is the time of the event, which decides which failure it belongs to.
-    /// `now` is its arrival time. Returns `None` if the event adds nothing to the counters, for
-    /// example because it belongs to a failure that was already counted.
+    /// Counts an event. `at` is the time of its line, or an estimate if the line has no time; it
+    /// decides which failure the event belongs to. `now` is the arrival time, on the same clock.
+    /// Returns `None` if the event adds nothing to the counters, for example because it belongs to
+    /// a failure that was already counted.
     pub fn apply(&mut self, at: TimeMs, now: TimeMs, event: &LogEvent) -> Option<Counted> {
         let joins = event.joins.map_or(0, |joins| joins.as_millis() as TimeMs);
         let moment = Moment {

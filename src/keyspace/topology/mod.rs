@@ -1,8 +1,8 @@
 //! Finds the primaries: Sentinels or cluster nodes report them, or the configuration names one.
 //!
-//! The supervisor calls [`discover`] repeatedly. It trusts no single answer: a primary that a
-//! Sentinel names must confirm its role, and for a cluster the view that two nodes share wins. In
-//! reading order:
+//! The supervisor calls [`discover`] repeatedly. It trusts no single answer: a server that a
+//! Sentinel names as the primary is asked for its role, and for a cluster the view that two nodes
+//! share wins. In reading order:
 //!
 //! * this file: one discovery
 //! * `sentinel`: asks Sentinels

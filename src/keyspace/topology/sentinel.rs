@@ -1,4 +1,8 @@
-//! Finds the primary and its replicas by asking Sentinels. `topology::discover` calls it.
+//! Finds the primary and its replicas by asking Sentinels.
+//!
+//! `topology::discover` calls it. A Sentinel may be down or may name an outdated primary, so the
+//! named server is asked for its role. A server that cannot be asked is used only if no other one
+//! confirms its role.
 
 use std::sync::Arc;
 

@@ -53,6 +53,7 @@ pub(super) struct Explanation {
     pub(super) next_owner: Option<OwnerHash>,
     /// The hold that was lost.
     pub(super) hold: Option<EndedHold>,
+    /// When the next hold began.
     pub(super) next_began: Option<TimeMs>,
 }
 

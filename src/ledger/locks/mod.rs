@@ -102,7 +102,7 @@ pub(super) struct NamespaceState {
 pub(super) struct FixedKey {
     pub(super) key: Box<str>,
     pub(super) namespace: NamespaceId,
-    /// When the lock was last known to be held by an owner that no longer holds it.
+    /// End of the last known hold. Does not include the current hold.
     pub(super) last_held: Option<TimeMs>,
 }
 

@@ -1,7 +1,7 @@
-//! The gauges of each lock namespace.
+//! The gauges of each lock namespace. `ledger::keyspace_updates` calls this module.
 //!
-//! [`LockTracker::view`] is called for each snapshot and is cheap. [`LockTracker::survey`] walks
-//! all locks and is called less often.
+//! [`LockTracker::survey`] walks all locks, so the pipeline limits how often it runs.
+//! [`LockTracker::view`] uses the result of the last survey.
 
 use super::count_transitions::seconds;
 use super::table::TrackedLock;

@@ -1,3 +1,6 @@
+//! Rounds of commands with made-up replies: types, owners, errors, and keys that move between
+//! nodes.
+
 use std::sync::LazyLock;
 
 use super::*;

@@ -1,3 +1,6 @@
+//! The read queue with made-up times: which pushes each read covers, priorities, skipped keys and
+//! limits.
+
 use super::*;
 
 /// One stream and its read queue, driven by hand. All keys are watched.

@@ -55,7 +55,7 @@ async fn changes_beside_a_pass_are_seen() {
         let owner = if index % 10 == 0 { "changed".to_owned() } else { format!("owner{index}") };
         match latest.get(format!("lock:{index}").as_str()) {
             Some(sight) => watch.held(&owner, Some(600_000), sight),
-            // The key that the test waited for above.
+            // `watch.seen()` above consumed the sighting of this key.
             None => assert!(latest.len() == 1999),
         }
     }
