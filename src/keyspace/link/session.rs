@@ -290,7 +290,7 @@ async fn connected(
 ) -> Result<Wire, ConnectError> {
     loop {
         match connecting {
-            // After a panic of the task, the next connection attempt starts with the next pass.
+            // After a panic of the task, `begin_pass` connects again at the next wakeup.
             Some(task) => match task.await {
                 Ok(connected) => return connected,
                 Err(_) => *connecting = None,

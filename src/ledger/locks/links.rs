@@ -21,7 +21,7 @@ pub(in crate::ledger) struct Links {
     began: Option<TimeMs>,
     /// When the first complete pass ended.
     first_baseline: Option<TimeMs>,
-    /// When the last link was removed. Cleared when the locks of removed links are verified.
+    /// When a link was last removed. Cleared when the locks of removed links are verified.
     orphaned: Option<TimeMs>,
 }
 
