@@ -1,7 +1,9 @@
-//! From an address to a [`Wire`] that may ask: dial, TLS, authenticate, select the database.
+//! Connects to an address and returns a [`Wire`] that is ready for commands: dials, sets up TLS,
+//! authenticates and selects the database.
 //!
-//! HELLO 3 does all of it on Redis 6 and later. Older servers and some proxies do not know it: with them RESP2 is spoken,
-//! in which nothing is pushed. Passwords are read at each attempt and never part of an error.
+//! Links and `topology` call [`connect`]. HELLO 3 does all of it on Redis 6 and later, except the
+//! selection of the database. For servers and proxies that do not know HELLO, it uses RESP2, which
+//! has no pushes. Passwords are read at each attempt and never appear in an error.
 
 use std::io;
 use std::time::Duration;
@@ -15,25 +17,25 @@ use super::tls::{self, TlsError};
 use super::wire::{Wire, WireError};
 use crate::config::redis::{Address, Credentials, PasswordSource, RedisConfig, Tls};
 
-/// How the connection is called in `CLIENT LIST`.
+/// Name of the connection in `CLIENT LIST`.
 const CLIENT_NAME: &[u8] = b"redis_lock_exporter";
-/// Whom a password without a user name is for.
+/// The user of a password without a user name.
 const DEFAULT_USER: &str = "default";
 
-/// Where to connect to, and how.
+/// Address, credentials and options of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RedisTarget<'a> {
     pub(super) address: &'a Address,
     pub(super) credentials: &'a Credentials,
     pub(super) database: u32,
-    /// Not used for Unix sockets.
+    /// Ignored for Unix sockets.
     pub(super) tls: Option<&'a Tls>,
     pub(super) connect_timeout: Duration,
     pub(super) response_timeout: Duration,
 }
 
 impl<'a> RedisTarget<'a> {
-    /// A data node of the configured Redis.
+    /// The target for a data node of the configured Redis.
     pub(super) fn node(config: &'a RedisConfig, address: &'a Address) -> Self {
         Self {
             address,
@@ -64,21 +66,21 @@ pub(super) enum ConnectError {
     PasswordVariable(String),
     #[error("{0} accepted the connection and closed it without an answer: does it want TLS (rediss://)?")]
     HungUp(Address),
-    /// With what the server said.
+    /// `answer` is the error text of the server.
     #[error("{address} refused {command}: {answer}")]
     Refused { address: Address, command: &'static str, answer: String },
     #[error(transparent)]
     Wire(#[from] WireError),
 }
 
-/// A connection that is authenticated and in the right database.
+/// Returns a connection that is authenticated and uses the configured database.
 pub(super) async fn connect(target: &RedisTarget<'_>) -> Result<Wire, ConnectError> {
     let login = Login::read(target.credentials).await?;
     let mut wire = dial(target).await?;
     match hello(&mut wire, &login).await {
         Ok(Protocol::Resp3) => wire.set_resp3(),
         Ok(Protocol::Resp2) => log_in(&mut wire, &login).await?,
-        // Some proxies hang up on a command that they do not know.
+        // Some proxies close the connection on an unknown command.
         Err(ConnectError::Wire(WireError::Closed(_))) => {
             wire = dial(target).await?;
             log_in(&mut wire, &login).await.map_err(|error| match error {
@@ -104,7 +106,7 @@ async fn hello(wire: &mut Wire, login: &Login) -> Result<Protocol, ConnectError>
     let mut parts: Vec<&[u8]> = vec![b"HELLO", b"3"];
     if login.username.is_some() || login.password.is_some() {
         let username = login.username.as_deref().unwrap_or(DEFAULT_USER);
-        // A user without a password (`nopass`) takes any.
+        // A user without a password (`nopass`) accepts any password.
         let password = login.password.as_deref().unwrap_or_default();
         parts.extend([b"AUTH", username.as_bytes(), password.as_bytes()]);
     }
@@ -115,8 +117,8 @@ async fn hello(wire: &mut Wire, login: &Login) -> Result<Protocol, ConnectError>
     }
 }
 
-/// The server speaks, but not this command or not this protocol. All else (password, too many clients, protected mode)
-/// would only be refused again.
+/// Whether the server answers but does not support this command or this protocol. After other
+/// errors (wrong password, too many clients, protected mode) a login with RESP2 would fail as well.
 fn is_unknown(error: &ServerError) -> bool {
     let details = error.details().unwrap_or_default().to_ascii_lowercase();
     match error.code() {
@@ -135,12 +137,13 @@ async fn log_in(wire: &mut Wire, login: &Login) -> Result<(), ConnectError> {
         let answer = wire.ask(&[b"AUTH", password]).await?;
         login.accept(wire, "AUTH", answer)?;
     }
-    // Shows whether a password is wanted that we do not have. A user who may not ask is logged in all the same.
+    // Shows whether the server requires a password that is not configured. A user who may not send
+    // PING is logged in nevertheless.
     match wire.ask(&[b"PING"]).await? {
         Value::ServerError(error) if error.code() == "NOPERM" => {}
         answer => login.accept(wire, "PING", answer)?,
     }
-    // A name is a courtesy: whether it is taken does not matter.
+    // The name is optional, so a refusal does not matter.
     wire.ask(&[b"CLIENT", b"SETNAME", CLIENT_NAME]).await?;
     Ok(())
 }
@@ -165,7 +168,7 @@ async fn dial_without_limit(target: &RedisTarget<'_>) -> Result<Wire, ConnectErr
         }
     };
     let stream = TcpStream::connect((host, port)).await.map_err(cannot_dial)?;
-    // Commands are sent in batches that are complete: waiting for more only makes them late.
+    // Commands are sent in complete batches, so waiting for more data would only delay them.
     stream.set_nodelay(true).map_err(cannot_dial)?;
     let Some(settings) = target.tls else {
         let (reader, writer) = stream.into_split();
@@ -180,7 +183,7 @@ async fn dial_without_limit(target: &RedisTarget<'_>) -> Result<Wire, ConnectErr
     Ok(Wire::new(address, Box::new(reader), Box::new(writer), target.response_timeout))
 }
 
-/// Credentials as they are now.
+/// The credentials as read for this attempt.
 struct Login {
     username: Option<String>,
     password: Option<String>,
@@ -214,7 +217,7 @@ impl Login {
     fn accept(&self, wire: &Wire, command: &'static str, answer: Value) -> Result<(), ConnectError> {
         let Value::ServerError(error) = answer else { return Ok(()) };
         let mut answer = format!("{} {}", error.code(), error.details().unwrap_or_default());
-        // Some servers repeat the arguments of what they do not understand.
+        // Some servers repeat the arguments of a command that they do not understand.
         if let Some(password) = &self.password {
             answer = answer.replace(password.as_str(), "(password)");
         }

@@ -1,4 +1,4 @@
-//! Connecting and discovering, tried on real servers.
+//! Connecting and discovery, tested on real servers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -195,11 +195,12 @@ async fn a_replica_takes_over_in_a_cluster() {
     assert!(nodes.iter().all(|node| node.address != config.addresses[0]), "the seed is gone, and not needed");
 }
 
-/// Runs the supervisor over a failover: the link of the old primary is removed, one to the new primary starts.
+/// Runs the supervisor during a failover: the link to the old primary is removed, and a link to the
+/// new primary starts.
 #[tokio::test]
 async fn a_failover_under_sentinels() {
     let sentinels = Sentinels::start(&[]);
-    // The first Sentinel of the list is dead.
+    // The first Sentinel in the list is down.
     let unused = UnusedPort::reserve().unwrap();
     let mut addresses = vec![tcp(unused.number)];
     addresses.extend(sentinels.addresses().iter().map(|text| tcp(text.rsplit(':').next().unwrap().parse().unwrap())));

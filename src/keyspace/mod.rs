@@ -1,13 +1,15 @@
-//! The Redis source: finds the primaries, keeps one link to each, and reports what they show as sightings.
+//! The Redis source: finds the primaries, keeps one link to each, and reports what they show as
+//! sightings.
 //!
-//! `daemon::run` calls [`run`]. Invariant: this module sends only commands that read; `status::Command` lists them. In
-//! reading order:
+//! `daemon::run` calls [`run`]. Invariant: this module sends only commands that read;
+//! `status::Command` lists them. Failures are reported in the status and tried again. In reading
+//! order:
 //!
 //! * `supervisor`: keeps one link for each primary, distributes reads, adds up status
-//! * `topology`: which primaries there are, and which one has a key
+//! * `topology`: which primaries exist, and which one serves a key
 //! * `link`: everything about one primary, over one connection
 //! * `connect`, `tls`, `wire`: that connection
-//! * `status`: what `/metrics` shows about it
+//! * `status`: the state of the links for `/metrics`
 
 mod connect;
 mod link;
@@ -37,45 +39,46 @@ use crate::model::namespace::Namespace;
 use crate::model::sighting::{LinkId, OwnerHasher};
 use crate::snapshot::RedisNow;
 
-/// What the keyspace source is built from.
+/// The parts that the keyspace source is built from.
 pub struct KeyspaceSource {
     pub config: RedisConfig,
     pub keys: Arc<KeyMap>,
-    /// For their fence templates.
+    /// Source of the fence templates and owner rules.
     pub namespaces: Vec<Arc<Namespace>>,
     pub hasher: OwnerHasher,
     pub out: mpsc::Sender<PipelineInput>,
     pub now: Arc<Mutex<RedisNow>>,
-    /// Keys that the ledger wants to be read now, wherever they are.
+    /// Keys that the ledger wants to be read now, on any node.
     pub reads: mpsc::Receiver<Vec<Box<str>>>,
 }
 
-/// Looks at Redis until it is stopped; whatever fails is tried again.
+/// Observes Redis until it is stopped. Every failure is tried again.
 pub async fn run(setup: KeyspaceSource, stop: CancellationToken) {
     Supervisor::new(setup).run(stop).await;
 }
 
-/// What all links share.
+/// State that all links share.
 struct Shared {
     config: RedisConfig,
     keys: Arc<KeyMap>,
     namespaces: Vec<Arc<Namespace>>,
     hasher: OwnerHasher,
     out: mpsc::Sender<PipelineInput>,
-    /// A link found that the topology is not what it was: a slot moved, a node is gone or no longer a primary.
+    /// A link notifies it when the topology may have changed: a slot moved, or a node is gone or no
+    /// longer a primary.
     rediscover: Notify,
 }
 
-/// What one link is built from.
+/// The parts that one link is built from.
 struct LinkSetup {
     id: LinkId,
-    /// As it was found; its replicas come and go.
+    /// The node as it was discovered. Later changes of its replicas arrive in `replicas`.
     node: Primary,
     replicas: watch::Receiver<Vec<Address>>,
-    /// A failover put this node in the place of another one: its first `Up` says `Past::OtherServer`.
+    /// The node replaced another one in a failover. Its first `Up` event has `Past::OtherServer`.
     takes_over: bool,
     shared: Arc<Shared>,
-    /// Keys of this node that the ledger wants to be read now.
+    /// Keys on this node that the ledger wants to be read now.
     reads: mpsc::Receiver<Vec<Box<str>>>,
     status: Arc<Mutex<LinkStatus>>,
 }

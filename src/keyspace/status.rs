@@ -1,7 +1,8 @@
-//! How one link is doing: what it adds to the sum that `/metrics` shows.
+//! The status of one link, and the sum over all links that `/metrics` shows.
 //!
-//! A link writes its [`LinkStatus`] behind a mutex, for one short step at a time; the supervisor reads all of them once a
-//! second. What a link counted stays in the sum after the link has ended.
+//! A link updates its [`LinkStatus`] behind a mutex that it holds only for a short step. The
+//! supervisor reads the status of all links twice a second. The counts of a link stay in the sum
+//! after the link has ended.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::snapshot::RedisNow;
 use crate::util::clock::TimeMs;
 
 label_enum! {
-    /// All commands that are ever sent. None of them writes.
+    /// Every command that is sent. None of them writes. `Hello` stands for all commands of a login.
     #[expect(unreachable_pub, reason = "the macro makes every enum public")]
     Command {
         Hello = "hello",
@@ -36,7 +37,7 @@ label_enum! {
 impl Command {
     const COUNT: usize = 15;
 
-    /// Those that something is missing without, and that a user may have been denied.
+    /// Commands that a user may have been denied and whose absence makes results incomplete.
     const WANTED: [Self; 9] = [
         Self::Info,
         Self::Scan,
@@ -55,15 +56,15 @@ pub(super) struct LinkStatus {
     pub(super) up: bool,
     pub(super) tracking: bool,
     pub(super) totals: LinkTotals,
-    /// Of [`Command::WANTED`], as the last check found.
+    /// The denied commands among [`Command::WANTED`], as of the last check.
     pub(super) denied: Vec<Command>,
-    /// From the begin of one pass to the begin of the next, on this connection or the last one.
+    /// Time between the starts of two passes, on this connection or the last one.
     pub(super) scan_interval: Option<Duration>,
     /// The last complete pass.
     pub(super) last_pass: Option<LastPass>,
-    /// Of the pass that is under way, from 0 to 1.
+    /// Progress of the current pass, from 0 to 1.
     pub(super) progress: Option<f64>,
-    /// One line for people each, with the fix.
+    /// One line each for the operator, with the fix.
     pub(super) complaints: Vec<String>,
 }
 
@@ -72,11 +73,11 @@ pub(super) struct LastPass {
     pub(super) seconds: f64,
     pub(super) keys: u64,
     pub(super) lock_keys: u64,
-    /// When it ended, by the wall clock.
+    /// When the pass ended, by the wall clock.
     pub(super) ended: TimeMs,
 }
 
-/// What only grows.
+/// Counters of a link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct LinkTotals {
     pub(super) connects: u64,
@@ -91,9 +92,9 @@ pub(super) struct LinkTotals {
     pub(super) read_errors: u64,
     pub(super) scan_passes: u64,
     pub(super) scan_failures: u64,
-    /// That Redis took to answer.
+    /// Time that Redis took to answer.
     pub(super) busy_seconds: f64,
-    /// From a question that nothing was ahead of to its answer.
+    /// Time from a request with no other request before it to its reply.
     pub(super) reply_seconds: Histogram<ReplyBounds>,
 }
 
@@ -125,12 +126,12 @@ impl LinkTotals {
     }
 }
 
-/// All links together. `ended` is what links counted that are gone, and the supervisor itself.
+/// Adds up all links. `ended` contains the counts of ended links and of the supervisor itself.
 pub(super) fn sum(links: &[LinkStatus], ended: &LinkTotals, complaints: Vec<String>) -> RedisNow {
     let mut totals = ended.clone();
     links.iter().for_each(|link| totals.add(&link.totals));
     let passes: Vec<LastPass> = links.iter().filter_map(|link| link.last_pass).collect();
-    // As long as one node has not been looked through, not all keys have been seen.
+    // Until every node has completed a pass, not all keys have been seen.
     let all_passed = !links.is_empty() && passes.len() == links.len();
     let under_way: Vec<f64> = links.iter().filter_map(|link| link.progress).collect();
     let mut complaints = complaints;

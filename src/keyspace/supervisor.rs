@@ -1,7 +1,8 @@
-//! Keeps one link task for each primary, hands out reads, and sums up how the links are doing.
+//! Keeps one link task for each primary, distributes reads, and adds up the status of the links.
 //!
-//! A link reconnects to its address by itself, for ever; it is started and stopped only when the topology changes. Asking
-//! for the topology runs beside everything else, because a host that does not answer takes seconds.
+//! `keyspace::run` calls it. A link reconnects to its address by itself, forever. The supervisor
+//! starts and stops links only when the topology changes. Discovery runs in its own task, because a
+//! host that does not answer takes seconds.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,14 +24,14 @@ use crate::snapshot::RedisNow;
 use crate::util::backoff::Backoff;
 use crate::util::clock;
 
-/// Between two looks at the topology without any reason.
+/// Interval between two discoveries if no link asks for one.
 const REDISCOVER_EVERY: Duration = Duration::from_secs(5);
-/// However many links ask for it.
+/// Minimum time between two discoveries, however many links ask for one.
 const REDISCOVER_AT_MOST_EVERY: Duration = Duration::from_millis(500);
 const PUBLISH_EVERY: Duration = Duration::from_millis(500);
-/// Lists of keys that may wait for a link. The ledger asks again for what was dropped.
+/// Number of key lists that may wait for a link. The ledger asks again for dropped keys.
 const READS_QUEUE: usize = 4;
-/// A link that does not end in this time is dropped where it stands.
+/// A link that does not end within this time is aborted.
 const LINK_GRACE: Duration = Duration::from_secs(2);
 
 type Discovered = (Result<Vec<Primary>, DiscoverError>, LinkTotals);
@@ -42,13 +43,14 @@ pub(super) struct Supervisor {
     reads: mpsc::Receiver<Vec<Box<str>>>,
     links: Vec<Running>,
     next_id: u16,
-    /// What ended links and looks at the topology counted.
+    /// What ended links and discoveries counted.
     ended: LinkTotals,
     discovery: JoinSet<Discovered>,
     next_discovery: Option<Instant>,
     last_discovery: Option<Instant>,
     backoff: Backoff,
-    /// Why the topology is not known. Logged when it changes, shown as long as it lasts.
+    /// Why the topology is unknown. Logged when it changes, and shown in the status until a
+    /// discovery succeeds.
     failure: Option<String>,
 }
 
@@ -163,7 +165,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends the links of nodes that are no primaries any more, and starts those of new ones.
+    /// Stops the links of nodes that are no longer primaries, and starts links to new primaries.
     async fn apply(&mut self, nodes: Vec<Primary>) {
         let (kept, gone): (Vec<Running>, Vec<Running>) = std::mem::take(&mut self.links)
             .into_iter()
@@ -212,12 +214,12 @@ impl Supervisor {
         self.links.push(Running { id, node, replicas, stop, task, reads, status });
     }
 
-    /// Ends a link and tells that nothing more comes from it.
+    /// Stops a link and reports to the pipeline that the link is removed.
     async fn remove(&mut self, link: Running) {
         let id = link.id;
         self.end(link).await;
         let news = vec![LinkNews::Removed { at: clock::steady() }];
-        // Nobody listens any more: the whole source is about to be stopped.
+        // An error means that the receiver is gone, because the pipeline is stopping.
         let _ = self.shared.out.send(PipelineInput::Link(LinkBatch { link: id, news })).await;
     }
 
@@ -234,7 +236,7 @@ impl Supervisor {
         self.ended.add(&lock(&link.status).totals);
     }
 
-    /// A link only ends by itself if it has panicked. Another one takes its place.
+    /// Restarts links that ended by themselves. That happens only after a panic.
     async fn bury(&mut self) {
         while let Some(at) = self.links.iter().position(|link| link.task.is_finished()) {
             let link = self.links.swap_remove(at);
@@ -247,7 +249,7 @@ impl Supervisor {
     fn route(&self, keys: Vec<Box<str>>) {
         let nodes: Vec<&Primary> = self.links.iter().map(|link| &link.node).collect();
         for (link, keys) in self.links.iter().zip(by_node(keys, &nodes)).filter(|(_, keys)| !keys.is_empty()) {
-            // A full queue: the ledger asks again.
+            // If the queue is full, the keys are dropped. The ledger asks again.
             let _ = link.reads.try_send(keys);
         }
     }
@@ -260,17 +262,18 @@ impl Supervisor {
     }
 }
 
-/// Did a failover put the node in the place of one that is gone?
+/// Whether the node replaced a removed node in a failover.
 fn takes_over(mode: &RedisMode, node: &Primary, gone: &[Primary]) -> bool {
     match mode {
         RedisMode::Single => false,
         RedisMode::Sentinel { .. } => !gone.is_empty(),
-        // A node that was no replica has got its slots by migration, which moves the keys with them.
+        // A new primary that was not a replica got its slots by migration, which moves the keys
+        // too.
         RedisMode::Cluster => gone.iter().any(|gone| gone.replicas.contains(&node.address)),
     }
 }
 
-/// The keys of each node. Keys in slots that nobody serves are left out.
+/// Distributes keys to nodes. Keys in slots that no node serves are dropped.
 fn by_node(keys: Vec<Box<str>>, nodes: &[&Primary]) -> Vec<Vec<Box<str>>> {
     if nodes.len() == 1 {
         return vec![keys];
@@ -285,7 +288,8 @@ fn by_node(keys: Vec<Box<str>>, nodes: &[&Primary]) -> Vec<Vec<Box<str>>> {
     sorted
 }
 
-/// A thread that panicked while it held the lock has at worst left one number out.
+/// Ignores poisoning: a thread that panicked while it held the mutex left at most one number out of
+/// date.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,8 @@
-//! TLS to Redis (and to what the commands ask over https): whom to trust, what to show, which name to expect.
+//! TLS to Redis, and to the https servers that commands talk to: trusted certificates, client
+//! certificate and expected server name.
 //!
-//! Files are read at each connection, so that renewed certificates are used without a restart.
+//! `connect` and `client` call it. Certificate files are read at each connection, so that renewed
+//! certificates are used without a restart.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +36,7 @@ pub(crate) enum TlsError {
     Interrupted(#[from] tokio::task::JoinError),
 }
 
-/// The name that is sent to the server and that its certificate must have.
+/// The name that is sent to the server and that its certificate must contain.
 pub(crate) fn server_name(tls: &Tls, host: &str) -> Result<ServerName<'static>, TlsError> {
     let name = tls.server_name.as_deref().unwrap_or(host).to_owned();
     ServerName::try_from(name.clone()).map_err(|source| TlsError::Name { name, source })
@@ -45,7 +47,7 @@ pub(crate) async fn client_config(tls: &Tls) -> Result<Arc<ClientConfig>, TlsErr
     tokio::task::spawn_blocking(move || read(&tls)).await?
 }
 
-/// A configuration that takes any certificate of the server.
+/// A configuration that accepts any server certificate.
 pub(crate) async fn trusting_config(tls: &Tls) -> Result<Arc<ClientConfig>, TlsError> {
     let tls = tls.clone();
     let read = move || {
@@ -57,7 +59,7 @@ pub(crate) async fn trusting_config(tls: &Tls) -> Result<Arc<ClientConfig>, TlsE
     tokio::task::spawn_blocking(read).await?
 }
 
-/// Takes any certificate; that the server has the key to it is still checked.
+/// Accepts any certificate. The signature check still proves that the server has its private key.
 #[derive(Debug)]
 struct AnyCertificate(WebPkiSupportedAlgorithms);
 
@@ -106,7 +108,8 @@ fn read(tls: &Tls) -> Result<Arc<ClientConfig>, TlsError> {
             }
         }
         None => {
-            // One certificate in a system's collection that cannot be used is no reason to trust none of them.
+            // One unusable certificate in the system's collection is no reason to reject all of
+            // them.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
                 return Err(TlsError::NoSystemRoots);
@@ -116,7 +119,7 @@ fn read(tls: &Tls) -> Result<Arc<ClientConfig>, TlsError> {
     with_client(ClientConfig::builder().with_root_certificates(roots), tls)
 }
 
-/// What to show to the server.
+/// Adds the client certificate, if one is configured.
 fn with_client(
     builder: ConfigBuilder<ClientConfig, WantsClientCert>,
     tls: &Tls,

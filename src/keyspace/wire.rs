@@ -1,8 +1,9 @@
-//! One connection to Redis: commands out, replies and pushes in, in the order of the stream.
+//! One connection to Redis: sends commands, and receives replies and pushes in stream order.
 //!
-//! The clients of the redis crate hand pushes and replies out through different channels, which loses their order, and that
-//! order is what the watcher lives by. So only the crate's decoder is used. [`super::connect`] makes a [`Wire`]; a link
-//! drives it with `push_command` and `next`. Nothing here retries: after an error the wire is of no more use.
+//! The clients of the redis crate deliver pushes and replies through different channels. That loses
+//! their relative order, which the watching of locks depends on. So only the decoder of that crate
+//! is used. [`super::connect`] creates a [`Wire`], and a link uses it with `push_command` and
+//! `next`. Nothing here retries: after an error the wire is unusable.
 
 use std::io;
 use std::time::Duration;
@@ -15,9 +16,11 @@ use tokio_util::codec::Decoder;
 
 use crate::config::redis::Address;
 
-/// The longest reply that is taken. What a link asks for is far smaller; a list of pushed keys may be long.
+/// The longest accepted reply. Replies to a link are far smaller, but a list of pushed keys may be
+/// long.
 const MAX_FRAME_BYTES: usize = 64 << 20;
-/// Read at once. A buffer that grew beyond this is given back when it is empty.
+/// Bytes per read. An empty input buffer of more than four times this size is replaced by a small
+/// one.
 const READ_BYTES: usize = 64 << 10;
 
 pub(super) type ReplyReader = Box<dyn AsyncRead + Send + Unpin>;
@@ -28,19 +31,19 @@ pub(super) struct Wire {
     reader: ReplyReader,
     writer: Writer,
     codec: ValueCodec,
-    /// Received and not yet decoded.
+    /// Received but not yet decoded.
     input: BytesMut,
-    /// Bytes of the frame that is not complete yet; the decoder keeps what it has understood of it.
+    /// Bytes received of the incomplete frame. The decoder keeps its own state of that frame.
     frame_bytes: usize,
-    /// Commands that are not yet handed to the system.
+    /// Commands not yet written to the stream.
     output: BytesMut,
-    /// Handed to the stream, which may still hold it back (TLS).
+    /// Data was written to a stream that may still buffer it (TLS).
     unflushed: bool,
     response_timeout: Duration,
     is_resp3: bool,
 }
 
-/// Why a connection is of no more use.
+/// Why a connection became unusable.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WireError {
     #[error("{0} closed the connection")]
@@ -84,7 +87,7 @@ impl Wire {
         self.is_resp3 = true;
     }
 
-    /// Puts a command behind those that wait to be sent; `next` sends them.
+    /// Appends a command to the output. `next` sends it.
     pub(super) fn push_command(&mut self, parts: &[&[u8]]) {
         let mut digits = DecimalBuffer::default();
         self.output.extend_from_slice(b"*");
@@ -98,8 +101,9 @@ impl Wire {
         self.output.extend_from_slice(b"\r\n");
     }
 
-    /// The next reply or push, whichever comes first in the stream; sends what waits meanwhile, so that neither side
-    /// can wait for the other. May be dropped at any await and called again: nothing is lost.
+    /// Returns the next reply or push in stream order. Sends the output at the same time, so that
+    /// the two sides never wait for each other. Cancel-safe: the future may be dropped at any await
+    /// without losing data.
     pub(super) async fn next(&mut self) -> Result<Value, WireError> {
         loop {
             if let Some(value) = self.decode()? {
@@ -121,13 +125,14 @@ impl Wire {
         }
     }
 
-    /// A reply or push that has been received already.
+    /// Returns a reply or push that was already received, without waiting.
     pub(super) fn next_received(&mut self) -> Result<Option<Value>, WireError> {
         self.decode()
     }
 
-    /// One question, one answer, for setting a connection up: nothing else may be under way, and pushes are ignored.
-    /// An error that the server answers with is a value like others.
+    /// Sends one command and waits for its reply. Only for the setup of a connection: no other
+    /// request may be pending, and pushes are ignored. An error reply of the server is returned as
+    /// a value.
     pub(super) async fn ask(&mut self, parts: &[&[u8]]) -> Result<Value, WireError> {
         self.push_command(parts);
         let after = self.response_timeout;
@@ -165,14 +170,16 @@ impl Wire {
     fn broken(&self, source: io::Error) -> WireError {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         match source.kind() {
-            // How the other side hangs up depends on what it had not read yet.
+            // The error kind of a closed connection depends on what the other side had not read
+            // yet.
             BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof => WireError::Closed(self.address.clone()),
             _ => WireError::Broken { address: self.address.clone(), source },
         }
     }
 }
 
-/// Each step takes what it has sent out of `output`, so that nothing is sent twice when this is dropped half-way.
+/// Each step removes what it has sent from `output`, so that nothing is sent twice if the future is
+/// dropped midway.
 async fn send(writer: &mut Writer, output: &mut BytesMut, unflushed: &mut bool) -> io::Result<()> {
     while !output.is_empty() {
         *unflushed = true;
@@ -185,7 +192,8 @@ async fn send(writer: &mut Writer, output: &mut BytesMut, unflushed: &mut bool) 
     Ok(())
 }
 
-/// Lengths in decimal without an allocation each: a link sends tens of thousands of commands a second.
+/// Formats lengths in decimal without allocating: a link sends tens of thousands of commands a
+/// second.
 #[derive(Default)]
 struct DecimalBuffer([u8; 20]);
 
@@ -226,7 +234,7 @@ mod tests {
         wire.push_command(&[&value]);
         let mut received = vec![0; 2000];
         let server = async {
-            // The pipe holds 64 bytes: the command only gets through while `next` waits.
+            // The pipe holds 64 bytes, so the command is only sent completely while `next` waits.
             let mut length = 0;
             while length < 25 + 1013 {
                 length += theirs.read(&mut received[length..]).await.unwrap();

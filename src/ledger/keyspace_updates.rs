@@ -1,6 +1,8 @@
-//! The ledger's side that looks at Redis, as the pipeline calls it; and where log lines meet what Redis showed.
+//! The part of the ledger that handles updates from Redis and combines them with log events.
 //!
-//! Without [`Ledger::observing`] a lost lock has the cause `unknown` at once, so that causes add up to losses everywhere.
+//! The pipeline calls the public methods. `ledger::Ledger` calls `lost` and `said` for log events.
+//! Without [`Ledger::observing`], a loss gets the cause `unknown` at once, so that causes always
+//! add up to losses.
 
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ use crate::snapshot::{KeyspaceView, Lately};
 use crate::util::clock::TimeMs;
 
 impl Ledger {
-    /// From now on Redis is observed.
+    /// Enables the tracking of locks in Redis.
     pub fn observing(mut self, settings: KeyspaceSettings) -> Self {
         for namespace in self.namespaces.iter().filter(|namespace| !namespace.keys.is_empty()) {
             self.saved.keyspace.entry(namespace.name.clone()).or_default();
@@ -38,7 +40,7 @@ impl Ledger {
         self
     }
 
-    /// What a link has to tell.
+    /// Applies a batch of events from one link.
     pub fn apply_link(&mut self, batch: LinkBatch) {
         if let Some(keyspace) = &mut self.keyspace {
             let mut counters = AllCounters { saved: &mut self.saved.keyspace, recents: &mut self.recents };
@@ -46,14 +48,14 @@ impl Ledger {
         }
     }
 
-    /// Keys that should be read now: their deadline has come, or a pass did not show them. Each is given again every
-    /// second until it has been seen.
+    /// Returns up to `limit` keys to read now: their deadline has passed, or a pass did not list
+    /// them. A key is returned again every second until a sighting of it arrives.
     pub fn due_reads(&mut self, now: TimeMs, limit: usize) -> Vec<Box<str>> {
         self.keyspace.as_mut().map(|keyspace| keyspace.due_reads(now, limit)).unwrap_or_default()
     }
 
-    /// Finds the causes of lost locks that have waited long enough. `now` is of the clock that [`Ledger::apply`] gets.
-    /// Whether there were any.
+    /// Finds the causes of losses that have waited long enough. Returns whether there were any.
+    /// `now` must come from the same clock as the `now` of [`Ledger::apply`].
     pub fn settle(&mut self, now: TimeMs) -> bool {
         let mut settled = false;
         while let Some(loss) = self.keyspace.as_mut().and_then(|keyspace| keyspace.next_settled(now)) {
@@ -63,14 +65,15 @@ impl Ledger {
         settled
     }
 
-    /// Walks all locks: brings the shortest TTL, the oldest lock and late renewals up to date.
+    /// Walks all locks and updates the shortest TTL, the oldest lock and the overdue renewals of
+    /// each lock namespace.
     pub fn survey(&mut self, now: TimeMs) {
         if let Some(keyspace) = &mut self.keyspace {
             keyspace.survey(now);
         }
     }
 
-    /// `None` where Redis is not observed or the namespace has no keys.
+    /// Returns `None` if Redis is not observed or the lock namespace has no keys.
     pub fn keyspace_view(&self, namespace: NamespaceId, now: TimeMs) -> Option<KeyspaceView> {
         let name = &self.namespaces.get(usize::from(namespace.0))?.name;
         let counters = self.saved.keyspace.get(name).cloned().unwrap_or_default();
@@ -78,7 +81,7 @@ impl Ledger {
         self.keyspace.as_ref()?.view(namespace, counters, recent, now)
     }
 
-    /// What happened in the last minutes and the last hour.
+    /// Events of the last minutes and the last hour.
     pub fn lately(&self, namespace: NamespaceId, now: TimeMs) -> Lately {
         self.recents.get(usize::from(namespace.0)).map(|recent| recent.lately(now)).unwrap_or_default()
     }
@@ -87,7 +90,7 @@ impl Ledger {
         self.saved.causes.get(&namespace.name).cloned().unwrap_or_default()
     }
 
-    /// Whoever asked may have gone.
+    /// Sends the answer to an inquiry. The receiver may be gone; that is not an error.
     pub fn answer(&self, inquiry: Inquiry, now: TimeMs) {
         let keyspace = self.keyspace.as_ref();
         match inquiry {
@@ -104,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// Entries that left a full table, for each table.
+    /// Number of entries that left each table because it was full.
     pub fn evictions(&self) -> Vec<(&'static str, u64)> {
         let mut evictions =
             vec![("joined_lines", self.saved.joined.evictions()), ("final_states", self.saved.finals.evictions())];
@@ -120,7 +123,8 @@ impl Ledger {
         evictions
     }
 
-    /// What waited for its cause when the process ended, or was counted before there were causes, has none.
+    /// Gives saved losses without a cause the cause `unknown`: their process ended while they
+    /// waited, or an older version that had no causes counted them.
     pub(super) fn settle_saved(&mut self) {
         for (name, counters) in &self.saved.namespaces {
             let lost = counters.not_owned.total();
@@ -131,7 +135,7 @@ impl Ledger {
         }
     }
 
-    /// To be called for each lost lock that is counted.
+    /// Must be called once for each loss that is counted.
     pub(super) fn lost(&mut self, moment: &Moment, operation: Operation) {
         self.happened_lately(moment, Event::NotOwned);
         let loss = Loss {
@@ -154,11 +158,11 @@ impl Ledger {
     }
 
     pub(super) fn happened_lately(&mut self, moment: &Moment, event: Event) {
-        // A clock that is ahead must not put it where no window reaches.
+        // The clock of the program may be ahead. No window covers a bucket in the future.
         self.recents[usize::from(moment.id.0)].add(event, 1, moment.at.min(moment.now));
     }
 
-    /// For the history of the lock: what was counted of its lines.
+    /// Adds a counted log event to the history of its lock.
     pub(super) fn said(&mut self, moment: &Moment, counted: &Counted) {
         let (Some(keyspace), Some(lock)) = (&mut self.keyspace, moment.lock) else { return };
         let reason = counted.reason.map(Label::as_str);
@@ -181,7 +185,8 @@ impl Ledger {
 }
 
 impl LockTracker {
-    /// The next loss that has waited long enough, as long as Redis has shown what was before it.
+    /// The next loss that has waited long enough, if Redis has shown everything that happened
+    /// before it. A loss that has waited too long is returned in any case.
     fn next_settled(&mut self, now: TimeMs) -> Option<Loss> {
         let (loss, is_late) = self.causes.first_due(now)?;
         if is_late || self.has_shown(loss) {
@@ -190,7 +195,8 @@ impl LockTracker {
         None
     }
 
-    /// Every link has told what happened before the line was written, and nothing about the lock is in doubt.
+    /// Whether every link has reported all changes before the line was written, and the lock is
+    /// neither doubtful nor about to be verified.
     fn has_shown(&self, loss: &Loss) -> bool {
         let Some(lock) = loss.lock.as_deref() else { return true };
         let is_open = |key: String| {
@@ -221,7 +227,8 @@ impl LockTracker {
         Explanation::NOTHING
     }
 
-    /// A line tells the key, or only an id; then the key is one that a template makes of it.
+    /// A line names the key or only an id. Returns the text itself and each key that a template
+    /// with one field builds from it.
     fn possible_keys(&self, namespace: NamespaceId, lock: &str) -> Vec<String> {
         let templates = &self.namespaces[usize::from(namespace.0)].keys;
         let with_one_field = templates.iter().filter(|template| template.fields().count() == 1);
@@ -229,7 +236,8 @@ impl LockTracker {
         std::iter::once(lock.to_owned()).chain(built).collect()
     }
 
-    /// A key as the line told it, otherwise those that templates make of the id.
+    /// The text itself if it matches a key template, otherwise the keys that templates build from
+    /// it.
     pub(super) fn keys_of(&self, namespace: NamespaceId, lock: &str) -> Vec<String> {
         let is_key = self.namespaces[usize::from(namespace.0)].template_of(lock).is_some();
         let mut keys = self.possible_keys(namespace, lock);

@@ -1,12 +1,14 @@
-//! THE state, pure: no I/O, no clock, cannot fail. Time and events are arguments.
+//! The state of the exporter. The ledger is pure: it does no I/O, reads no clock and cannot fail.
+//! Time and events are arguments.
 //!
-//! The pipeline is the only caller in the daemon. `replay` and `check --logs` also call it, without Redis. There are two
-//! inputs. [`Ledger::apply`] takes a log event and decides what it adds to the counters. [`Ledger::apply_link`] takes a
-//! batch of sightings and infers what happened to the locks. Both meet in the causes of lost locks. In reading order:
+//! The pipeline is the only caller in the daemon. `replay` and `check --logs` also call the ledger,
+//! without Redis. There are two inputs. [`Ledger::apply`] takes a log event and decides what it
+//! adds to the counters. [`Ledger::apply_link`] takes a batch of sightings and infers what happened
+//! to the locks. The causes of losses combine both inputs. In reading order:
 //!
 //! * this file: the ledger, and how a log event is counted
 //! * `failures`: one failure counts once, however many lines report it
-//! * `keyspace_updates`: batches of links, due reads, losses and views
+//! * `keyspace_updates`: batches from links, due reads, losses and views
 //! * `locks`: the locks as Redis shows them
 //! * `causes`: why locks were lost
 //! * `recent`: counts and ratios of the last minutes and the last hour
@@ -37,38 +39,40 @@ pub use locks::KeyspaceSettings;
 use locks::LockTracker;
 use recent::{Event, Recent};
 
-/// A lost lock is noticed by each renewal that follows. They are one loss while they keep coming at about the pace of
-/// renewals.
+/// Each renewal after a loss reports the same loss again. Reports belong to one loss as long as the
+/// time between two of them is at most this many renewal intervals.
 const RENEWALS_OF_ONE_LOSS: f64 = 1.5;
 
 pub struct Ledger {
     namespaces: Vec<Arc<Namespace>>,
     join_window: TimeMs,
     saved: Saved,
-    /// `None`: Redis is not observed.
+    /// `None` if Redis is not observed.
     keyspace: Option<LockTracker>,
-    /// For their names.
+    /// Indexed by [`RuleId`]. Incidents and lock histories show these names.
     rule_names: Arc<[String]>,
-    /// What happened lately, for each namespace.
+    /// Counts of the last hour, one entry per lock namespace.
     recents: Vec<Recent>,
     incidents: IncidentLog,
 }
 
-/// All that must survive a restart.
+/// The part of the ledger that survives a restart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Saved {
-    /// By name: also those that the configuration no longer has, for it may get them back.
+    /// Keyed by lock namespace. Namespaces removed from the configuration are kept, because they
+    /// may come back.
     namespaces: BTreeMap<String, LogCounters>,
     joined: Joined,
     finals: Finals,
-    /// By name, too.
+    /// Keyed by lock namespace, like `namespaces`.
     keyspace: BTreeMap<String, KeyspaceCounters>,
-    /// As many as there are lost locks in `namespaces`, but for those that waited for their cause when this was saved.
+    /// Keyed by lock namespace. The sum of the causes equals the number of losses (`not_owned`) in
+    /// `namespaces`, minus the losses that still waited for their cause when this was saved.
     causes: BTreeMap<String, Tally<Cause>>,
 }
 
-/// What an event was counted as.
+/// How [`Ledger::apply`] counted an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
     pub event: &'static str,
@@ -77,7 +81,7 @@ pub struct Counted {
 }
 
 impl Ledger {
-    /// `namespaces` ends with `other`.
+    /// The last entry of `namespaces` must be `other`.
     pub fn new(namespaces: Vec<Arc<Namespace>>, join_window: Duration, saved: Saved) -> Self {
         let join_window = join_window.as_millis() as TimeMs;
         let recents = namespaces.iter().map(|_| Recent::new()).collect();
@@ -103,14 +107,17 @@ impl Ledger {
         self.saved.namespaces.get(&namespace.name).cloned().unwrap_or_default()
     }
 
-    /// Forgets what no later line can be joined with. `now` is the time of arrival, not of lines.
+    /// Removes entries that no later line can be joined with. `now` is an arrival time, not the
+    /// time of a line.
     pub fn tidy(&mut self, now: TimeMs) {
         let renewals = self.namespaces.iter().map(|namespace| renewal_window(namespace)).max().unwrap_or_default();
         self.saved.joined.tidy(now, self.join_window.max(renewals));
     }
 
-    /// Counts an event. `at` is the time to judge it by, `now` the time of its arrival. None: it is part of a failure
-    /// that was counted already.
+    /// Counts an event. `at` is the time of its line, or an estimate if the line has no time; it
+    /// decides which failure the event belongs to. `now` is the arrival time, on the same clock.
+    /// Returns `None` if the event adds nothing to the counters, for example because it belongs to
+    /// a failure that was already counted.
     pub fn apply(&mut self, at: TimeMs, now: TimeMs, event: &LogEvent) -> Option<Counted> {
         let joins = event.joins.map_or(0, |joins| joins.as_millis() as TimeMs);
         let moment = Moment {
@@ -187,8 +194,8 @@ impl Ledger {
         counted(failed, "acquire_failed", "acquire", reason)
     }
 
-    /// The operation is not known, so the line may be another one about a release or renewal that was counted; where the rule
-    /// says so, about an acquisition, too.
+    /// The operation is unknown, so the line may repeat a release loss or a renewal loss that was
+    /// already counted. If the rule sets `joins`, the line may also belong to a failed acquisition.
     fn not_owned(&mut self, moment: &Moment) -> Option<Counted> {
         let windows = [
             (Aspect::ReleaseLoss, moment.window),
@@ -213,7 +220,7 @@ impl Ledger {
             self.counters_of(moment).abandonments += 1;
             self.happened_lately(moment, Event::Abandonment);
         }
-        // The line that gives up stands for one more failed renewal.
+        // The line that reports the abandonment also reports one more failed renewal.
         let renewal = reason.and_then(|reason| self.renewal_failed(moment, reason));
         match abandoned {
             true => Some(Counted { event: "abandoned", operation: Some("renew"), reason }),
@@ -255,8 +262,9 @@ impl Ledger {
         new.then_some(Counted { event, operation: None, reason: None })
     }
 
-    /// Whether this begins a new failure of that kind rather than being one more line about the last one. Without a known
-    /// lock nothing can be joined: two such lines may speak of two locks.
+    /// Whether the event starts a new failure of this aspect. If not, it is one more line about the
+    /// last failure. Events without a lock are never joined, because two such lines may be about
+    /// two locks.
     fn is_new(&mut self, moment: &Moment, aspect: Aspect, window: Window) -> bool {
         match moment.hash(aspect) {
             Some(lock) => self.saved.joined.begins(lock, moment.at, moment.now, window),
@@ -264,14 +272,15 @@ impl Ledger {
         }
     }
 
-    /// As `is_new`, for a lost lock: a line that did not tell the operation may have counted it already.
+    /// Like `is_new`, for a loss: a line with an unknown operation may already have counted it.
     fn is_new_loss(&mut self, moment: &Moment, aspect: Aspect, window: Window) -> bool {
         let unknown_loss = moment.hash(Aspect::UnknownLoss);
         let counted_as_unknown = self.saved.joined.is_open(unknown_loss, moment.at, moment.window);
         self.is_new(moment, aspect, window) && !counted_as_unknown
     }
 
-    /// `other` is the last one and takes what a rule made for another configuration could not place.
+    /// Maps an id outside the configured range to `other`, which is the last namespace. Such an id
+    /// comes from a rule of another configuration.
     fn known(&self, id: NamespaceId) -> NamespaceId {
         NamespaceId(id.0.min((self.namespaces.len() - 1) as u16))
     }
@@ -285,13 +294,13 @@ impl Ledger {
     }
 }
 
-/// One event's circumstances.
+/// One event with its times, its lock and its lock namespace.
 struct Moment<'a> {
     at: TimeMs,
     now: TimeMs,
-    /// How far from the last line about a failure this one may be and still be about it.
+    /// How far this line may be from a failure and still belong to it.
     window: TimeMs,
-    /// What the rule asks for, 0 if nothing.
+    /// The join window that the rule asks for, or 0.
     joins: TimeMs,
     lock: Option<&'a str>,
     rule: RuleId,
@@ -300,12 +309,12 @@ struct Moment<'a> {
 }
 
 impl Moment<'_> {
-    /// For one attempt and all that is said about it.
+    /// The window for all lines about one attempt.
     fn joining(&self) -> Window {
         Window::FromFirst(self.window)
     }
 
-    /// For what every renewal notices again.
+    /// The window for a loss, which every later renewal reports again.
     fn loss_window(&self) -> Window {
         Window::FromLast(self.window.max(renewal_window(&self.namespace)))
     }

@@ -1,12 +1,14 @@
-//! What happened lately, in buckets of ten seconds: sums and shares over the last minutes and the last hour, and the line of
-//! that hour.
+//! Counts of the last hour in buckets of ten seconds: sums and ratios over the last minutes and the
+//! last hour, and the time series of that hour.
+//!
+//! The ledger keeps one [`Recent`] for each lock namespace. It is not saved.
 
 use crate::model::namespace::Style;
 use crate::snapshot::{Lately, Point, Ratios, Sums};
 use crate::util::clock::TimeMs;
 
 const BUCKET_MS: TimeMs = 10_000;
-/// One more than the longest window, for the current bucket is not complete.
+/// One more than the longest window needs, because the current bucket is incomplete.
 const BUCKETS: usize = 361;
 
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +19,8 @@ pub(super) enum Event {
     Renewal,
     Expiration,
     Acquisition,
-    /// But for those that found the lock taken, or that the program itself broke off.
+    /// Failed acquisitions, except those that found the lock taken and those that the program
+    /// canceled.
     AcquireFailure,
     Abandonment,
     UnlockedWork,
@@ -27,14 +30,15 @@ pub(super) enum Event {
 
 const EVENTS: usize = Event::FenceRegression as usize + 1;
 
-/// Counts of one bucket, and which one it is: places are used again.
+/// Counts of one bucket. `number` shows which ten seconds they belong to, because slots of the ring
+/// are reused.
 #[derive(Clone, Copy)]
 struct RecentBucket {
     number: TimeMs,
     counts: [u32; EVENTS],
 }
 
-/// Lately, for one namespace.
+/// Events of the last hour in one lock namespace.
 pub(super) struct Recent {
     buckets: Vec<RecentBucket>,
 }
@@ -44,7 +48,7 @@ impl Recent {
         Self { buckets: vec![RecentBucket { number: TimeMs::MIN, counts: [0; EVENTS] }; BUCKETS] }
     }
 
-    /// `at` may lie in the past. What is older than the longest window is left out.
+    /// `at` may be in the past. Events older than the longest window are ignored.
     pub(super) fn add(&mut self, event: Event, count: u64, at: TimeMs) {
         let number = at.div_euclid(BUCKET_MS);
         let bucket = &mut self.buckets[number.rem_euclid(BUCKETS as TimeMs) as usize];
@@ -64,7 +68,7 @@ impl Recent {
             Ratios {
                 not_owned: share(sums.not_owned, releases + renewals),
                 renewal_failure: share(sums.renewal_failures, renewals),
-                // That a loop lock expires is how it should be.
+                // A loop lock expires on purpose.
                 expiry: expiry.filter(|_| style == Style::Item),
             }
         })
@@ -101,7 +105,7 @@ impl Recent {
         })
     }
 
-    /// The last point is that of now and not complete; all others are.
+    /// The last point covers the current time and is incomplete. All other points are complete.
     fn line(&self, now: TimeMs) -> Vec<Point> {
         let last = now.div_euclid(Lately::STEP);
         let first = last - (Lately::POINTS as TimeMs - 1);

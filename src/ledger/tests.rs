@@ -1,4 +1,4 @@
-//! What an event adds to the counters, with times and locks made up.
+//! Checks what events add to the counters. Times and locks are made up.
 
 use super::*;
 use crate::model::counters;
@@ -10,7 +10,7 @@ const OTHER: NamespaceId = NamespaceId(1);
 const LOST: Happening = Happening::ReleaseFailed(Reason::NotOwned);
 const LOST_AT_RENEWAL: Happening = Happening::RenewalFailed(Reason::NotOwned);
 
-/// `jobs`, renewed every 20 s, and `other`, with the usual window of 2 s.
+/// Lock namespaces `jobs` (renewed every 20 s) and `other`, with the default join window of 2 s.
 fn ledger() -> Ledger {
     let namespace = |name: &str, renew_every: Option<u64>| {
         Arc::new(Namespace {
@@ -38,7 +38,8 @@ fn event(happening: Happening, lock: &str) -> LogEvent {
     }
 }
 
-/// Applies what happened to the lock `a` at each time, in ms, and compares with `counted`: `event/operation` or nothing.
+/// Applies each event to the lock `a` at its time in ms. Compares the result with
+/// `event/operation`, or with the empty string if nothing is counted.
 fn check(lines: &[(TimeMs, Happening, &str)], totals: &str) {
     let mut ledger = ledger();
     for (at, happening, counted) in lines {
@@ -49,7 +50,7 @@ fn check(lines: &[(TimeMs, Happening, &str)], totals: &str) {
     assert_eq!(shown(&ledger, JOBS), totals);
 }
 
-/// Every counter above 0.
+/// Lists every counter above 0.
 fn shown(ledger: &Ledger, namespace: NamespaceId) -> String {
     fn tally<L: Label>(name: &str, tally: &counters::Tally<L>) -> Vec<String> {
         let nonzero = tally.iter().filter(|(_, count)| *count > 0);
@@ -73,7 +74,7 @@ fn lines_within_the_window_are_one_release() {
     check(&lines, "not_owned/release=2 release/not_owned=2");
 }
 
-/// Otherwise a lock that everybody fails to get, all the time, would look like one failure.
+/// Without this, a lock that nobody can ever acquire would count as one failure.
 #[test]
 fn what_fails_again_and_again_counts_again_and_again() {
     let busy = || Happening::AcquireFailed(Reason::Busy);
@@ -149,7 +150,7 @@ fn an_unknown_operation_is_joined_with_a_known_one_in_both_orders() {
     check(&apart, "not_owned/release=1 not_owned/unknown=1 release/not_owned=1");
 }
 
-/// A library that warns of a busy lock, and then raises an error that may be about a lost one.
+/// A library that warns about a busy lock and then raises an error that may be about a lost lock.
 #[test]
 fn an_unknown_operation_is_joined_with_an_acquisition_where_the_rule_says_so() {
     let total = |joins: Option<u64>, at: TimeMs| {

@@ -1,4 +1,7 @@
-//! What replies and pushes mean.
+//! Handles replies and pushes: turns them into sightings and other events for the pipeline.
+//!
+//! `session` calls [`Session::take`] for each reply or push in stream order. Error replies are
+//! values here and never end the session.
 
 use std::time::Duration;
 
@@ -17,13 +20,13 @@ use crate::model::sighting::{LinkNews, Sight, Sighting};
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 
-/// How much further everything has to be told before that is worth telling.
+/// Minimum progress of the caught-up time before it is reported again.
 const CAUGHT_UP_STEP: TimeMs = 200;
-/// After a pass that failed.
+/// Delay before the next pass after a pass has failed.
 const FAILED_PASS_PAUSE: Duration = Duration::from_secs(1);
 
 impl Session<'_> {
-    /// A reply or a push has come.
+    /// Handles one reply or push. Returns the work that Redis did for it.
     pub(super) fn take(&mut self, side: ConnectionRole, value: Value, received: TimeMs) -> Work {
         if let Value::Push { kind, data } = value {
             if kind == PushKind::Invalidate && side == ConnectionRole::Main {
@@ -115,7 +118,7 @@ impl Session<'_> {
         let is_watched = self.watching && side == ConnectionRole::Main && self.prefixes.covers(key);
         let order = is_watched.then_some(&self.main.order);
         let seen = self.inbox.finish(ticket, awaited.sequence, order, received);
-        // A lock that has another owner may have ended in between.
+        // A lock with another owner may have ended in between, so its end is in doubt as well.
         if matches!(sight, Sight::Absent | Sight::Vacant) || seen.pushes > 1 {
             self.doubt(side);
         }
@@ -132,7 +135,8 @@ impl Session<'_> {
         }));
     }
 
-    /// So many more keys were evicted, and so many flushes not pushed. What was held back for this answer is told behind it.
+    /// Handles the number of newly evicted keys and of flushes that were not pushed. Events that
+    /// were held back for this answer are released after an `Evicted` event, if there is one.
     fn evicted(&mut self, evicted: u64, flushes: u64, received: TimeMs) {
         self.link.totals.evicted_keys += evicted;
         self.link.totals.flushes += flushes;
@@ -153,17 +157,18 @@ impl Session<'_> {
         }
     }
 
-    /// Keys changed.
+    /// Handles an invalidation push: keys changed, or the database was flushed.
     fn invalidated(&mut self, data: Vec<Value>, received: TimeMs) {
         let Some(Value::Array(keys)) = data.into_iter().next() else {
             self.link.totals.flushes += 1;
-            // Not `received`, which is rounded up: the pass that begins in this turn is a pass after the flush.
+            // Not `received`, which is rounded up: a pass that starts in this turn starts after the
+            // flush.
             self.link.teller.add(LinkNews::Flushed { at: clock::steady() });
             return self.pass_again(Instant::now());
         };
         let mut is_lost = false;
         for key in &keys {
-            // Keys of locks are text: templates are.
+            // Keys of locks are UTF-8, because templates are.
             let Value::BulkString(key) = key else { continue };
             let Ok(key) = str::from_utf8(key) else { continue };
             if !self.prefixes.is_lock(key) {
@@ -183,14 +188,14 @@ impl Session<'_> {
         if is_lost {
             self.link.totals.overflows += 1;
             if !std::mem::replace(&mut self.gap_told, true) {
-                // As for a flush.
+                // Not `received`, for the same reason as for a flush.
                 self.link.teller.add(LinkNews::Gap { at: clock::steady() });
             }
             self.pass_again(Instant::now());
         }
     }
 
-    /// A step of a pass was answered.
+    /// Handles the reply to one step of a pass.
     fn scanned(&mut self, number: u64, reply: Value) {
         let Some(pass) = self.pass.as_mut().filter(|pass| pass.number == number) else { return };
         let keys = match pass.step(reply) {
@@ -215,7 +220,8 @@ impl Session<'_> {
         }
     }
 
-    /// What the pass has seen so far is worth nothing any more.
+    /// Discards the current pass, because its results are no longer complete, and schedules a new
+    /// one at once.
     fn pass_again(&mut self, now: Instant) {
         self.pass = None;
         self.timetable.at_once(now);
@@ -228,7 +234,7 @@ impl Session<'_> {
         }
     }
 
-    /// Tells that the pass is done when all that it listed has been read.
+    /// Reports the end of the pass when all keys that it listed have been read.
     pub(super) fn finish_pass(&mut self, now: Instant) {
         if self.inbox.scanned_left() > 0 {
             return;

@@ -1,4 +1,5 @@
-//! One connection with what is under way on it: which request the next reply belongs to, and what Redis took to answer.
+//! One connection with its pending requests: which request the next reply belongs to, and how long
+//! Redis took to answer. A `session` owns one for the primary and may own one for a replica.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,28 +14,28 @@ use crate::keyspace::wire::{Wire, WireError};
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Ping,
     Role,
-    /// Whether keys may be evicted.
+    /// Asks whether keys may be evicted.
     Memory,
-    /// How many were; and flushes, where they are not pushed.
+    /// Asks how many keys were evicted, and how many flushes there were if they are not pushed.
     Evicted,
-    /// How many keys there are, for the progress of a pass.
+    /// Asks for the number of keys, for the progress of a pass.
     Size,
     /// A step of the pass with this number.
     Scan(u64),
     Read {
         ticket: Ticket,
         round: Round,
-        /// A pass wants it.
+        /// The read is part of a pass.
         scanned: bool,
     },
 }
 
-/// A request whose replies have not all come.
+/// A request with missing replies.
 #[derive(Debug)]
 pub(super) struct Awaited {
     pub(super) what: What,
@@ -49,17 +50,17 @@ pub(super) struct Lane {
     pub(super) wire: Wire,
     pub(super) order: ReplyOrder,
     awaited: VecDeque<Awaited>,
-    /// Replies to the request at the front.
+    /// Replies received so far for the first pending request.
     gathered: Vec<Value>,
     pub(super) reads: usize,
     last_sent: Instant,
     last_reply: Instant,
 }
 
-/// What a reply completed.
+/// The effect of a reply.
 pub(super) enum Gathered {
     Nothing,
-    /// The first of several replies.
+    /// The first of several replies to a request.
     Begun(What),
     Complete(Awaited, Vec<Value>),
 }
@@ -78,7 +79,7 @@ impl Lane {
         }
     }
 
-    /// Sends a request of so many commands; `send` gives them to the wire.
+    /// Sends a request with `replies` commands. `send` writes them to the wire.
     pub(super) fn ask(&mut self, what: What, replies: usize, now: Instant, send: impl FnOnce(&mut Wire)) {
         let sequence = self.order.sent();
         self.reads += usize::from(matches!(what, What::Read { .. }));
@@ -87,11 +88,13 @@ impl Lane {
         send(&mut self.wire);
     }
 
-    /// Takes a reply.
+    /// Assigns a reply to the first pending request.
     pub(super) fn gather(&mut self, reply: Value) -> Gathered {
-        // A reply to nothing can only come from a server that is none; the next one that is waited for times out.
+        // A reply without a request comes only from a server that is not Redis. The next request
+        // times out.
         let Some(front) = self.awaited.front() else { return Gathered::Nothing };
-        // A script that has been running for long: Redis answers in its middle, before anything of this turn is pushed.
+        // BUSY means that a script has been running for long. Redis answers in the middle of an
+        // event-loop turn, before it sends the pushes of that turn.
         let in_a_script = matches!(&reply, Value::ServerError(error) if error.code() == "BUSY");
         if !in_a_script {
             self.order.replied(front.sequence, front.sent);
@@ -105,14 +108,15 @@ impl Lane {
         Gathered::Complete(complete, std::mem::take(&mut self.gathered))
     }
 
-    /// Gives the list of replies back, to be used again.
+    /// Returns the list of replies for reuse.
     pub(super) fn recycle(&mut self, mut replies: Vec<Value>) {
         replies.clear();
         self.gathered = replies;
     }
 
-    /// How long the replies that have come now took, and whether nothing was ahead of them: then that includes the way to
-    /// Redis and back. To be called before they are gathered.
+    /// How long the replies that just arrived took, and whether no other request was before them.
+    /// In that case the time includes the round trip to Redis. Must be called before the replies
+    /// are gathered.
     pub(super) fn took(&mut self, now: Instant) -> Option<(Duration, bool)> {
         let front = self.awaited.front()?;
         let alone = front.sent_at >= self.last_reply;
@@ -125,7 +129,7 @@ impl Lane {
         self.last_sent
     }
 
-    /// When the server has been silent for too long. `None`: nothing is waited for.
+    /// When the server has been silent for too long. `None` if no reply is pending.
     pub(super) fn deadline(&self, response_timeout: Duration) -> Option<Instant> {
         Some(self.awaited.front()?.sent_at.max(self.last_reply) + response_timeout)
     }
@@ -134,7 +138,7 @@ impl Lane {
         WireError::Timeout { address: self.wire.address().clone(), after }
     }
 
-    /// Keys whose replies will not come over this lane any more.
+    /// The keys whose replies will no longer arrive over this connection.
     pub(super) fn abandoned(self) -> impl Iterator<Item = Ticket> {
         self.awaited.into_iter().filter_map(|awaited| match awaited.what {
             What::Read { ticket, .. } => Some(ticket),

@@ -1,8 +1,10 @@
-//! Keys that Redis deletes to make room: it tells of them as of any other change, so that they look like released locks.
+//! Detects keys that Redis deletes to free memory. Their pushes do not differ from those of
+//! released locks.
 //!
-//! Where Redis may do so, what looks like the end of a lock is held back until Redis has said how many keys it evicted; that
-//! answer comes behind the reading in the same stream. If the number has grown, nobody can tell which keys these were.
-//! Where changes are not watched, the same goes for flushes, which are then only to be had from the statistics of commands.
+//! If evictions are possible, `questions` holds back sightings of ended locks until Redis has
+//! reported the number of evicted keys. That reply comes after the read in the same stream. If the
+//! number has grown, it is unknown which keys were evicted. If changes are not watched, the same
+//! applies to flushes, which are then visible only in the command statistics.
 
 use redis::Value;
 
@@ -11,19 +13,20 @@ use super::owner;
 
 #[derive(Debug, Default)]
 pub(super) struct Evictions {
-    /// Flushes are not pushed.
+    /// Flushes are not pushed, because changes are not watched.
     unwatched: bool,
-    /// There is a limit to the memory, and a policy other than refusing writes.
+    /// Memory is limited, and the policy is not `noeviction`.
     possible: bool,
-    /// Keys evicted so far, since the server started.
+    /// Keys evicted since the server started.
     evicted: Option<u64>,
-    /// Calls of the commands that flush, since the server started.
+    /// Calls of `FLUSHALL` and `FLUSHDB` since the server started.
     flushes: Option<u64>,
-    /// The question is under way, and ends of locks wait for its answer.
+    /// A request is pending, and events about ended locks wait for its reply.
     pub(super) asked: bool,
-    /// Something was seen over another connection since it was asked.
+    /// A lock may have ended on the replica connection since the request was sent, so another
+    /// request must follow.
     pub(super) again: bool,
-    /// It was said that keys are evicted.
+    /// The operator was warned about evicted keys.
     pub(super) told: bool,
 }
 
@@ -32,31 +35,32 @@ impl Evictions {
         Self { unwatched: !watching, ..Self::default() }
     }
 
-    /// A key that is gone need not have been released.
+    /// Whether a key may be gone without a release.
     pub(super) fn are_possible(&self) -> bool {
         self.possible || self.unwatched
     }
 
-    /// The sections of `INFO` that tell.
+    /// The sections of `INFO` that contain the numbers.
     pub(super) fn sections(&self) -> &'static [&'static [u8]] {
         if self.unwatched { &[b"stats", b"commandstats"] } else { &[b"stats"] }
     }
 
-    /// An answer to `INFO memory`.
+    /// Applies a reply to `INFO memory`.
     pub(super) fn learn_policy(&mut self, reply: &Value) {
         let Some(text) = owner::bytes(reply) else { return };
         let is_limited = field(text, "maxmemory").is_some_and(|limit| limit != "0");
         self.possible = is_limited && field(text, "maxmemory_policy").is_some_and(|policy| policy != "noeviction");
     }
 
-    /// An answer to `INFO stats`: how many more keys were evicted. The first one is only where counting begins.
+    /// Applies a reply to `INFO stats`. Returns how many more keys were evicted. The first reply
+    /// only sets the baseline.
     pub(super) fn learn_evicted(&mut self, reply: &Value) -> u64 {
         let text = owner::bytes(reply);
         let Some(count) = text.and_then(|text| field(text, "evicted_keys")?.parse().ok()) else { return 0 };
         growth(&mut self.evicted, count)
     }
 
-    /// An answer to `INFO commandstats`: how many more flushes there were.
+    /// Applies a reply to `INFO commandstats`. Returns how many more flushes there were.
     pub(super) fn learn_flushes(&mut self, reply: &Value) -> u64 {
         let Some(text) = owner::bytes(reply) else { return 0 };
         let calls = |command: &str| {
@@ -70,7 +74,7 @@ impl Evictions {
 
 fn growth(place: &mut Option<u64>, count: u64) -> u64 {
     let before = place.replace(count).unwrap_or(count);
-    // `CONFIG RESETSTAT` begins at 0 again.
+    // `CONFIG RESETSTAT` resets the numbers to 0.
     if count < before { count } else { count - before }
 }
 

@@ -1,4 +1,7 @@
-//! Setting a connection up: who answers, what the user may do, tracking.
+//! Sets up a connection: checks permissions, identifies the server and turns on tracking.
+//!
+//! `link::run` calls [`arrive`] for each connection. Missing permissions and missing RESP3 are not
+//! errors: they become complaints, and the link works without the denied feature.
 
 use redis::Value;
 
@@ -13,13 +16,13 @@ use crate::keyspace::wire::{Wire, WireError};
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 
-/// A connection that is ready.
+/// A connection that is ready for a session.
 pub(super) struct Arrival {
     pub(super) wire: Wire,
     pub(super) prefixes: Prefixes,
     pub(super) permissions: Permissions,
     pub(super) identity: ServerIdentity,
-    /// When tracking was asked for. `None`: changes are not pushed.
+    /// When tracking was requested. `None` if changes are not pushed.
     pub(super) armed: Option<TimeMs>,
 }
 
@@ -53,7 +56,7 @@ pub(super) async fn arrive(link: &mut Link) -> Result<Arrival, LinkError> {
             }
         }
     }
-    // The last question: from its answer on, what is pushed counts.
+    // This is the last request of the setup. The session handles every push after its reply.
     let mut armed = None;
     if shared.config.watch.enabled && !looked_at.is_empty() {
         armed = arm(&mut wire, &prefixes, user, &mut permissions).await?;

@@ -1,10 +1,11 @@
-//! Who answers: what tells one server process, and one line of replication, from another.
+//! Identifies the server: distinguishes server processes and replication histories. `handshake` and
+//! `answers` use it to detect restarts and failovers.
 
 use redis::Value;
 
 use super::owner;
 
-/// As far as `INFO` told.
+/// Identity of a server, as far as `INFO` shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServerIdentity {
     pub(super) run_id: Option<String>,
@@ -15,7 +16,7 @@ pub(super) struct ServerIdentity {
 pub(super) struct Replication {
     pub(super) is_primary: bool,
     replication_id: Option<String>,
-    /// Followed another line of replication before this one.
+    /// The server followed another replication history before (`master_replid2` is set).
     had_another: bool,
 }
 
@@ -25,7 +26,7 @@ impl ServerIdentity {
         Self { run_id, replication: Replication::read(replication).unwrap_or_default() }
     }
 
-    /// Is it another server than the earlier one? Not if nobody said so.
+    /// Whether this is another server than `earlier`. `false` if one of them is unknown.
     pub(super) fn replaces(&self, earlier: &Self) -> bool {
         let (Some(now), Some(before)) = (&self.run_id, &earlier.run_id) else { return false };
         now != before || !self.replication.continues(&earlier.replication)
@@ -33,7 +34,7 @@ impl ServerIdentity {
 }
 
 impl Replication {
-    /// `None`: not an answer to `INFO replication`.
+    /// Returns `None` if the reply is not an answer to `INFO replication`.
     pub(super) fn read(reply: &Value) -> Option<Self> {
         let text = owner::bytes(reply)?;
         let role = field(text, "role")?;
@@ -45,15 +46,16 @@ impl Replication {
         })
     }
 
-    /// The same process has the same data. A primary without replicas for an hour takes a new id, but that begins a new
-    /// line: one that was demoted in between remembers the other one.
+    /// Whether the same process still has the same data. A primary without replicas for an hour
+    /// takes a new replication id, and its data stays the same. A server that was demoted in
+    /// between has a second replication id.
     pub(super) fn continues(&self, earlier: &Self) -> bool {
         self.replication_id == earlier.replication_id && self.is_primary == earlier.is_primary
             || self.is_primary && earlier.is_primary && !self.had_another
     }
 }
 
-/// Keys of a database, out of `INFO keyspace`.
+/// Number of keys in a database, from the reply to `INFO keyspace`.
 pub(super) fn size(reply: &Value, database: u32) -> Option<u64> {
     let text = owner::bytes(reply)?;
     let line = field(text, &format!("db{database}"))?;

@@ -1,4 +1,7 @@
-//! What is known about keys by how they begin: whether changes are pushed, what type they have, where their fence is.
+//! What is known about keys by their prefix: whether changes are pushed, the type of the value, the
+//! owner rule and the key of the fence.
+//!
+//! A session asks it for each key that it reads or that is pushed.
 
 use std::sync::Arc;
 
@@ -13,9 +16,9 @@ pub(super) struct Prefixes {
     has_fences: bool,
     has_owner_rules: bool,
     whole_value: OwnerRule,
-    /// Each with what its keys held when one was last read.
+    /// Each prefix with the type of the last key under it that was read.
     prefixes: Vec<(Box<str>, KeyType)>,
-    /// The same for keys of templates that begin with a field.
+    /// The same for keys of templates that start with a field.
     other_kind: KeyType,
     has_others: bool,
 }
@@ -36,7 +39,7 @@ impl Prefixes {
         self.prefixes.iter().map(|(prefix, _)| &**prefix)
     }
 
-    /// Some keys cannot be watched: their templates begin with a field.
+    /// Whether some keys cannot be watched, because their templates start with a field.
     pub(super) fn has_others(&self) -> bool {
         self.has_others
     }
@@ -45,7 +48,7 @@ impl Prefixes {
         self.keys.is_lock(key)
     }
 
-    /// Its changes are pushed, where tracking is on.
+    /// Whether changes of the key are pushed, if tracking is on.
     pub(super) fn covers(&self, key: &str) -> bool {
         self.prefixes.iter().any(|(prefix, _)| key.starts_with(&**prefix))
     }
@@ -60,7 +63,7 @@ impl Prefixes {
         *found.map_or(&mut self.other_kind, |(_, kind)| kind) = kind;
     }
 
-    /// How to find the owner in what the key holds.
+    /// How to find the owner in the value of the key.
     pub(super) fn owner_rule(&self, key: &str) -> &OwnerRule {
         if !self.has_owner_rules {
             return &self.whole_value;
@@ -69,7 +72,7 @@ impl Prefixes {
         namespace.map_or(&self.whole_value, |namespace| &namespace.owner)
     }
 
-    /// Where the fence counter of a lock is, if it has one.
+    /// The key of the lock's fence counter, if it has one.
     pub(super) fn fence(&self, key: &str) -> Option<String> {
         if !self.has_fences {
             return None;

@@ -1,8 +1,10 @@
-//! How a key is read: which commands ask for it, and what their replies show.
+//! How a key is read: which commands are sent, and what their replies show.
 //!
-//! One round of commands asks for the value, by the type that such keys had last, and for the TTL. If the type is another
-//! one, a round asks for it and the next one for the value. Only the replies of the last round make the reading, so that it
-//! shows one moment. A key that is being moved between nodes of a cluster is asked for once more with `ASKING`.
+//! `questions` sends rounds, and `answers` evaluates them. One round of commands reads the value,
+//! assuming the type that such keys had last, and the TTL. If the type is different, the next round
+//! asks for the type, and the one after it for the value. Only the replies of the last round count,
+//! so that the result shows one moment. A key that is being moved between nodes of a cluster is
+//! read once more with `ASKING`.
 
 use redis::{ServerError, ServerErrorKind, Value};
 
@@ -11,25 +13,26 @@ use crate::keyspace::status::Command;
 use crate::model::sighting::{Held, Sight};
 use crate::util::clock::TimeMs;
 
-/// Bytes of a value that are read: any token is shorter, and a document that is longer is compared by its beginning.
+/// Last byte of a value that is read. Any token is shorter. A longer value is compared by its
+/// beginning.
 const VALUE_END: &[u8] = b"16383";
-/// A value of this length may have been cut off.
+/// A value of this length may be truncated.
 const VALUE_LIMIT: usize = 16_384;
-/// Rounds for one key before its reading is given up: a key that changes its type all the time is no lock.
+/// Maximum number of rounds for one key. A key that keeps changing its type is not a lock.
 const MAX_ROUNDS: u8 = 6;
 
-/// What a key of a prefix held when one was last read.
+/// The type of the value of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum KeyType {
     #[default]
     String,
     Hash,
     SortedSet,
-    /// Readers that hold a lock together: who they are is not read.
+    /// A lock that several readers hold together. Its members are not read.
     Set,
 }
 
-/// One round of commands about one key.
+/// One round of commands for one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Round {
     /// `None` asks for the type.
@@ -52,13 +55,13 @@ impl Round {
         Self { kind: Some(kind), asking: false, fence, number: 1 }
     }
 
-    /// How many replies it gets.
+    /// Number of replies to this round.
     pub(super) fn replies(self) -> usize {
         let commands = if self.kind.is_some() { 2 + usize::from(self.fence) } else { 1 };
         if self.asking { 2 * commands } else { commands }
     }
 
-    /// Hands each command to `send`, with its kind.
+    /// Passes each command of the round to `send`.
     pub(super) fn send(self, key: &[u8], fence_key: Option<&[u8]>, mut send: impl FnMut(Command, &[&[u8]])) {
         let mut ask = |command: Command, parts: &[&[u8]]| {
             if self.asking {
@@ -79,9 +82,10 @@ impl Round {
         }
     }
 
-    /// What the replies mean. `may_ask`: the key is known to be here, whoever serves its slot.
+    /// Evaluates the replies. `may_ask` means that the key is known to be on this node, whichever
+    /// node serves its slot.
     pub(super) fn conclude(self, replies: &[Value], may_ask: bool, reader: OwnerParser<'_>) -> ReadResult {
-        // The replies to ASKING say nothing.
+        // The replies to ASKING contain no information.
         let step = if self.asking { 2 } else { 1 };
         let mut answers = replies.iter().skip(step - 1).step_by(step);
         let (value, rest) = (answers.next(), answers);
@@ -96,11 +100,12 @@ impl Round {
         match reply {
             Value::ServerError(error) => self.after_error(error, may_ask),
             reply => match owner::bytes(reply) {
-                // It may be gone or replaced by now: the next round tells.
+                // The key may be gone or replaced by now. The next round shows it.
                 Some(b"string" | b"none") => self.again(Some(KeyType::String)),
                 Some(b"hash") => self.again(Some(KeyType::Hash)),
                 Some(b"zset") => self.again(Some(KeyType::SortedSet)),
-                // Only where several are said to hold a lock: a plain set may be anything.
+                // A plain set may be anything. It is a lock only if the lock namespace is
+                // configured as shared.
                 Some(b"set") if reader.rule.shared => self.again(Some(KeyType::Set)),
                 Some(_) => ReadResult::Seen(Sight::NotALock),
                 None => ReadResult::Seen(Sight::Unreadable),
@@ -127,7 +132,7 @@ impl Round {
         let holder = match (kind, value) {
             (_, Value::ServerError(error)) if is_denied(error) => Holder::Unknown,
             (_, Value::ServerError(error)) => return self.after_error(error, may_ask),
-            // Such a token is odd; it is more likely that the key came to be between the two commands.
+            // An empty token is unusual. More likely, the key was created between the two commands.
             (KeyType::String, Value::BulkString(value)) if value.is_empty() && self.number == 1 => {
                 return self.again(Some(KeyType::String));
             }

@@ -1,15 +1,20 @@
 //! One link: watches and scans the keys of one primary over one connection, forever.
 //!
-//! `keyspace::supervisor` starts one for each primary. One connection does everything (pushes, passes, reads), because
-//! only the order of its stream shows which change a read includes. When a connection ends, the link connects again, after
-//! a growing wait. A link never writes to Redis and never waits for the pipeline. In reading order:
+//! `keyspace::supervisor` starts one for each primary. One connection does everything (pushes,
+//! passes, reads), because only the order of its stream shows which change a read includes. Passes
+//! may use a second connection, to a replica. When a connection ends, the link connects again,
+//! after a growing delay. A link never writes to Redis and never waits for the pipeline. In reading
+//! order:
 //!
-//! * this file: connect, run a session, connect again
-//! * `handshake`: sets up a new connection; `identity`: which server answers; `permissions`: what the user may do
+//! * this file: connects, runs a session, connects again
+//! * `handshake`: sets up a new connection; `identity`: which server answers; `permissions`: what
+//!   the user may do
 //! * `session`: the task on one connection
 //! * `questions`: what is sent, and when; `answers`: what replies and pushes mean
-//! * `connection`: pending requests on one connection; `reply_order`: which replies and pushes share one event-loop turn
-//! * `read_queue`: keys to read; `key_read`: how a key is read; `owner`: from a value to the owner's hash
+//! * `connection`: pending requests on one connection; `reply_order`: which replies and pushes
+//!   share one event-loop turn
+//! * `read_queue`: keys to read; `key_read`: how a key is read; `owner`: from a value to the
+//!   owner's hash
 //! * `scanner`: one pass; `pace`: how fast passes and reads may go
 //! * `key_catalog`: what is known about keys by prefix
 //! * `evictions`: keys that Redis deletes to free memory
@@ -54,10 +59,10 @@ use crate::model::sighting::{LinkNews, Past};
 use crate::util::backoff::Backoff;
 use crate::util::clock;
 
-/// A connection that lasted this long was a good one: the next attempt follows soon.
+/// A connection that lasted this long resets the backoff.
 const GOOD_CONNECTION: Duration = Duration::from_secs(5);
 
-/// What outlives a connection.
+/// State that outlives a connection.
 struct Link {
     address: Address,
     replicas: watch::Receiver<Vec<Address>>,
@@ -66,12 +71,12 @@ struct Link {
     status: Arc<Mutex<LinkStatus>>,
     totals: LinkTotals,
     teller: Teller,
-    /// Whom the last connection was to. `None`: there was none.
+    /// The server of the last connection. `None` before the first connection.
     last: Option<ServerIdentity>,
     takes_over: bool,
 }
 
-/// Why a connection ended, or never was one.
+/// Why a connection ended or could not be set up.
 #[derive(Debug, thiserror::Error)]
 enum LinkError {
     #[error(transparent)]
@@ -138,7 +143,7 @@ pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
 }
 
 impl Link {
-    /// Until the connection ends. Nothing: the link is to stop.
+    /// Runs a session until the connection ends. Returns `None` if the link was stopped.
     async fn live(&mut self, arrival: handshake::Arrival, stop: &CancellationToken) -> Option<LinkError> {
         let past = self.past(&arrival.identity);
         let watching = arrival.armed.is_some();
@@ -151,7 +156,8 @@ impl Link {
         self.show(|status| {
             (status.up, status.tracking, status.denied, status.complaints) = (true, watching, denied, complaints)
         });
-        // They are asked for again where they still matter.
+        // Requests from before the connection are outdated. The ledger repeats those that still
+        // matter.
         while self.reads.try_recv().is_ok() {}
         let ended = Session::new(self, arrival).run(stop).await;
         self.teller.let_go();
@@ -171,7 +177,7 @@ impl Link {
         }
     }
 
-    /// Shows how the link is doing.
+    /// Updates the published status: copies the totals and applies `change`.
     fn show(&self, change: impl FnOnce(&mut LinkStatus)) {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.totals = self.totals.clone();

@@ -1,7 +1,8 @@
-//! The way out: news for the pipeline, in order, without ever waiting for it.
+//! Events for the pipeline, in order. The link never waits for the pipeline.
 //!
-//! A link must go on taking pushes while the pipeline is busy. What the pipeline has no room for waits here, and the link
-//! reads no more keys until it is gone, so that it stays small.
+//! A link must handle pushes while the pipeline is busy. If the queue of the pipeline is full,
+//! events wait here. The link reads no more keys until the queue has room again, so the number of
+//! waiting events stays small.
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -14,7 +15,7 @@ pub(super) struct Teller {
     link: LinkId,
     out: mpsc::Sender<PipelineInput>,
     waiting: Vec<LinkNews>,
-    /// What waits may not be told yet.
+    /// Waiting events must not be sent yet.
     held_back: bool,
 }
 
@@ -25,19 +26,20 @@ impl Teller {
 
     pub(super) fn add(&mut self, news: LinkNews) {
         match (self.waiting.last_mut(), &news) {
-            // What comes in any number while the pipeline is stuck: the last one says it all.
+            // These events may repeat without limit while the pipeline is busy. The last one is
+            // enough.
             (Some(last @ LinkNews::CaughtUp { .. }), LinkNews::CaughtUp { .. })
             | (Some(last @ LinkNews::Flushed { .. }), LinkNews::Flushed { .. }) => *last = news,
             _ => self.waiting.push(news),
         }
     }
 
-    /// From now on nothing is told, until it is said what to tell first.
+    /// Stops sending until [`Teller::go_on`] is called.
     pub(super) fn hold_back(&mut self) {
         self.held_back = true;
     }
 
-    /// What was held back may be told, after this.
+    /// Sends waiting events again, with `first` before them.
     pub(super) fn go_on(&mut self, first: Option<LinkNews>) {
         self.held_back = false;
         if let Some(first) = first {
@@ -45,14 +47,14 @@ impl Teller {
         }
     }
 
-    /// Nobody will say any more whether keys were evicted.
+    /// The connection ended before Redis reported evictions. Assumes that keys were evicted.
     pub(super) fn let_go(&mut self) {
         if self.held_back {
             self.go_on(Some(LinkNews::Evicted { at: clock::steady() }));
         }
     }
 
-    /// Hands over what waits, if there is room.
+    /// Sends the waiting events if the queue has room.
     pub(super) fn tell(&mut self) {
         if self.waiting.is_empty() || self.held_back {
             return;
@@ -63,14 +65,14 @@ impl Teller {
         }
     }
 
-    /// The pipeline has no room.
+    /// Whether events wait because the queue is full.
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty() && !self.held_back
     }
 
-    /// Until there is room.
+    /// Waits until the queue has room.
     pub(super) async fn room(&self) {
-        // An error says that the pipeline is gone: the link is stopped at the same time.
+        // An error means that the pipeline is gone. The link is stopped at the same time.
         drop(self.out.reserve().await);
     }
 }

@@ -1,7 +1,10 @@
-//! From what a lock's key holds to the owner: never the token itself, only its hash.
+//! Determines the owner of a lock from the value of its key. Keeps only the hash of the token,
+//! never the token itself. `key_read` calls it.
 //!
-//! A string is the token, or a JSON object that lists its `owners`; a hash has owners for fields; a sorted set has them for
-//! members; what else a library puts there is told by the `owner` of its namespace. Where several share a lock, all of them together are one owner, so that joining and leaving is no change of it.
+//! A string is the token, or a JSON object that lists its `owners`. A hash has owners as fields,
+//! and a sorted set has them as members. For other formats, the `owner` setting of the lock
+//! namespace describes where the owner is. If several owners share a lock, all of them together
+//! count as one owner, so that joining and leaving is not an owner change.
 
 use redis::Value;
 
@@ -9,28 +12,30 @@ use crate::model::owner::OwnerRule;
 use crate::model::sighting::{OwnerHash, OwnerHasher};
 
 const SEVERAL: &[u8] = b"several owners";
-/// Tells shared and exclusive holding apart (Redisson and others): not an owner.
+/// The field that distinguishes shared and exclusive holds (Redisson and others). It is not an
+/// owner.
 const MODE: &[u8] = b"mode";
 
-/// What the owner of a lock is known by: the rule of its namespace, and the secret that makes hashes.
+/// The owner rule of the lock namespace, and the hasher for tokens.
 #[derive(Clone, Copy)]
 pub(super) struct OwnerParser<'a> {
     pub(super) rule: &'a OwnerRule,
     pub(super) hasher: &'a OwnerHasher,
 }
 
-/// What a key says about the holder of its lock.
+/// Who holds the lock, according to the value of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     Owner(OwnerHash),
-    /// The key is there, and says that nobody holds the lock.
+    /// The key exists, and its value shows that nobody holds the lock.
     Nobody,
-    /// It cannot be told from what was read.
+    /// The owner cannot be determined from the data that was read.
     Unknown,
 }
 
 impl OwnerParser<'_> {
-    /// `is_whole`: the value has no more than this. Of a JSON object that was cut off, nobody knows the owners.
+    /// `is_whole` means that the value is complete. The owners in a truncated JSON object are
+    /// unknown.
     pub(super) fn of_string(self, value: &[u8], is_whole: bool) -> Holder {
         let is_object = value.first() == Some(&b'{');
         if !self.rule.is_held(value) {
@@ -62,7 +67,7 @@ impl OwnerParser<'_> {
         Some(self.of_names(names.iter().map(|name| name.as_bytes()), is_shared))
     }
 
-    /// What `HSCAN` answers: a cursor and a list of fields and values.
+    /// Parses a reply to `HSCAN`: a cursor and a list of fields and values.
     pub(super) fn of_hash(self, reply: &Value) -> Holder {
         let Value::Array(parts) = reply else { return Holder::Unknown };
         let [_, Value::Array(pairs)] = parts.as_slice() else { return Holder::Unknown };
@@ -71,13 +76,13 @@ impl OwnerParser<'_> {
         self.of_names(fields.map(|(field, _)| field).filter(|field| *field != MODE), is_shared)
     }
 
-    /// What `ZRANGE` answers: a list of members.
+    /// Parses a reply to `ZRANGE`: a list of members.
     pub(super) fn of_sorted_set(self, reply: &Value) -> Holder {
         let Value::Array(members) = reply else { return Holder::Unknown };
         self.of_names(members.iter().filter_map(bytes), false)
     }
 
-    /// Members of a plain set are readers: whoever they are, they hold the lock together.
+    /// The owner of a shared lock. All its holders together count as one owner, whoever they are.
     pub(super) fn several(self) -> Holder {
         Holder::Owner(self.hasher.hash(SEVERAL))
     }

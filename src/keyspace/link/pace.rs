@@ -1,7 +1,9 @@
-//! How fast passes and reads may go: what a pass costs Redis, how large its steps are, and the ceiling on reads.
+//! Limits the speed of passes and reads: measures how much time of Redis a pass takes, adapts the
+//! size of its steps, and limits the rate of reads.
 //!
-//! Redis runs one command at a time, so the time that it takes for ours is taken from everybody. It is measured from outside:
-//! the time to a reply beyond what the fastest reply ever took, which errs on the side of pausing too long.
+//! Redis runs one command at a time, so the time for our commands is missing for all other clients.
+//! It is measured from outside: the response time minus the fastest response time so far. The
+//! result is rather too high, which makes pauses rather too long.
 
 use std::time::Duration;
 
@@ -9,21 +11,22 @@ use tokio::time::Instant;
 
 const SMALLEST_COUNT: u32 = 16;
 const LARGEST_COUNT: u32 = 16_384;
-/// What one `SCAN` is to take: others wait that long at most because of it.
+/// Target duration of one `SCAN`. Other clients wait at most about this long for it.
 const STEP: Duration = Duration::from_millis(1);
 
-/// What took longer was somebody else's command, or us: no reason to rest for minutes.
+/// Upper bound for the measured time of a step. A longer time was caused by a command of another
+/// client or by this process, and must not lead to a pause of minutes.
 const LONGEST_STEP: Duration = Duration::from_millis(50);
 
-/// Pauses of a pass.
+/// Controls the pauses and the step size of a pass.
 #[derive(Debug)]
 pub(super) struct ScanPacer {
-    /// Of Redis's time, at most. 1 and more: no pauses.
+    /// Maximum fraction of Redis's time. With 1 or more there are no pauses.
     share: f64,
     count: u32,
-    /// The fastest reply so far: what the way to Redis and back takes.
+    /// The fastest response so far, taken as the network round trip.
     round_trip: Option<Duration>,
-    /// No step of a pass before this.
+    /// The next step must not start before this time.
     ready: Instant,
 }
 
@@ -41,17 +44,17 @@ impl ScanPacer {
         self.ready
     }
 
-    /// A reply came to a request that nothing was ahead of.
+    /// Records the response time of a request with no other request before it.
     pub(super) fn answered(&mut self, took: Duration) {
         self.round_trip = Some(self.round_trip.map_or(took, |fastest| fastest.min(took)));
     }
 
-    /// What Redis itself took of the time to a reply.
+    /// The part of a response time that Redis itself took.
     pub(super) fn beyond_round_trip(&self, took: Duration) -> Duration {
         took.saturating_sub(self.round_trip.unwrap_or_default())
     }
 
-    /// A `SCAN` took this long of Redis's time.
+    /// Adapts the step size after a `SCAN` that took this much of Redis's time.
     pub(super) fn stepped(&mut self, busy: Duration) {
         if busy < STEP / 2 {
             self.count = (self.count * 2).min(LARGEST_COUNT);
@@ -60,7 +63,8 @@ impl ScanPacer {
         }
     }
 
-    /// The pass took this much of Redis's time: it rests for as long as makes that its share.
+    /// Adds a pause after the pass used this much of Redis's time, so that the pass stays within
+    /// its share.
     pub(super) fn spent(&mut self, busy: Duration, now: Instant) {
         if self.share < 1.0 {
             let busy = busy.min(LONGEST_STEP);
@@ -69,7 +73,7 @@ impl ScanPacer {
     }
 }
 
-/// Reads that may be sent: so many each second, and a tenth of that at once.
+/// Rate limit for reads: a number per second, of which a tenth may be sent at once.
 #[derive(Debug)]
 pub(super) struct Allowance {
     rate: f64,
@@ -87,7 +91,7 @@ impl Allowance {
         let passed = now.saturating_duration_since(self.counted).as_secs_f64();
         self.left = (self.left + passed * self.rate).min(Self::most(self.rate));
         self.counted = now;
-        // Tenths do not add up to a whole one.
+        // Sums of floating-point fractions may be slightly less than 1.
         let is_allowed = self.left > 1.0 - 1e-6;
         if is_allowed {
             self.left -= 1.0;
@@ -95,7 +99,7 @@ impl Allowance {
         is_allowed
     }
 
-    /// When the next one is allowed.
+    /// When the next read is allowed.
     pub(super) fn ready(&self) -> Instant {
         self.counted + Duration::from_secs_f64((1.0 - self.left).max(0.0) / self.rate)
     }

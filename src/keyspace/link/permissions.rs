@@ -1,6 +1,8 @@
-//! What the user may do, found out at each connection by doing it to keys that do not exist.
+//! Finds out what the user may do, by trying each command on keys that do not exist. `handshake`
+//! calls [`check`] for each connection.
 //!
-//! Whatever is denied takes something away; people are told what, and how to get it. Nothing is written.
+//! Nothing is written. Each denied command makes results incomplete. The status explains what is
+//! missing and how to allow it.
 
 use redis::Value;
 
@@ -9,10 +11,10 @@ use crate::keyspace::status::{Command, LinkTotals};
 use crate::keyspace::wire::{Wire, WireError};
 use crate::model::label::Label;
 
-/// Behind each prefix: a key that nobody has.
+/// Appended to each prefix, to get a key that nobody uses.
 const PROBE: &str = "redis_lock_exporter_probe";
 
-/// Commands about one key, and what is missing without them.
+/// Commands on one key, and what is missing without them.
 const ABOUT_KEYS: [(Command, &str); 5] = [
     (Command::Getrange, "owners are not told apart"),
     (Command::Pttl, "these locks are not seen"),
@@ -39,7 +41,7 @@ impl Permissions {
     }
 }
 
-/// `prefixes`: of the keys that are looked at; an empty one stands for any key.
+/// `prefixes` are the prefixes of the keys to read. An empty one stands for any key.
 pub(super) async fn check(
     wire: &mut Wire,
     prefixes: &[&str],

@@ -1,4 +1,7 @@
-//! What is sent, and when: signs of life, steps of a pass, reads of keys.
+//! Decides what to send, and when: heartbeats, `INFO` requests, steps of a pass, and reads of keys.
+//!
+//! `session` calls [`Session::ask_what_is_due`] before each wait and sleeps until [`Session::wake`]
+//! at the latest.
 
 use std::time::Duration;
 
@@ -16,11 +19,12 @@ use crate::keyspace::status::Command;
 use crate::keyspace::wire::Wire;
 use crate::util::clock;
 
-/// On a watched link: how closely the time of a change is known when nothing else is asked.
+/// Maximum time between two requests on a watched link. Bounds the error in the time of a change.
 const HEARTBEAT: Duration = Duration::from_millis(250);
-/// How soon a failover is noticed that leaves the connection alone; and the heartbeat of a link that is not watched.
+/// How soon a failover is noticed that keeps the connection open. Also the heartbeat interval of a
+/// link that is not watched.
 const INFO_INTERVAL: Duration = Duration::from_secs(2);
-/// Keys that are asked for at the same time.
+/// Maximum number of reads that are pending at the same time.
 const MAX_READS: usize = 512;
 
 impl Session<'_> {
@@ -32,7 +36,7 @@ impl Session<'_> {
             self.ask_for_evictions(now);
         }
         self.begin_pass(now);
-        // What cannot be told is not asked for.
+        // While the pipeline has no room for sightings, no keys are read.
         if !self.link.teller.is_waiting() {
             self.scan(now);
             self.read(now);
@@ -42,7 +46,7 @@ impl Session<'_> {
         }
     }
 
-    /// When there is something to do, if nothing comes in before.
+    /// When the next action is due, if nothing is received before.
     pub(super) fn wake(&self) -> Instant {
         let response_timeout = self.link.shared.config.response_timeout;
         let mut wake = self.heartbeat();
@@ -93,7 +97,7 @@ impl Session<'_> {
                 }
                 match failed {
                     Some(error) => Err(error),
-                    // Not reached: there is at least one.
+                    // Unreachable: there is at least one replica.
                     None => std::future::pending().await,
                 }
             })));
@@ -108,7 +112,8 @@ impl Session<'_> {
         }
     }
 
-    /// The next step of the pass. The keys of the one before are read first, so that its time can be told from theirs.
+    /// Sends the next step of the pass. The keys of the previous step are read first, so that the
+    /// time of a step can be measured separately from reads.
     fn scan(&mut self, now: Instant) {
         if self.inbox.scanned_left() > 0 || now < self.pace.ready() {
             return;
@@ -163,10 +168,12 @@ impl Session<'_> {
         });
     }
 
-    /// What looks like the end of a lock is told when it is known whether Redis has evicted keys.
+    /// Holds back an event that may be the end of a lock until it is known whether Redis has
+    /// evicted keys.
     pub(super) fn doubt(&mut self, side: ConnectionRole) {
         if self.evictions.asked {
-            // What came over this connection was seen before the question was.
+            // A read on the main connection was answered before the pending request, so the reply
+            // to that request covers it. A read on the replica connection needs another request.
             self.evictions.again |= side == ConnectionRole::Replica;
         } else if self.evictions.are_possible() && self.permissions.allow(Command::Info) {
             self.evictions.asked = true;
@@ -190,7 +197,7 @@ impl Session<'_> {
         }
     }
 
-    /// Where keys are listed.
+    /// The connection that is used for `SCAN`.
     pub(super) fn scan_side(&self) -> ConnectionRole {
         if self.replica.is_some() { ConnectionRole::Replica } else { ConnectionRole::Main }
     }

@@ -1,8 +1,9 @@
-//! Keys that are to be read, and what was pushed about each of them since the last reply about it.
+//! Keys to read, and what was pushed about each of them since its last reply.
 //!
-//! Three kinds of wishes, in this order: a push, a wish of the ledger, a pass. A key is wanted once, read once at a time, and
-//! leaves the inbox with its reading. Keys that were pushed but are not read (ceiling on reads) stay as skipped ones, so that
-//! their next reading says so. Pure: times come in as arguments.
+//! `session` owns the queue. There are three reasons to read a key, in order of priority: a push, a
+//! request of the ledger, a pass. A key is queued once, read once at a time, and leaves the queue
+//! when its read is finished. Pushed keys that exceed the limit on reads stay as skipped keys, so
+//! that their next sighting is marked as `missed`. Pure: times are arguments.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -12,12 +13,14 @@ use hashbrown::HashTable;
 use super::reply_order::{ReplyOrder, Sequence};
 use crate::util::clock::TimeMs;
 
-/// Pushed keys that wait at the same time. Beyond that pushes are lost, and a pass has to make that good.
+/// Maximum number of pushed keys that wait at the same time. Further pushes are lost, and a pass
+/// must make up for them.
 pub(super) const MAX_PUSHED: usize = 65_536;
-/// A reply that took longer than this to come may show a change that was made long after the last push.
+/// If the reply arrives later than this after the last push, it may show a change that was made
+/// long after that push.
 const SLOW_READ: TimeMs = 250;
 
-/// A key in the inbox. Valid until its reading is finished.
+/// Identifies a key in the queue. Valid until its read is finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     slot: u32,
@@ -34,13 +37,13 @@ pub(super) enum ReadReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     Queued,
-    /// Beyond the ceiling on reads: remembered only.
+    /// Exceeds the limit on reads. The push is recorded, but the key is not queued.
     Skipped,
-    /// There is no room: nothing is remembered.
+    /// The queue is full. Nothing is recorded.
     Lost,
 }
 
-/// What is known about a reading beside what it showed.
+/// What is known about a read besides its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReadContext {
     pub(super) key: Box<str>,
@@ -53,12 +56,12 @@ pub(super) struct ReadContext {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadState {
-    /// Nobody uses the slot.
+    /// The slot is unused.
     Free,
     Queued(ReadReason),
-    /// Asked for; no reply yet: what is pushed now is visible in the replies.
+    /// Sent, without a reply so far. The replies will include changes that are pushed now.
     Asked,
-    /// Some replies are there, more follow: what is pushed now makes the reading worthless.
+    /// Some of the replies have arrived. A push in this state makes the read inconsistent (`torn`).
     Answering {
         torn: bool,
     },
@@ -73,11 +76,11 @@ struct QueuedKey {
     pushes: u16,
     first_push_may_be_old: bool,
     missed: bool,
-    /// The pass under way waits for it.
+    /// The current pass waits for this key.
     scanned: bool,
-    /// Of the first push.
+    /// When the link was caught up at the time of the first push: the change happened later.
     since: TimeMs,
-    /// Of the last push.
+    /// When the last push arrived.
     until: TimeMs,
 }
 
@@ -88,16 +91,16 @@ pub(super) struct Inbox {
     /// Slots by key.
     index: HashTable<u32>,
     hashing: RandomState,
-    /// One for each [`ReadReason`]. May hold tickets of keys that are no longer waiting there.
+    /// One queue for each [`ReadReason`]. May contain tickets of keys that no longer wait there.
     queues: [VecDeque<Ticket>; 3],
     waiting_pushed: usize,
     pushed: usize,
     skipped: usize,
     scanned: usize,
-    /// Hashes of the keys that had a reply lately, with its request. Two keys with the same hash would only make a push
-    /// look older than it is.
+    /// Hashes of recently answered keys, each with the number of its last request. A hash collision
+    /// would only mark a push as possibly old that is not.
     answered: HashMap<u64, Sequence>,
-    /// Pushed keys that may wait for their read before more are skipped.
+    /// Maximum number of pushed keys that wait for their read. Further ones are skipped.
     max_waiting: usize,
 }
 
@@ -118,7 +121,7 @@ impl Inbox {
         }
     }
 
-    /// A push about the key has come. `since`: when the link was caught up.
+    /// Records a push about the key.
     pub(super) fn pushed(&mut self, key: &str, order: &ReplyOrder, now: TimeMs) -> Taken {
         let hash = self.hashing.hash_one(key);
         let slot = match self.find(hash, key) {
@@ -145,7 +148,7 @@ impl Inbox {
                 entry.state = ReadState::Answering { torn: true };
                 return Taken::Queued;
             }
-            // A wish of another kind is granted without the ceiling, and its reading covers the push.
+            // Reads for other reasons are not limited, and the read also covers this push.
             ReadState::Queued(_) if !room => return Taken::Queued,
             ReadState::Skipped if !room => return Taken::Skipped,
             ReadState::Free if !room => {
@@ -161,7 +164,7 @@ impl Inbox {
         Taken::Queued
     }
 
-    /// Somebody else wants the key to be read.
+    /// Queues the key for the ledger or for a pass.
     pub(super) fn want(&mut self, key: Box<str>, wish: ReadReason) {
         let hash = self.hashing.hash_one(&*key);
         let slot = match self.find(hash, &key) {
@@ -182,7 +185,8 @@ impl Inbox {
         self.enqueue(slot, wish);
     }
 
-    /// All skipped keys are to be read with the pass: it does not find those that no longer exist.
+    /// Queues all skipped keys for the current pass, which does not list those that no longer
+    /// exist.
     pub(super) fn want_skipped(&mut self) {
         for slot in 0..self.slots.len() as u32 {
             let entry = &mut self.slots[slot as usize];
@@ -198,7 +202,7 @@ impl Inbox {
         }
     }
 
-    /// The next key to be read for this wish, which is asked for now.
+    /// Takes the next key queued for this reason and marks it as sent.
     pub(super) fn next(&mut self, wish: ReadReason) -> Option<Ticket> {
         while let Some(ticket) = self.queues[wish as usize].pop_front() {
             let Some(entry) = self.slots.get_mut(ticket.slot as usize) else { continue };
@@ -215,22 +219,22 @@ impl Inbox {
         &self.slots[ticket.slot as usize].key
     }
 
-    /// Another round of questions about the key is sent: what was answered so far does not count.
+    /// Another round of commands for the key is sent. Earlier replies do not count.
     pub(super) fn ask_again(&mut self, ticket: Ticket) {
         self.slots[ticket.slot as usize].state = ReadState::Asked;
     }
 
-    /// The first of several replies is there.
+    /// The first of several replies has arrived.
     pub(super) fn answering(&mut self, ticket: Ticket) {
         self.slots[ticket.slot as usize].state = ReadState::Answering { torn: false };
     }
 
-    /// All replies are there and tell something about one moment; otherwise the key has to be asked for again.
+    /// Whether all replies show the same moment. If not, the key must be read again.
     pub(super) fn is_whole(&self, ticket: Ticket) -> bool {
         self.slots[ticket.slot as usize].state != ReadState::Answering { torn: true }
     }
 
-    /// The key was read; it leaves the inbox. `order`: `None` where the key is not watched.
+    /// Removes the key after its read. `order` is `None` if the key is not watched.
     pub(super) fn finish(
         &mut self,
         ticket: Ticket,
@@ -270,18 +274,18 @@ impl Inbox {
         }
     }
 
-    /// The key is known to be on this node, whoever serves its slot.
+    /// Whether the key is known to be on this node, whichever node serves its slot.
     pub(super) fn is_here(&self, ticket: Ticket) -> bool {
         let entry = &self.slots[ticket.slot as usize];
         entry.pushes > 0 || entry.scanned
     }
 
-    /// A pass waits for the key.
+    /// Whether a pass waits for the key.
     pub(super) fn is_scanned(&self, ticket: Ticket) -> bool {
         self.slots[ticket.slot as usize].scanned
     }
 
-    /// The replies will not come: the key waits again.
+    /// The replies will not arrive, so the key is queued again.
     pub(super) fn put_back(&mut self, ticket: Ticket) {
         let wish = if self.is_scanned(ticket) { ReadReason::Scanned } else { ReadReason::Requested };
         self.enqueue(ticket.slot, wish);
@@ -290,7 +294,7 @@ impl Inbox {
     pub(super) fn is_waiting(&self, wish: ReadReason) -> bool {
         match wish {
             ReadReason::Pushed => self.waiting_pushed > 0,
-            // Stale tickets only make the caller look once more.
+            // Stale tickets only cause one unnecessary check by the caller.
             wish => !self.queues[wish as usize].is_empty(),
         }
     }
@@ -299,7 +303,7 @@ impl Inbox {
         self.queues[wish as usize].len()
     }
 
-    /// Keys that the pass under way still waits for.
+    /// Number of keys that the current pass still waits for.
     pub(super) fn scanned_left(&self) -> usize {
         self.scanned
     }
@@ -308,7 +312,8 @@ impl Inbox {
         self.skipped
     }
 
-    /// All changes up to this have been told: those that wait happened later. Skipped ones are never told.
+    /// The time up to which all changes have been reported. Changes of queued keys happened later.
+    /// Skipped changes are never reported and do not count.
     pub(super) fn told_up_to(&self, caught_up: TimeMs) -> TimeMs {
         if self.pushed == self.skipped {
             return caught_up;

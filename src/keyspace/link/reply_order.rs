@@ -1,25 +1,26 @@
-//! The order of the stream: which replies and pushes belong to the same turn of Redis's event loop.
+//! Stream order: which replies and pushes belong to the same turn of Redis's event loop.
 //!
-//! Redis runs commands during a turn and appends their replies to our output as they run; what changed is pushed at the
-//! end of the turn. So a push that comes before a reply is visible in it, and a push that comes behind a reply may be about a
-//! change that the reply showed already, if both are of the same turn. Two things tell that a reply is of a later turn than
-//! another one: a push between them, or that its request was sent after the other one had come.
+//! Redis runs commands during a turn and appends their replies to our output as they run. It sends
+//! the pushes about changes at the end of the turn. So a reply includes every change whose push
+//! came before it. A push after a reply may be about a change that the reply already included, if
+//! both belong to the same turn. A reply belongs to a later turn than an earlier reply if a push
+//! came between them, or if its request was sent after the earlier reply had arrived.
 
 use std::collections::VecDeque;
 
 use crate::util::clock::TimeMs;
 
-/// Number of a request, in the order of sending.
+/// Number of a request, in sending order.
 pub(super) type Sequence = u64;
 
 #[derive(Debug)]
 pub(super) struct ReplyOrder {
     next: Sequence,
-    /// Replies that may be of the same turn as whatever comes next, the oldest first. Never more than were in flight at the
-    /// same time.
+    /// Replies that may belong to the same turn as the next reply or push, the oldest first. Never
+    /// more than the number of requests that were pending at the same time.
     recent: VecDeque<Reply>,
     pushed_since_reply: bool,
-    /// When tracking was asked for: what happened before is not pushed.
+    /// When tracking was requested. Earlier changes are not pushed.
     armed: TimeMs,
 }
 
@@ -27,7 +28,7 @@ pub(super) struct ReplyOrder {
 struct Reply {
     sequence: Sequence,
     sent: TimeMs,
-    /// Requests from this one on were sent after the reply had come.
+    /// The first request that was sent after this reply had arrived.
     later_from: Sequence,
 }
 
@@ -36,13 +37,13 @@ impl ReplyOrder {
         Self { next: 0, recent: VecDeque::new(), pushed_since_reply: false, armed }
     }
 
-    /// A request is about to be sent.
+    /// Returns the number of the request that is about to be sent.
     pub(super) fn sent(&mut self) -> Sequence {
         self.next += 1;
         self.next - 1
     }
 
-    /// A reply to the request has come; requests of several commands have several.
+    /// Records a reply. A request with several commands has several replies.
     pub(super) fn replied(&mut self, sequence: Sequence, sent: TimeMs) {
         if std::mem::take(&mut self.pushed_since_reply) {
             self.recent.clear();
@@ -56,18 +57,20 @@ impl ReplyOrder {
         }
     }
 
-    /// Keys were pushed. Not to be called for a flush, which is pushed in the middle of a turn.
+    /// Records a push about keys. Must not be called for a flush, which is pushed in the middle of
+    /// a turn.
     pub(super) fn pushed(&mut self) {
         self.pushed_since_reply = true;
     }
 
-    /// What comes next may be of the same turn as the last reply to this request.
+    /// Whether the next reply or push may belong to the same turn as the last reply to this
+    /// request.
     pub(super) fn may_share_turn(&self, sequence: Sequence) -> bool {
         self.recent.front().is_some_and(|oldest| oldest.sequence <= sequence)
     }
 
-    /// Everything that happened before this has been pushed: the first request of a turn was sent before the turn began, and
-    /// all turns before have been pushed.
+    /// All changes before this time have been pushed: the first request of the current turn was
+    /// sent before the turn began, and the pushes of all earlier turns have arrived.
     pub(super) fn caught_up(&self) -> TimeMs {
         self.recent.front().map_or(self.armed, |oldest| oldest.sent)
     }

@@ -1,7 +1,8 @@
-//! One pass over the keyspace: where it is and what it has seen.
+//! One pass over the keyspace, and the schedule of passes. `session` owns both.
 //!
-//! `SCAN` shows every key that is there from the begin of a pass to its end at least once. Its keys are read before the next
-//! step, so that a pass is complete when the cursor is back at 0 and nothing it found waits to be read.
+//! `SCAN` lists every key that exists during the complete pass at least once. The keys of a step
+//! are read before the next step. So a pass is complete when the cursor is back at 0 and none of
+//! its keys waits to be read.
 
 use std::time::Duration;
 
@@ -11,20 +12,20 @@ use tokio::time::Instant;
 use super::owner;
 use crate::util::clock::TimeMs;
 
-/// Where the cursor begins and ends.
+/// The cursor at the begin and at the end of a pass.
 const ORIGIN: &[u8] = b"0";
 
 #[derive(Debug)]
 pub(super) struct Pass {
-    /// Tells the replies of this pass from those of one that was given up.
+    /// Distinguishes the replies of this pass from those of a discarded pass.
     pub(super) number: u64,
     pub(super) started: TimeMs,
     pub(super) started_at: Instant,
     cursor: Vec<u8>,
     state: PassState,
-    /// Buckets of the hash table that were asked for so far.
+    /// Hash table buckets visited so far: the sum of the `COUNT` arguments.
     visited: u64,
-    /// Keys in the database, once known.
+    /// Number of keys in the database, when known.
     size: Option<u64>,
     pub(super) keys: u64,
     pub(super) lock_keys: u64,
@@ -36,11 +37,11 @@ enum PassState {
     Asked {
         count: u32,
     },
-    /// All keys are listed; the last ones are being read.
+    /// All keys are listed. The last ones are being read.
     Listed,
 }
 
-/// A reply that is none to `SCAN`, with what the server said.
+/// A reply that is not a valid reply to `SCAN`, with the error text of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotAStep(pub(super) String);
 
@@ -50,7 +51,7 @@ impl Pass {
         Self { number, started, started_at, cursor, state, visited: 0, size: None, keys: 0, lock_keys: 0 }
     }
 
-    /// The next step may be asked for.
+    /// Whether the next step may be sent.
     pub(super) fn is_ready(&self) -> bool {
         self.state == PassState::Ready
     }
@@ -59,7 +60,7 @@ impl Pass {
         self.state == PassState::Listed
     }
 
-    /// The cursor to ask with.
+    /// Marks a step as sent. Returns its cursor.
     pub(super) fn ask(&mut self, count: u32) -> &[u8] {
         self.state = PassState::Asked { count };
         &self.cursor
@@ -69,7 +70,7 @@ impl Pass {
         self.size = Some(size);
     }
 
-    /// The keys that a step listed.
+    /// Applies the reply to a step. Returns the keys that it listed.
     pub(super) fn step(&mut self, reply: Value) -> Result<Vec<Value>, NotAStep> {
         if let PassState::Asked { count } = self.state {
             self.visited += u64::from(count);
@@ -91,24 +92,26 @@ impl Pass {
         Ok(keys)
     }
 
-    /// From 0 to 1. `SCAN` visits buckets, of which there are as many as keys, rounded up to a power of two.
+    /// From 0 to 1. `SCAN` visits buckets. Their number is the number of keys, rounded up to a
+    /// power of two.
     pub(super) fn progress(&self) -> Option<f64> {
         let buckets = self.size?.next_power_of_two();
         Some((self.visited as f64 / buckets as f64).min(1.0))
     }
 
-    /// Keys in the database, or at least those that were listed.
+    /// Number of keys in the database, or at least the number of listed keys.
     pub(super) fn keys_seen(&self) -> u64 {
         self.size.unwrap_or(0).max(self.keys)
     }
 }
 
-/// When passes begin.
+/// Decides when passes start.
 #[derive(Debug)]
 pub(super) struct Timetable {
-    /// From the begin of one to the begin of the next.
+    /// Time from the start of one pass to the start of the next.
     interval: Duration,
-    /// The least time from one begin to the next when a pass has to make good what was skipped.
+    /// Minimum time between the starts of two passes if the next pass must make up for skipped
+    /// keys.
     hurried: Duration,
     last: Option<Instant>,
     pub(super) next: Instant,
@@ -124,17 +127,17 @@ impl Timetable {
         self.next = now + self.interval;
     }
 
-    /// Nothing is known any more: as soon as possible.
+    /// The locks are no longer known: the next pass starts as soon as possible.
     pub(super) fn at_once(&mut self, now: Instant) {
         self.next = now;
     }
 
-    /// A pass failed.
+    /// A pass failed: the next one starts after `pause` at the latest.
     pub(super) fn after(&mut self, pause: Duration, now: Instant) {
         self.next = self.next.min(now + pause);
     }
 
-    /// Something was skipped.
+    /// Keys were skipped: the next pass starts earlier.
     pub(super) fn hurry(&mut self, now: Instant) {
         let soonest = self.last.map_or(now, |last| last + self.hurried).max(now);
         self.next = self.next.min(soonest);

@@ -1,7 +1,10 @@
-//! Life on one connection: a single task that sends what is due, takes what comes, and tells what it means.
+//! A session on one connection: a single task that sends requests when they are due, handles
+//! replies and pushes, and sends events to the pipeline.
 //!
-//! [`super::questions`] decides what is sent, [`super::answers`] what a reply or push means; here they take turns. All that
-//! has been received is handled in one turn, at one time.
+//! `link::run` starts it. [`super::questions`] decides what to send, and [`super::answers`] handles
+//! replies and pushes. All data that has been received is handled in one turn, with one receive
+//! time. An error of the main connection ends the session. An error of the replica connection only
+//! fails the current pass.
 
 use std::time::Duration;
 
@@ -27,16 +30,17 @@ use crate::keyspace::wire::{Wire, WireError};
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 
-/// Keys that the ledger wants and that wait to be read; it asks again for what is left out.
+/// Maximum number of keys requested by the ledger that wait to be read. The ledger asks again for
+/// dropped keys.
 const MAX_REQUESTED: usize = 65_536;
 
 pub(super) struct Session<'a> {
     pub(super) link: &'a mut Link,
     pub(super) main: Lane,
-    /// Lists the keys, where configured; and reads them, where changes are not watched.
+    /// Used for `SCAN` if configured, and also for reads if changes are not watched.
     pub(super) replica: Option<Lane>,
     pub(super) connecting: Option<AbortOnDropHandle<Result<Wire, ConnectError>>>,
-    /// No replica could be connected to for the pass that is due.
+    /// No replica could be connected for the pass that is due.
     pub(super) without_replica: bool,
     pub(super) watching: bool,
     pub(super) prefixes: Prefixes,
@@ -50,19 +54,19 @@ pub(super) struct Session<'a> {
     pub(super) timetable: Timetable,
     pub(super) pass: Option<Pass>,
     pub(super) passes_begun: u64,
-    /// The last pass failed: it need not be said again.
+    /// The last pass failed. The failure is not logged again.
     pub(super) pass_failed: bool,
     replica_failed: bool,
     pub(super) next_info: Instant,
-    /// Of the last `CaughtUp`.
+    /// Time of the last `CaughtUp` event.
     pub(super) told_up_to: TimeMs,
-    /// A `Gap` was told, and no complete pass since.
+    /// A `Gap` event was sent, and no pass has completed since.
     pub(super) gap_told: bool,
-    /// The server is no longer who it was.
+    /// The server changed its role or its replication history.
     pub(super) has_changed: bool,
 }
 
-/// Which of the two connections.
+/// Identifies one of the two connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionRole {
     Main,
@@ -89,7 +93,7 @@ impl<'a> Session<'a> {
             permissions,
             replication: identity.replication,
             evictions: Evictions::new(armed.is_some()),
-            // A second's worth may wait.
+            // Pushed keys for one second of reads may wait.
             inbox: Inbox::new(reads_per_second as usize),
             allowance: Allowance::new(reads_per_second, now),
             pace: ScanPacer::new(config.scan.max_redis_share, now),
@@ -106,7 +110,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Until the connection ends (an error) or the link is to stop.
+    /// Runs until the connection ends (an error) or the link is stopped.
     pub(super) async fn run(mut self, stop: &CancellationToken) -> Result<(), LinkError> {
         loop {
             self.ask_what_is_due(Instant::now());
@@ -130,7 +134,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Handles a reply or push and all that has come with it.
+    /// Handles a reply or push and everything else that has already been received.
     fn turn(&mut self, side: ConnectionRole, first: Value) -> Result<(), WireError> {
         let (now, received) = (Instant::now(), clock::steady() + 1);
         let Some(lane) = self.lane(side) else { return Ok(()) };
@@ -152,7 +156,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// What the replies of this turn cost Redis, and how much of that was for the pass.
+    /// Records how much of Redis's time the replies of this turn took, and how much of it the pass
+    /// used.
     fn account(&mut self, took: Duration, alone: bool, work: Work, now: Instant) {
         let mut busy = took;
         if alone {
@@ -170,7 +175,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// After a turn: how far everything has been told.
+    /// Reports after a turn how far the pass is and up to which time all changes are reported.
     fn tell_progress(&mut self, now: Instant) {
         self.finish_pass(now);
         self.tell_caught_up();
@@ -207,7 +212,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Once for each connection to the primary: it is tried again with each pass.
+    /// Logs once for each connection to the primary. The replica is tried again with each pass.
     fn warn_of_replica(&mut self, error: anyhow::Error, what: &str) {
         if !std::mem::replace(&mut self.replica_failed, true) {
             warn!(address = %self.link.address, error = format!("{error:#}"), "{what}");
@@ -222,12 +227,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A server that does not answer is as good as gone.
+    /// A server that does not answer within the response timeout counts as gone.
     async fn look_for_silence(&mut self) -> Result<(), WireError> {
         let after = self.link.shared.config.response_timeout;
         let is_silent = |lane: &Lane| lane.deadline(after).is_some_and(|deadline| deadline <= Instant::now());
         if is_silent(&self.main) {
-            // It may be us who have not listened.
+            // The reply may have arrived while this task was not running.
             match timeout(Duration::ZERO, self.main.wire.next()).await {
                 Ok(received) => self.turn(ConnectionRole::Main, received?)?,
                 Err(_) => {
@@ -257,7 +262,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What replies were for.
+/// The requests whose replies were handled in one turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
     pub(super) steps: u32,
@@ -285,7 +290,7 @@ async fn connected(
 ) -> Result<Wire, ConnectError> {
     loop {
         match connecting {
-            // A task that panicked is not tried again before the next pass.
+            // After a panic of the task, `begin_pass` connects again at the next wakeup.
             Some(task) => match task.await {
                 Ok(connected) => return connected,
                 Err(_) => *connecting = None,

@@ -1,4 +1,7 @@
-//! The primaries of a cluster and their slots.
+//! Discovers the primaries of a cluster and their slots with `CLUSTER SLOTS`.
+//!
+//! `topology::discover` calls it. A node that was cut off from the cluster may report an outdated
+//! view, so several nodes are asked.
 
 use std::sync::Arc;
 
@@ -10,14 +13,15 @@ use crate::config::redis::{Address, RedisConfig};
 use crate::keyspace::connect::{RedisTarget, connect};
 use crate::keyspace::status::{Command, LinkTotals};
 
-/// Nodes asked at the same time.
+/// Number of nodes asked at the same time.
 const AT_ONCE: usize = 3;
-/// Nodes with the same view that are enough. A node that was cut off has a view of its own.
+/// Number of nodes whose equal views are accepted. A node that was cut off may have a different
+/// view.
 const ENOUGH: usize = 2;
 
 type SlotsReply = (Result<Vec<Primary>, DiscoverError>, LinkTotals);
 
-/// The view that two nodes share, or else the first of those that came in.
+/// Returns the view that two nodes share. If no two nodes agree, returns the first view received.
 pub(super) async fn discover(
     config: &Arc<RedisConfig>,
     known: &[Primary],
@@ -35,7 +39,7 @@ pub(super) async fn discover(
             asked.spawn(ask_node(Arc::clone(config), candidates[n_asked].clone()));
             n_asked += 1;
         }
-        // A task that panicked has told nothing, like a node that did not answer.
+        // A task that panicked ends the discovery with the views received so far.
         let Some(Ok((answer, took))) = asked.join_next().await else { break };
         totals.add(&took);
         match answer {
@@ -93,7 +97,8 @@ async fn ask(config: &RedisConfig, address: &Address, totals: &mut LinkTotals) -
     }
 }
 
-/// Each range comes with its primary first, then its replicas. In the order of addresses, slots in order.
+/// Each range lists its primary first, then its replicas. The result is sorted by address, and the
+/// slots and replicas of each node are sorted too.
 fn read_slots(answer: &Value, asked: &Address) -> Option<Vec<Primary>> {
     let mut nodes: Vec<Primary> = Vec::new();
     for range in items(answer)? {
@@ -120,7 +125,7 @@ fn read_slots(answer: &Value, asked: &Address) -> Option<Vec<Primary>> {
     Some(nodes)
 }
 
-/// A node that does not know its own name leaves it out: it is the one that was asked.
+/// A node that does not know its own address omits it: the address is the one that was asked.
 fn read_node(value: &Value, asked: &Address) -> Option<Address> {
     let [host, number, ..] = items(value)? else { return None };
     let host = match (text(host), asked) {

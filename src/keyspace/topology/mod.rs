@@ -1,7 +1,8 @@
-//! Which primaries there are: Sentinels or cluster nodes report them, or the configuration names one.
+//! Finds the primaries: Sentinels or cluster nodes report them, or the configuration names one.
 //!
-//! The supervisor calls [`discover`] repeatedly. It trusts no single answer: a primary that a Sentinel names must confirm
-//! that it is one, and for a cluster the view that two nodes share wins. In reading order:
+//! The supervisor calls [`discover`] repeatedly. It trusts no single answer: a server that a
+//! Sentinel names as the primary is asked for its role, and for a cluster the view that two nodes
+//! share wins. In reading order:
 //!
 //! * this file: one discovery
 //! * `sentinel`: asks Sentinels
@@ -21,12 +22,12 @@ use super::status::LinkTotals;
 use super::wire::WireError;
 use crate::config::redis::{Address, RedisConfig, RedisMode};
 
-/// A primary.
+/// A primary with its replicas and, in a cluster, its slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Primary {
     pub(super) address: Address,
     pub(super) replicas: Vec<Address>,
-    /// First and last of each range, in a cluster. Empty otherwise: the node has all keys.
+    /// First and last slot of each range, in a cluster. Otherwise empty: the node has all keys.
     pub(super) slots: Vec<(u16, u16)>,
 }
 
@@ -56,7 +57,8 @@ pub(super) enum DiscoverError {
     Wire(#[from] WireError),
 }
 
-/// Asks for the primaries. `known` are nodes that were there last time; what asking took is added to `totals`.
+/// Finds the primaries. `known` are the nodes of the last discovery. Counts its commands and
+/// connection errors in `totals`.
 pub(super) async fn discover(
     config: &Arc<RedisConfig>,
     known: &[Primary],
@@ -75,7 +77,7 @@ pub(super) async fn discover(
     }
 }
 
-/// An answer that is an error becomes one.
+/// Turns an error reply into an error.
 fn accept(address: &Address, command: &'static str, answer: Value) -> Result<Value, DiscoverError> {
     let Value::ServerError(error) = answer else { return Ok(answer) };
     let answer = format!("{} {}", error.code(), error.details().unwrap_or_default()).trim_end().to_owned();
@@ -90,7 +92,7 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// Ports are numbers in one reply and texts in another.
+/// A port is an integer in one reply and a string in another.
 fn port(value: &Value) -> Option<u16> {
     match value {
         Value::Int(number) => u16::try_from(*number).ok(),

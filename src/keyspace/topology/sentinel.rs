@@ -1,4 +1,8 @@
-//! The primary that the Sentinels agree on, and its replicas.
+//! Finds the primary and its replicas by asking Sentinels.
+//!
+//! `topology::discover` calls it. A Sentinel may be down or may name an outdated primary, so the
+//! named server is asked for its role. A server that cannot be asked is used only if no other one
+//! confirms its role.
 
 use std::sync::Arc;
 
@@ -9,7 +13,7 @@ use crate::config::redis::{Address, Credentials, RedisConfig};
 use crate::keyspace::connect::{RedisTarget, connect};
 use crate::keyspace::status::{Command, LinkTotals};
 
-/// Asks the Sentinels in turn until one names a primary that says itself that it is one.
+/// Asks the Sentinels in turn until one names a primary that confirms its role.
 pub(super) async fn discover(
     config: &Arc<RedisConfig>,
     primary: &str,
@@ -29,7 +33,8 @@ pub(super) async fn discover(
         match is_primary(config, &named.address, totals).await {
             Ok(true) => return Ok(named),
             Ok(false) => failure = DiscoverError::NotAPrimary(named.address),
-            // It may be down, which the Sentinels have not noticed or cannot help. The link goes on trying.
+            // The named primary may be down. The Sentinels may not have noticed, or there is no
+            // replica to promote. The link keeps trying to connect.
             Err(_) => unverified = Some(named),
         }
     }
@@ -63,13 +68,14 @@ async fn ask_sentinel(
         return Err(DiscoverError::Unexpected { address: sentinel.clone(), command });
     };
     let address = Address::Tcp { host: host.to_owned(), port };
-    // Replicas only relieve the primary: without them all goes on.
+    // Replicas only reduce the load of the primary. Everything works without them.
     let answer = wire.ask(&[b"SENTINEL", b"REPLICAS", primary.as_bytes()]).await?;
     let replicas = items(&answer).unwrap_or_default().iter().filter_map(replica).collect();
     Ok(Primary { address, replicas, slots: Vec::new() })
 }
 
-/// A replica that can be used, out of a map (RESP3) or a list of names and values in turn (RESP2).
+/// Parses a replica, from a map (RESP3) or from a list of alternating names and values (RESP2).
+/// Returns `None` if the replica is down.
 fn replica(value: &Value) -> Option<Address> {
     let field = |name: &str| match value {
         Value::Map(entries) => {

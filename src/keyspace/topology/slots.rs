@@ -1,4 +1,5 @@
-//! Which of the 16 384 slots of a cluster a key belongs to.
+//! Computes which of the 16 384 hash slots of a cluster a key belongs to. The supervisor uses it to
+//! route reads.
 
 const N_SLOTS: u16 = 16_384;
 
@@ -7,7 +8,7 @@ pub(in crate::keyspace) fn slot_of(key: &[u8]) -> u16 {
     crc16(hash_tag(key)) % N_SLOTS
 }
 
-/// What is between the first `{` and the next `}`, if that is anything; otherwise the whole key.
+/// The text between the first `{` and the next `}`, if it is not empty; otherwise the complete key.
 fn hash_tag(key: &[u8]) -> &[u8] {
     let Some(open) = memchr::memchr(b'{', key) else { return key };
     let after = &key[open + 1..];
@@ -17,7 +18,7 @@ fn hash_tag(key: &[u8]) -> &[u8] {
     }
 }
 
-/// CRC-16/XMODEM, as the cluster specification has it.
+/// CRC-16/XMODEM, as the cluster specification defines it.
 fn crc16(bytes: &[u8]) -> u16 {
     let mut crc: u16 = 0;
     for byte in bytes {
@@ -36,7 +37,7 @@ mod tests {
     #[test]
     fn known_values() {
         assert_eq!(crc16(b"123456789"), 0x31C3);
-        // As `CLUSTER KEYSLOT` answers.
+        // The answers of `CLUSTER KEYSLOT`.
         for (key, slot) in [("123456789", 12_739), ("foo", 12_182), ("", 0), ("{user1000}.following", 3_443)] {
             assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
         }

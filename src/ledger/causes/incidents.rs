@@ -1,10 +1,12 @@
-//! The latest locks that their holders found lost, for people who ask. Not saved.
+//! The latest incidents: reported losses with their causes.
+//!
+//! `ledger::keyspace_updates` adds them, and `ledger::queries` lists them for the API. They are not
+//! saved.
 
 use std::collections::VecDeque;
 
 use super::{Explanation, Loss};
 
-/// Incidents that are remembered.
 const CAPACITY: usize = 1000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! Why locks were lost: looks up a reported loss in the history of the lock.
 //!
-//! `ledger::keyspace_updates` calls this module. A loss waits a moment first, because its line may be read before Redis
-//! shows the end. The causes of a namespace add up to its `not_owned`, except for losses that still wait. A loss that
-//! waits during a crash gets the cause `unknown`. In reading order:
+//! `ledger::keyspace_updates` calls this module. A loss waits for a short time first, because its
+//! line may be read before Redis shows the end of the hold. The causes of a lock namespace add up
+//! to its `not_owned` count, except for losses that still wait. A loss that waits during a crash
+//! gets the cause `unknown`. In reading order:
 //!
 //! * this file: losses that wait, and their causes
 //! * `incidents`: the latest losses with their causes
@@ -20,42 +21,45 @@ use crate::model::namespace::NamespaceId;
 use crate::model::sighting::OwnerHash;
 use crate::util::clock::TimeMs;
 
-/// Lines that may wait at the same time; past that, the one that has waited longest waits no more.
+/// Maximum number of waiting losses. Beyond it, the oldest one gets its cause at once.
 const PENDING: usize = 65_536;
-/// How much longer than usual a line may wait while Redis cannot be seen: longer than it takes to connect again.
+/// How much longer than usual a loss may wait while Redis is not observed. Longer than a reconnect
+/// takes.
 const PATIENCE_MS: TimeMs = 30_000;
-/// By how much the clock of a program may be behind.
+/// How far the clock of a program may be behind.
 const CLOCK_TOLERANCE_MS: TimeMs = 2000;
-/// Holds of a lock that are looked at, from the latest on. More would let many refusals at once take long.
+/// How many holds of a lock are searched, the latest first. Bounds the time that many losses at
+/// once may take.
 const HOLDS: usize = 256;
 
-/// A lock that was not owned, as a line told.
+/// A loss that a log line reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Loss {
     /// Time of the line.
     pub(super) at: TimeMs,
     pub(super) namespace: NamespaceId,
-    /// The key, or a bare id.
+    /// The key or a bare id, as the line names it.
     pub(super) lock: Option<Box<str>>,
     pub(super) operation: Operation,
     pub(super) rule: RuleId,
 }
 
-/// What Redis was seen to do.
+/// What Redis showed about a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Explanation {
     pub(super) cause: Cause,
     pub(super) lost_at: Option<TimeMs>,
     pub(super) owner: Option<OwnerHash>,
     pub(super) next_owner: Option<OwnerHash>,
-    /// The hold that ended, and when the next one began.
+    /// The hold that was lost.
     pub(super) hold: Option<EndedHold>,
+    /// When the next hold began.
     pub(super) next_began: Option<TimeMs>,
 }
 
 #[derive(Default)]
 pub(super) struct Causes {
-    /// With the time from which on each may be settled.
+    /// Each loss with the time at which its cause may be looked up.
     pending: VecDeque<(TimeMs, Loss)>,
     evictions: u64,
 }
@@ -73,7 +77,7 @@ impl Explanation {
             Ending::Released | Ending::Flushed => Cause::DeletedEarly,
             Ending::Unknown => Cause::Unknown,
         };
-        // Redis may have shown it late, but it was lost before its holder found out.
+        // Redis may have shown the end late, but the lock was lost before its holder reported it.
         let lost_at = record.ended.min(loss.at).max(record.not_before);
         let lost_at = Some(lost_at).filter(|_| cause != Cause::Unknown);
         Self {
@@ -88,7 +92,8 @@ impl Explanation {
 }
 
 impl Causes {
-    /// Waits until `due`. Gives back what has to stop waiting for it.
+    /// Lets the loss wait until `due`. If too many losses wait, returns the oldest one, which stops
+    /// waiting.
     pub(super) fn wait(&mut self, loss: Loss, due: TimeMs) -> Option<Loss> {
         self.pending.push_back((due, loss));
         if self.pending.len() <= PENDING {
@@ -98,13 +103,14 @@ impl Causes {
         self.pending.pop_front().map(|(_, loss)| loss)
     }
 
-    /// The next one that has waited long enough, and whether it can wait no longer.
+    /// The oldest loss if it has waited until its `due` time, and whether it must not wait any
+    /// longer.
     pub(super) fn first_due(&self, now: TimeMs) -> Option<(&Loss, bool)> {
         let (due, loss) = self.pending.front().filter(|(due, _)| *due <= now)?;
         Some((loss, now - due >= PATIENCE_MS))
     }
 
-    /// Takes out what [`Causes::first_due`] shows.
+    /// Removes and returns the loss that [`Causes::first_due`] shows.
     pub(super) fn next_due(&mut self, now: TimeMs) -> Option<Loss> {
         let is_due = self.pending.front().is_some_and(|(due, _)| *due <= now);
         if is_due { self.pending.pop_front().map(|(_, loss)| loss) } else { None }
@@ -115,8 +121,10 @@ impl Causes {
     }
 }
 
-/// The latest abnormal end that no other refusal explains; otherwise, if the lock was released each time, it was
-/// somebody else who did so. That takes a memory that goes back to the hold in question.
+/// Finds the cause of a loss: the latest abnormal end that no other failed release has claimed. If
+/// there is none, and no remembered end is unknown, a release explains the loss: somebody else
+/// deleted the key. That conclusion is valid only if the history reaches back to the hold in
+/// question.
 pub(super) fn explain(history: &mut HoldHistory, key: KeyHash, loss: &Loss) -> Explanation {
     let latest = loss.at.saturating_add(CLOCK_TOLERANCE_MS);
     let is_abnormal = |record: &EndedHold| {
@@ -124,7 +132,8 @@ pub(super) fn explain(history: &mut HoldHistory, key: KeyHash, loss: &Loss) -> E
         abnormal && !record.explained && record.not_before <= latest
     };
     if let Some((record, next)) = history.find_mut(key, HOLDS, is_abnormal) {
-        // Who may not release is done with the lock; who may not renew will try again, or to release.
+        // A holder whose release failed is done with the lock. A holder whose renewal failed tries
+        // again, or tries to release.
         record.explained = loss.operation == Operation::Release;
         return Explanation::of(record, next.as_ref(), loss);
     }
@@ -136,9 +145,10 @@ pub(super) fn explain(history: &mut HoldHistory, key: KeyHash, loss: &Loss) -> E
     for record in history.many_of(key, HOLDS) {
         if record.not_before <= latest {
             match record.ending {
-                // What cannot be told may have been anything.
+                // An end that was not observed may have been a loss.
                 Ending::Unknown => return Explanation::NOTHING,
-                // One that ended after the line is likely the next owner's: it counts only if clocks must differ.
+                // A hold that ended after the line probably belonged to the next owner. It is used
+                // only if no earlier release is known, which means that the clocks differ.
                 Ending::Released | Ending::Flushed if finding.hold.is_none_or(|hold| hold.not_before > loss.at) => {
                     finding = Explanation::of(record, next, loss);
                 }
@@ -150,8 +160,9 @@ pub(super) fn explain(history: &mut HoldHistory, key: KeyHash, loss: &Loss) -> E
     finding
 }
 
-/// Whether the hold that a line is about may have ended before all that is remembered of a busy lock, or of busy locks
-/// together. A holder seldom finds out later than two TTLs after it set the last one.
+/// Whether the lost hold may be older than the history: older than the searched holds of a busy
+/// lock, or than everything left in the ring of all locks. A holder seldom notices a loss later
+/// than two TTLs after it set the last TTL.
 fn is_forgotten(history: &HoldHistory, key: KeyHash, loss: &Loss) -> bool {
     let mut forgotten_until = history.oldest_of_many().map(|oldest| oldest.ended);
     let (mut count, mut longest) = (0, 0);
@@ -187,7 +198,7 @@ mod tests {
         Loss { at, namespace: NamespaceId(0), lock: None, operation, rule: RuleId(0) }
     }
 
-    /// Each line, its operation and the cause found, with all of them in one history.
+    /// Checks the cause of each line (time, operation, cause). All lines share one history.
     fn check(ends: &[(TimeMs, Ending, u32)], lines: &[(TimeMs, Operation, Cause)]) {
         let mut history = history(ends);
         for (at, operation, cause) in lines {
@@ -249,7 +260,8 @@ mod tests {
         assert_eq!((finding.lost_at, finding.owner, finding.next_owner), (Some(10), first, second));
     }
 
-    /// One hold of `ttl` that expires at 1 s, then released ones, one each 100 ms.
+    /// One hold that expires at 1 s, then `released` holds with the given TTL that end 100 ms
+    /// apart.
     fn busy(released: usize, ttl: u32) -> (HoldHistory, TimeMs) {
         let mut history = history(&[(1000, Ending::Expired, 0)]);
         let mut ended = 1000;

@@ -1,6 +1,8 @@
-//! Final states of pieces of work: a second one, other than a legal successor, means that two holders finished it.
+//! Final states of pieces of work. A second final state that is not a legal successor of the first
+//! means that two holders finished the same work.
 //!
-//! Bounded: only the most recent pieces of work are remembered; older ones leave first and are counted.
+//! `ledger::Ledger` calls [`Finals::reached`] for each `TerminalState` event. The table is bounded:
+//! the oldest entries leave first and are counted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hasher;
@@ -16,13 +18,13 @@ const CAPACITY: usize = 16_384;
 pub(in crate::ledger) struct Finals {
     /// The last final state of each piece of work, as a hash.
     states: BTreeMap<LockHash, u32>,
-    /// The same pieces of work, the oldest first.
+    /// The keys of `states`, the oldest first.
     order: VecDeque<LockHash>,
     evictions: u64,
 }
 
 impl Finals {
-    /// Notes a final state and tells whether it conflicts with an earlier one.
+    /// Records a final state. Returns whether it conflicts with an earlier one.
     pub(in crate::ledger) fn reached(&mut self, work: LockHash, state: &str, may_follow: Option<&str>) -> bool {
         let Some(earlier) = self.states.insert(work, hash(state)) else {
             self.order.push_back(work);
@@ -48,7 +50,7 @@ fn hash(state: &str) -> u32 {
     hasher.finish() as u32
 }
 
-/// Saved as the list in order, each with its state.
+/// Saved as a list of pairs in `order`, followed by the number of evictions.
 impl Serialize for Finals {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let entries: Vec<(LockHash, u32)> =

@@ -1,6 +1,9 @@
-//! Which lines are about one failure: those about the same lock and the same aspect of its trouble, close in time.
+//! Decides which lines belong to one failure: lines about the same lock and the same [`Aspect`]
+//! that are close in time.
 //!
-//! Bounded: entries are forgotten when no later line can belong to them, and early, counted, when the table is full.
+//! `ledger::Ledger` calls [`Joined`] for every log event. The table is bounded. An entry is removed
+//! when no later line can belong to it. If the table is full, entries are removed early and
+//! counted.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -13,12 +16,12 @@ use crate::model::label::Label;
 use crate::util::clock::TimeMs;
 
 const CAPACITY: usize = 65_536;
-/// How long after its arrival an entry is kept at least: longer than the difference in progress between the files of one
-/// program, and than a rule may ask for.
+/// Minimum time to keep an entry after its last line arrived. Longer than the log files of one
+/// program may be apart in progress, and longer than any window that a rule may ask for.
 const KEPT_FOR_MS: TimeMs = 120_000;
 
-/// What about a lock is counted once. A release and a renewal that fail are two failures; a renewal that fails and the lock
-/// it finds lost are two facts about one.
+/// The property of a lock that is counted once per failure. A failed release and a failed renewal
+/// are two failures. A failed renewal and the loss that it reports are two aspects of one failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ledger) enum Aspect {
     Release,
@@ -50,7 +53,8 @@ impl Aspect {
     }
 }
 
-/// Stands for a lock and an aspect in memory and in the state file, so that neither holds ids.
+/// Represents a lock and an aspect in memory and in the state file, so that neither contains lock
+/// ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(in crate::ledger) struct LockHash(u64);
@@ -66,12 +70,13 @@ impl LockHash {
     }
 }
 
-/// How far from a failure a line may be and still belong to it.
+/// How far a line may be from a failure and still belong to it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ledger) enum Window {
-    /// Counted from its first line: what fails again and again counts again and again.
+    /// Measured from the first line of the failure: an operation that keeps failing counts again
+    /// after each window.
     FromFirst(TimeMs),
-    /// Counted from its last line: a lost lock stays lost for as long as it is noticed.
+    /// Measured from the last line: a loss stays one loss as long as lines keep reporting it.
     FromLast(TimeMs),
 }
 
@@ -82,12 +87,13 @@ pub(in crate::ledger) struct Joined {
     evictions: u64,
 }
 
-/// The time that lines are compared with, and the arrival of the last line. Saved as a pair to keep the file small.
+/// The time that lines are compared with, and the arrival time of the last line. Saved as a pair to
+/// keep the file small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct JoinEntry(TimeMs, TimeMs);
 
 impl Joined {
-    /// Notes a line and tells whether it begins a new failure.
+    /// Records a line. Returns whether it starts a new failure.
     pub(in crate::ledger) fn begins(&mut self, lock: LockHash, at: TimeMs, now: TimeMs, window: Window) -> bool {
         let (window, lasts) = match window {
             Window::FromFirst(window) => (window, false),
@@ -100,7 +106,7 @@ impl Joined {
         let entry = self.entries.entry(lock).or_insert(JoinEntry(at, now));
         let since = match (begins, lasts) {
             (true, _) => at,
-            // Lines of several files may come out of order: the latest one counts.
+            // Lines of several files may arrive out of order. The latest time counts.
             (false, true) => entry.0.max(at),
             (false, false) => entry.0,
         };
@@ -108,14 +114,15 @@ impl Joined {
         begins
     }
 
-    /// Whether a line at that time belongs to a failure that was counted.
+    /// Whether a line at time `at` belongs to a failure that was already counted.
     pub(in crate::ledger) fn is_open(&self, lock: Option<LockHash>, at: TimeMs, window: TimeMs) -> bool {
         let entry = lock.and_then(|lock| self.entries.get(&lock));
-        // A window of nothing joins nothing, not even lines of the same moment.
+        // A window of 0 joins nothing, not even lines with the same time.
         window > 0 && entry.is_some_and(|entry| at.abs_diff(entry.0) <= window.unsigned_abs())
     }
 
-    /// Forgets what arrived too long ago for any line to belong to it; `longest_window` is that of the configuration.
+    /// Removes entries that arrived too long ago for any line to belong to them. `longest_window`
+    /// is the longest window of the configuration.
     pub(in crate::ledger) fn tidy(&mut self, now: TimeMs, longest_window: TimeMs) {
         let kept_for = KEPT_FOR_MS.max(longest_window.saturating_mul(2));
         self.entries.retain(|_, entry| now - entry.1 <= kept_for);
@@ -125,8 +132,8 @@ impl Joined {
         self.evictions
     }
 
-    /// Drops the eighth that arrived first, so that this is rare. Of those that arrived together (`replay`, a backlog) the
-    /// oldest lines go.
+    /// Removes the eighth of the entries that arrived first, so that this happens rarely. Among
+    /// entries that arrived together (`replay`, a backlog), those with the oldest lines go first.
     fn make_room(&mut self) {
         let mut oldest: Vec<(TimeMs, TimeMs, LockHash)> =
             self.entries.iter().map(|(lock, entry)| (entry.1, entry.0, *lock)).collect();
@@ -148,7 +155,8 @@ mod tests {
 
     const WINDOW: Window = Window::FromFirst(2000);
 
-    /// The state file contains these hashes: a line after an update must find what a line before it left.
+    /// The state file contains these hashes. A line read after an update of the exporter must find
+    /// the entry of a line read before it.
     #[test]
     fn hashes_are_those_of_format_1() {
         let file = include_str!("../../../tests/fixtures/state/v1.json");

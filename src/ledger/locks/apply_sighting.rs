@@ -1,4 +1,7 @@
-//! One sighting: finds the lock it is about and its namespace, has it judged, and brings the table up to date.
+//! Applies one sighting: finds its lock and lock namespace, calls [`hold::judge`], and updates the
+//! table and the counters.
+//!
+//! `LockTracker::apply` calls [`LockTracker::see`] for each sighting in a batch.
 
 use std::hash::BuildHasher;
 
@@ -12,10 +15,10 @@ use crate::ledger::recent::Event;
 use crate::model::sighting::{Held, LinkId, Sight, Sighting};
 use crate::util::clock::TimeMs;
 
-/// What a sighting is about.
+/// The subject of a sighting.
 struct SightedKey {
     hash: KeyHash,
-    /// Where the lock is in the table, if it was held.
+    /// The slot of the lock in the table, if it was held.
     slot: Option<LockSlot>,
     choice: Choice,
     id: LinkId,
@@ -34,20 +37,20 @@ impl LockTracker {
         let hash = self.hash(&sighting.key);
         let slot = self.table.find(hash, &sighting.key);
         let known = slot.and_then(|slot| self.table.get(slot));
-        // Batches of two links may overtake each other.
+        // Batches of two links may arrive out of order.
         if known.is_some_and(|lock| lock.link != id && sighting.received < lock.life.read_sent) {
             return;
         }
         if slot.is_none() && matches!(sighting.sight, Sight::Held(_)) {
             if self.not_locks.remove(hash).is_some() {
-                // The other pushes were about what was there before and was no lock.
+                // Earlier pushes were about a value that was not a lock.
                 sighting.pushes = sighting.pushes.min(1);
             }
-            // It may be held for long: only now there is room for it.
+            // The lock may have been held for long; the table had no room for it until now.
             sighting.missed |= self.untracked.contains(hash);
         }
         if slot.is_none() && sighting.sight == Sight::Vacant {
-            // One of the changes left what is there now; it was no hold.
+            // One of the changes wrote the current value, which is not a hold.
             sighting.pushes = sighting.pushes.saturating_sub(1);
         }
         let held = match &sighting.sight {
@@ -57,7 +60,8 @@ impl LockTracker {
                     && let Some(lock) = self.table.get_mut(slot).filter(|lock| lock.link == id)
                 {
                     lock.epoch = 0;
-                    // If it was released instead of moved, no other node will ever tell of it by itself.
+                    // If the lock was released and not moved, no other node ever reports it on its
+                    // own.
                     self.table.verify(slot, sighting.received);
                 }
                 return;
@@ -75,7 +79,7 @@ impl LockTracker {
             }
             Sight::Absent => {
                 let was_no_lock = self.not_locks.remove(hash).is_some();
-                // What goes unnoticed must not look like a hold too short to be seen.
+                // The end of a hold that was not tracked must not count as a short hold.
                 if (was_no_lock || self.untracked.remove(hash).is_some()) && slot.is_none() {
                     return;
                 }
@@ -88,10 +92,10 @@ impl LockTracker {
         }
     }
 
-    /// The namespace that the lock belongs to after the sighting.
+    /// The lock namespace of the lock after the sighting.
     fn choose(&self, slot: Option<LockSlot>, sighting: &Sighting, held: Option<&Held>) -> Option<Choice> {
         let ttl = match held {
-            // The TTL was longer when the lock was pushed than when it was read.
+            // The TTL was longer at the time of the push than at the time of the read.
             Some(held) => held.ttl_ms.map(|ttl| ttl + (sighting.sent - sighting.until).max(0)),
             None => Some(0),
         };
@@ -133,7 +137,7 @@ impl LockTracker {
         let mut facts = std::mem::take(&mut self.facts);
         let after = hold::judge(before.map(|lock| &lock.life), held, sighting, &circumstances, &mut facts);
         for fact in facts.drain(..) {
-            // A renewal that only another namespace can have shows that the lock belongs to that one.
+            // If the renewed TTL fits only another namespace, the lock belongs to that one.
             if matches!(fact, Fact::Renewed { .. }) && after.is_some() {
                 namespace = choice.namespace;
             }

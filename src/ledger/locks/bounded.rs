@@ -1,5 +1,5 @@
-//! A small memory of things by key, such as the last value of a fence: when it is full, the oldest entry leaves and is
-//! counted.
+//! A bounded map by key hash, for example of the last value of each fence. When it is full, the
+//! oldest entry leaves and is counted.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,7 +8,7 @@ use super::ring::KeyHash;
 pub(in crate::ledger) struct Bounded<V> {
     capacity: usize,
     values: HashMap<KeyHash, V>,
-    /// The keys in the order in which they came, and some that have been removed since.
+    /// The keys in order of arrival. Also contains keys that were removed from `values` since.
     order: VecDeque<KeyHash>,
     evictions: u64,
 }
@@ -18,7 +18,7 @@ impl<V> Bounded<V> {
         Self { capacity, values: HashMap::new(), order: VecDeque::new(), evictions: 0 }
     }
 
-    /// Gives back the value before.
+    /// Returns the previous value.
     pub(in crate::ledger) fn insert(&mut self, key: KeyHash, value: V) -> Option<V> {
         let before = self.values.insert(key, value);
         if before.is_none() {
@@ -40,7 +40,7 @@ impl<V> Bounded<V> {
     }
 
     pub(in crate::ledger) fn remove(&mut self, key: KeyHash) -> Option<V> {
-        // Most of the time there is nothing in it, and this is asked for every sighting.
+        // Called for every sighting, and the map is usually empty.
         if self.values.is_empty() { None } else { self.values.remove(&key) }
     }
 

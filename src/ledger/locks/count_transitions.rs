@@ -1,4 +1,6 @@
-//! What facts about locks add to the counters, to the history and to what happened lately.
+//! Adds inferred transitions to the counters, to the history and to the counts of the last hour.
+//!
+//! `apply_sighting` and `LockTracker::flushed` call [`LockTracker::count`].
 
 use super::history::{EndedHold, ObservedRenewal};
 use super::hold::{Ending, Fact};
@@ -72,7 +74,8 @@ impl LockTracker {
                         of_namespace.expirations += 1;
                         recent.add(Event::Expiration, 1, at);
                     }
-                    // Every hold ends in one of three ways, so that holds add up.
+                    // Every hold counts as a release, an expiration or an unknown end, so that
+                    // holds add up.
                     Ending::TakenOver | Ending::LostInFailover | Ending::Flushed | Ending::Unknown => {
                         of_namespace.unknown_ends += 1;
                     }
@@ -91,7 +94,8 @@ impl LockTracker {
         }
     }
 
-    /// Compares a new owner with the one before. Both changes and takeovers are the concern of the hold that ended.
+    /// Counts an owner change and a takeover if the new owner differs from the previous one. Both
+    /// are counted in the lock namespace of the hold that ended.
     fn succeeded(&mut self, counters: &mut AllCounters, hash: KeyHash, owner: Option<OwnerHash>, at: Option<TimeMs>) {
         let Some(latest) = self.history.latest(hash).copied() else { return };
         if !self.is_other_owner(hash, owner) {
@@ -110,13 +114,14 @@ impl LockTracker {
         }
     }
 
-    /// Compared with the last one that is known: holds that were too short to be seen are nobody's.
+    /// Compares with the last known owner. Holds that were too short to be observed have no owner.
     fn is_other_owner(&self, hash: KeyHash, owner: Option<OwnerHash>) -> bool {
         let before = self.history.of(hash).find_map(|record| record.owner);
         owner.zip(before).is_some_and(|(owner, before)| owner != before)
     }
 
-    /// How often the lock has changed its owner when this one has it, as far as remembered.
+    /// Number of owner changes of the lock including the one to `owner`, as far as the history
+    /// reaches.
     pub(in crate::ledger) fn owner_changes(&self, hash: KeyHash, owner: Option<OwnerHash>) -> u16 {
         let before = self.history.latest(hash).map_or(0, |record| record.owner_changes);
         before.saturating_add(u16::from(self.is_other_owner(hash, owner)))

@@ -1,5 +1,7 @@
-//! What is remembered of single locks beside those that are held: how holds ended, renewals with their margin, and what log
-//! lines said. None of it is saved.
+//! What the ledger remembers about single locks besides the held ones: ended holds, renewals with
+//! their margin, and counted log events. None of it is saved.
+//!
+//! `count_transitions` and `ledger::keyspace_updates` write it; `causes` and `queries` read it.
 
 use std::num::NonZeroU32;
 
@@ -10,46 +12,46 @@ use crate::model::namespace::NamespaceId;
 use crate::model::sighting::OwnerHash;
 use crate::util::clock::TimeMs;
 
-/// Holds that have ended; the one that goes on is in the table.
+/// Ended holds. Current holds are in the table.
 pub(in crate::ledger) type HoldHistory = Ring<EndedHold, 131_072, 16>;
-/// In a ring of their own, for they come more often than all else.
+/// A separate ring, because renewals are the most frequent events.
 pub(in crate::ledger) type Renewals = Ring<ObservedRenewal, 65_536, 64>;
-/// In a ring of their own, so that renewals do not push them out.
+/// A separate ring, so that renewals do not evict log events.
 pub(in crate::ledger) type Sayings = Ring<Saying, 16_384, 32>;
 
 /// A hold that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ledger) struct EndedHold {
     pub(in crate::ledger) owner: Option<OwnerHash>,
-    /// When it was acquired, or first seen.
+    /// When the lock was acquired or first seen.
     pub(in crate::ledger) began: TimeMs,
     pub(in crate::ledger) ended: TimeMs,
-    /// It may have ended earlier, but not before this.
+    /// The hold may have ended earlier than `ended`, but not before this time.
     pub(in crate::ledger) not_before: TimeMs,
-    /// The acquisition or the last renewal, if `sign_of_life_known`.
+    /// Time of the acquisition or the last renewal. Exact only if `sign_of_life_known`.
     pub(in crate::ledger) sign_of_life: TimeMs,
     pub(in crate::ledger) renewals: u32,
-    /// The TTL that was set last, in milliseconds, as far as seen.
+    /// The TTL that was last set, in milliseconds, if it was observed.
     pub(in crate::ledger) ttl: Option<NonZeroU32>,
     pub(in crate::ledger) namespace: NamespaceId,
-    /// How often the lock had changed its owner when this hold began, as far as remembered.
+    /// Number of owner changes of the lock before this hold, as far as the history reaches.
     pub(in crate::ledger) owner_changes: u16,
     pub(in crate::ledger) ending: Ending,
     pub(in crate::ledger) acquisition_seen: bool,
     pub(in crate::ledger) sign_of_life_known: bool,
-    /// A holder has found out and is done with the lock: no other refusal is about this end.
+    /// A failed release was attributed to this end. No other loss is attributed to it.
     pub(in crate::ledger) explained: bool,
 }
 
-/// One renewal, or several that were not seen one by one.
+/// One renewal, or several that were not observed separately.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::ledger) struct ObservedRenewal {
     pub(in crate::ledger) at: TimeMs,
-    /// Share of the TTL that was left, where it was seen.
+    /// Fraction of the TTL that was left, if it was observed.
     pub(in crate::ledger) margin: Option<f32>,
 }
 
-/// What a log line said about a lock; only those that counted.
+/// A log event about a lock. Only counted events are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ledger) struct Saying {
     pub(in crate::ledger) at: TimeMs,
@@ -59,7 +61,7 @@ pub(in crate::ledger) struct Saying {
 }
 
 impl EndedHold {
-    /// `ended`: not before the first time, not after the second.
+    /// `ended` is an interval: not before the first time and not after the second.
     pub(in crate::ledger) fn of(life: &Life, ending: Ending, ended: (TimeMs, TimeMs), namespace: NamespaceId) -> Self {
         let ttl = life.full_ttl().and_then(|ttl| u32::try_from(ttl).ok()).and_then(NonZeroU32::new);
         Self {
@@ -79,7 +81,7 @@ impl EndedHold {
         }
     }
 
-    /// A hold that was too short to be seen; whose it was is not known.
+    /// A hold that was too short to be observed. Its owner is unknown.
     pub(in crate::ledger) fn short(at: TimeMs, namespace: NamespaceId) -> Self {
         Self {
             owner: None,
@@ -103,7 +105,8 @@ impl EndedHold {
 mod tests {
     use super::*;
 
-    /// The rings may grow to this, whatever the number of locks: 17 MB, and some for their tables.
+    /// Limits the memory of the rings, which does not depend on the number of locks: 17 MB, plus
+    /// their hash tables.
     #[test]
     fn what_is_remembered_is_as_small_as_it_is_said_to_be() {
         assert_eq!((size_of::<EndedHold>(), size_of::<ObservedRenewal>(), size_of::<Saying>()), (56, 16, 48));

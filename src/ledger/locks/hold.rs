@@ -1,11 +1,13 @@
-//! One lock's life: from what was known, what is seen now and how it is seen, to what happened in between.
+//! Infers what happened to one lock from its previous state, the current sighting and the state of
+//! the link.
 //!
-//! Pure: [`judge`] gives facts; who calls it counts them. What cannot be known is not guessed: an ending that was not
-//! watched is [`Ending::Unknown`].
+//! Pure: [`judge`] returns facts (transitions), and `apply_sighting` counts them. Nothing is
+//! guessed: an end that was not observed is [`Ending::Unknown`].
 //!
-//! A deadline is an interval, for Redis tells the time left and answered at some moment between request and reply.
-//! Changes are counted from pushes: `n` pushes stand for at least `n` changes, and fewer by one where the first may be
-//! about a change that the reply before had shown already.
+//! A deadline is an interval: Redis reports the remaining TTL as of some unknown moment between our
+//! request and its reply. Changes are counted from pushes. `n` pushes announce at least `n`
+//! changes, or `n - 1` if the previous reply may already have included the change of the first
+//! push.
 
 use std::num::NonZeroU32;
 
@@ -13,22 +15,25 @@ use crate::model::counters::After;
 use crate::model::sighting::{Held, OwnerHash, Sighting};
 use crate::util::clock::TimeMs;
 
-/// Knowing this long before its deadline that a lock was there is knowing that it expired.
+/// A lock that still existed this long before its deadline, and is gone after the deadline, has
+/// expired.
 const EXPIRY_TOLERANCE_MS: TimeMs = 300;
-/// A deadline that moves by less than this share of the time since it was last read may do so because of clocks alone.
+/// A deadline may move because of clock drift alone. A move of less than this fraction of the time
+/// since the last read is not a renewal.
 const RENEWAL_DRIFT: f64 = 0.002;
-/// What a disciplined clock may run ahead or behind, 500 ppm, and a little more: endings are judged by it.
+/// Drift of a clock that is kept in sync, 500 ppm, plus a margin. Used to classify ends.
 const CLOCK_DRIFT: f64 = 0.0006;
-/// The time of an ending must be known this well for the hold to be measured.
+/// The hold time is measured only if the time of the end is known this precisely.
 const HOLD_PRECISION_MS: TimeMs = 1000;
-/// A hold that came and went between a push and the read it caused was shorter than this.
+/// Upper bound for the hold time of a hold that began and ended between a push and the read that it
+/// caused.
 const SHORT_HOLD_MS: TimeMs = 10;
 
-/// When Redis will let the lock expire: not before `low`, not after `high`.
+/// When Redis lets the lock expire: not before `low` and not after `high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ledger) struct Deadline {
     pub(in crate::ledger) low: TimeMs,
-    /// `high - low`, and one more so that a deadline that is not there takes no room.
+    /// `high - low + 1`. Never 0, so that `Option<Deadline>` needs no extra memory.
     width: NonZeroU32,
 }
 
@@ -43,42 +48,42 @@ impl Deadline {
     }
 }
 
-/// What is known about a lock that is held. Kept small: there may be a million of them.
+/// State of a held lock. Kept small, because there may be a million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ledger) struct Life {
     pub(in crate::ledger) owner: Option<OwnerHash>,
     pub(in crate::ledger) deadline: Option<Deadline>,
-    /// When it was acquired if `acquisition_seen`, otherwise when it was first seen.
+    /// Time of the acquisition if `acquisition_seen`, otherwise time of the first sighting.
     pub(in crate::ledger) began: TimeMs,
-    /// When its TTL was last set, by the acquisition or by a renewal; exact only if `set_at_known`.
+    /// When the acquisition or a renewal last set the TTL. Exact only if `set_at_known`.
     pub(in crate::ledger) set_at: TimeMs,
-    /// When the last read that showed it was sent.
+    /// When the last read that showed the lock was sent.
     pub(in crate::ledger) read_sent: TimeMs,
     pub(in crate::ledger) renewals: u32,
     pub(in crate::ledger) acquisition_seen: bool,
     pub(in crate::ledger) set_at_known: bool,
-    /// First seen on a watched link although no push had told of it: its push may still be on the way.
+    /// First seen on a watched link without a push. The push may still arrive.
     pub(in crate::ledger) unannounced: bool,
 }
 
-/// How the link that shows a lock is doing, and what is configured for the lock.
+/// State of the link that shows a lock, and the configuration of the lock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::ledger) struct SightingContext {
     /// Every change is pushed.
     pub(in crate::ledger) watching: bool,
-    /// All locks are known: what is new was acquired.
+    /// All existing locks are known, so a lock that is new to us was acquired.
     pub(in crate::ledger) baseline: bool,
-    /// The link was interrupted since the lock was last seen, or another link showed it.
+    /// The link was interrupted since the lock was last seen, or another link showed the lock.
     pub(in crate::ledger) doubtful: bool,
-    /// The interruption was a restart or failover of Redis.
+    /// The interruption was a restart or a failover of Redis.
     pub(in crate::ledger) failover: bool,
-    /// Redis has evicted keys some time before this.
+    /// Redis evicted keys at some time before this one.
     pub(in crate::ledger) evicted: Option<TimeMs>,
     /// When the last complete pass began.
     pub(in crate::ledger) pass_started: TimeMs,
     /// The TTL configured for the lock.
     pub(in crate::ledger) ttl: Option<TimeMs>,
-    /// How often it is renewed, where it is.
+    /// The configured renewal interval. `None` if the lock is not renewed.
     pub(in crate::ledger) renew_every: Option<TimeMs>,
 }
 
@@ -86,7 +91,7 @@ pub(in crate::ledger) struct SightingContext {
 pub(in crate::ledger) enum Ending {
     Released,
     Expired,
-    /// Another owner was there before the deadline and no release was seen.
+    /// Another owner held the lock before the deadline, and no release was observed.
     TakenOver,
     LostInFailover,
     Flushed,
@@ -95,18 +100,19 @@ pub(in crate::ledger) enum Ending {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::ledger) enum Fact {
-    /// Acquired and released between two reads, each held for about `hold`.
+    /// Holds that began and ended between two reads. Each lasted about `hold`.
     ShortHolds {
         count: u64,
         at: TimeMs,
         hold: TimeMs,
     },
-    /// `at` is absent where only a later read tells of it.
+    /// `at` is `None` if the time of the acquisition cannot be inferred from a later read.
     Acquired {
         owner: Option<OwnerHash>,
         at: Option<TimeMs>,
     },
-    /// `hold` is absent where begin or end are not known well enough. `seen_until`: it was there then.
+    /// `hold` is `None` if the begin or the end is not known precisely enough. At `seen_until` the
+    /// lock still existed.
     Ended {
         life: Life,
         ending: Ending,
@@ -119,7 +125,8 @@ pub(in crate::ledger) enum Fact {
         at: TimeMs,
         margin: Option<f64>,
     },
-    /// An owner was replaced by another one, it is not known when; the new one is seen for the first time.
+    /// Another owner replaced the previous one at an unknown time. This is the first sighting of
+    /// the new owner.
     ReplacedUnseen,
 }
 
@@ -134,18 +141,18 @@ impl Ending {
 }
 
 impl Life {
-    /// The TTL that was set last, as observed.
+    /// The TTL that was last set, if its time is known.
     pub(in crate::ledger) fn full_ttl(&self) -> Option<TimeMs> {
         self.deadline.filter(|_| self.set_at_known).map(|deadline| deadline.high() - self.set_at)
     }
 
-    /// Whether it is the same owner, as far as owners can be read.
+    /// Whether the owner may be the same. An owner that cannot be read matches any owner.
     pub(in crate::ledger) fn may_be_owned_by(&self, owner: Option<OwnerHash>) -> bool {
         self.owner == owner || self.owner.is_none() || owner.is_none()
     }
 }
 
-/// Changes that the pushes tell of, at least.
+/// Lower bound on the number of changes that the pushes of this sighting announce.
 fn effective(sighting: &Sighting) -> u64 {
     u64::from(sighting.pushes).saturating_sub(u64::from(sighting.first_push_may_be_old))
 }
@@ -155,8 +162,9 @@ pub(in crate::ledger) fn deadline_of(held: &Held, sighting: &Sighting) -> Option
     held.ttl_ms.map(|ttl| Deadline::new(sent.saturating_add(ttl), received.saturating_add(ttl).saturating_add(1)))
 }
 
-/// What happened to a lock until this sighting, in order, and the life that goes on. `held` is what the sighting shows,
-/// nothing for an absent key.
+/// Adds to `facts`, in order, what happened to a lock up to this sighting. Returns the new state of
+/// the lock, or `None` if nobody holds it. `held` is what the sighting shows, `None` for an absent
+/// key.
 pub(in crate::ledger) fn judge(
     before: Option<&Life>,
     held: Option<&Held>,
@@ -204,14 +212,15 @@ impl Case<'_> {
     fn short_holds(&self, count: u64, facts: &mut Vec<Fact>) {
         if count > 0 {
             let Sighting { since, until, .. } = *self.sighting;
-            // How long they were held was not seen, only that it was less than the time between push and read.
+            // The hold time was not observed. It was shorter than the time between push and read.
             let hold = since.map_or(0, |since| until - since).clamp(0, SHORT_HOLD_MS);
             facts.push(Fact::ShortHolds { count, at: until, hold });
         }
     }
 
-    /// Of changes that were not seen one by one, the odd one is a renewal if there was time for it: on a busy machine pushes are
-    /// read late, several at once.
+    /// How many of `changes` unobserved changes are renewals. Each short hold uses up two changes.
+    /// An odd change is a renewal if there was time for one: on a busy machine, pushes are read
+    /// late and several at once.
     fn renewals_among(&self, changes: u64) -> u64 {
         let Sighting { since, until, .. } = *self.sighting;
         let window = since.map_or(0, |since| until - since);
@@ -225,7 +234,8 @@ impl Case<'_> {
         }
     }
 
-    /// A lock that a read showed before its push came was acquired just then, not found.
+    /// Handles the push of a lock that a read showed before the push arrived. The lock was acquired
+    /// at the time of that read.
     fn announced(&self, life: &Life, facts: &mut Vec<Fact>) -> Life {
         let mut life = *life;
         if life.unannounced && self.sighting.pushes > 0 {
@@ -239,7 +249,8 @@ impl Case<'_> {
         life
     }
 
-    /// A new owner. `is_new`: it was not there before, so this is an acquisition and not merely the first sight.
+    /// Starts a hold. `is_new` means that the lock did not exist before, so this is an acquisition
+    /// and not only a first sighting.
     fn begin(&self, held: &Held, is_new: bool, facts: &mut Vec<Fact>) -> Life {
         let Sighting { sent, received, since, until, pushes, .. } = *self.sighting;
         let deadline = deadline_of(held, self.sighting);
@@ -275,7 +286,7 @@ impl Case<'_> {
         }
     }
 
-    /// When a TTL was set, if it was this one.
+    /// When the TTL was set, assuming that it was `ttl`. `None` if the deadline contradicts that.
     fn set_at(&self, deadline: Deadline, ttl: TimeMs) -> Option<TimeMs> {
         let received = self.sighting.received;
         (deadline.low - ttl <= received).then(|| (deadline.high() - ttl).min(received))
@@ -283,13 +294,14 @@ impl Case<'_> {
 
     fn gone(&self, mut life: Life, facts: &mut Vec<Fact>) {
         let ending = match self.ending(&life) {
-            // Somebody deleted it: without a TTL nothing else ends a lock.
+            // A lock without a TTL ends only if somebody deletes it.
             None if self.watching => self.deleted(&life),
             None => Ending::Unknown,
             Some(ending) => ending,
         };
         let extra = if self.doubtful { 0 } else { self.changes.saturating_sub(1) };
-        // Nobody renews what has expired. Who finds it so takes it in one step, and Redis tells of both at once.
+        // Nobody renews an expired lock. A client that finds the lock expired acquires it in one
+        // step, and Redis announces the expiration and the acquisition together.
         let renewals = if ending == Ending::Expired { 0 } else { extra % 2 };
         life.renewals = life.renewals.saturating_add(renewals as u32);
         self.renewed_unseen(renewals, facts);
@@ -297,7 +309,7 @@ impl Case<'_> {
         self.short_holds((extra - renewals).div_ceil(2), facts);
     }
 
-    /// How a life ended of which nothing is left to see. `None`: it had no TTL.
+    /// How a hold ended that the sighting no longer shows. `None` if the lock has no TTL.
     fn ending(&self, life: &Life) -> Option<Ending> {
         if self.doubtful {
             return Some(if self.circumstances.failover { Ending::LostInFailover } else { Ending::Unknown });
@@ -305,7 +317,8 @@ impl Case<'_> {
         let deadline = life.deadline?;
         let Sighting { sent, until, .. } = *self.sighting;
         let drift = share(until - life.read_sent, CLOCK_DRIFT);
-        // Without a push only the read itself can have made it go: Redis removes expired keys when they are read.
+        // Without a push, only our own read can have removed the key: Redis deletes an expired key
+        // when it is read.
         let went_by_read = self.watching && self.changes == 0 && sent >= deadline.low;
         Some(if until < deadline.low - drift {
             self.deleted(life)
@@ -316,15 +329,15 @@ impl Case<'_> {
         })
     }
 
-    /// Somebody deleted the lock, if it was not Redis itself to make room.
+    /// The end of a deleted lock: a release, unless Redis may have evicted the key to free memory.
     fn deleted(&self, life: &Life) -> Ending {
         let may_be_evicted = self.circumstances.evicted.is_some_and(|evicted| self.not_before(life) <= evicted);
         if may_be_evicted { Ending::Unknown } else { Ending::Released }
     }
 
-    /// Nothing happened to the lock before this.
+    /// Nothing happened to the lock before this time.
     fn not_before(&self, life: &Life) -> TimeMs {
-        // After an interruption the link knows only what has happened since then.
+        // After an interruption, the link knows only the changes since then.
         let since = self.sighting.since.filter(|_| self.watching && !self.doubtful);
         since.unwrap_or(life.read_sent).max(life.read_sent)
     }
@@ -359,7 +372,7 @@ impl Case<'_> {
             let has_expired = self.watching && !self.doubtful && since.is_some_and(|since| since > old.high() + drift);
             if has_expired {
                 self.end(&life, Ending::Expired, facts);
-                // One of the pushes told of the expiry.
+                // One of the pushes announced the expiration.
                 return Case { changes: self.changes.saturating_sub(1), ..*self }.begin(held, true, facts);
             }
             self.renewed(&mut life, old, now, facts);
@@ -376,7 +389,7 @@ impl Case<'_> {
         let count = if self.doubtful { 1 } else { self.changes.max(1) };
         let at = match self.watching && !self.doubtful {
             true => Some(until),
-            // What TTL it has is known from before, so the deadline tells when it was set.
+            // The TTL is known from before, so the deadline shows when it was set.
             false => life.full_ttl().or(self.circumstances.ttl).and_then(|ttl| self.set_at(now, ttl)),
         };
         let at = at.filter(|at| *at >= life.read_sent);
@@ -394,7 +407,8 @@ impl Case<'_> {
         let ending =
             self.ending(life).unwrap_or_else(|| if self.watching { self.deleted(life) } else { Ending::Unknown });
         let ending = match ending {
-            // One change cannot be both a release and an acquisition. Between two passes there may have been more.
+            // One change cannot be both a release and an acquisition. Between two passes there may
+            // have been more changes.
             Ending::Released if self.changes < 2 && self.watching => Ending::TakenOver,
             Ending::Released if self.changes < 2 => Ending::Unknown,
             ending => ending,
@@ -407,7 +421,7 @@ impl Case<'_> {
         self.short_holds(self.changes.saturating_sub(2).div_ceil(2), facts);
         let mut life = Case { changes: 0, ..*self }.begin(held, true, facts);
         if life.unannounced {
-            // Another owner is news enough: the push about it is still to come.
+            // The new owner proves an acquisition, although its push has not arrived yet.
             life = Life { unannounced: false, acquisition_seen: true, set_at_known: true, ..life };
             facts.push(Fact::Acquired { owner: life.owner, at: Some(life.began) });
         }

@@ -1,7 +1,8 @@
-//! The links to the primaries of Redis: which of them see everything, and since when.
+//! The state of each link: whether it reports every change, and since when.
 //!
-//! Each interruption begins a new epoch. A lock that was last seen in an earlier epoch of its link is doubtful: what
-//! became of it since is not known, whatever is seen next.
+//! `LockTracker` applies the events of a link here and asks about locks and times. Each
+//! interruption starts a new epoch. A lock last seen in an earlier epoch of its link is doubtful:
+//! what happened to it since then is unknown, whatever the next sighting shows.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +10,18 @@ use super::table::TrackedLock;
 use crate::model::sighting::{LinkId, LinkNews, OperationsSource, Past};
 use crate::util::clock::TimeMs;
 
-/// A watched link whose latest answer is older than this is not being observed now.
+/// A watched link whose latest answer is older than this is not observed now.
 const STALE_MS: TimeMs = 10_000;
 
 #[derive(Default)]
 pub(in crate::ledger) struct Links {
     links: BTreeMap<LinkId, LinkState>,
     last_epoch: u32,
-    /// When the first link was first up.
+    /// When the first link came up for the first time.
     began: Option<TimeMs>,
     /// When the first complete pass ended.
     first_baseline: Option<TimeMs>,
-    /// When the last link was removed whose locks nobody has looked for yet.
+    /// When a link was last removed. Cleared when the locks of removed links are verified.
     orphaned: Option<TimeMs>,
 }
 
@@ -29,25 +30,25 @@ pub(in crate::ledger) struct LinkState {
     pub(in crate::ledger) epoch: u32,
     pub(in crate::ledger) up: bool,
     pub(in crate::ledger) watching: bool,
-    /// A complete pass has been made since the last interruption.
+    /// A complete pass has ended since the last interruption.
     pub(in crate::ledger) baseline: bool,
     /// When the last complete pass began.
     pub(in crate::ledger) pass_started: Option<TimeMs>,
-    /// When it came back with another server behind it, the last time.
+    /// When the link last came back with another server.
     failover: Option<TimeMs>,
     interrupted: TimeMs,
-    /// Keys were evicted some time before this.
+    /// Redis evicted keys at some time before this one.
     pub(in crate::ledger) evicted: Option<TimeMs>,
-    /// Everything that changed before this has been told.
+    /// All changes before this time have been reported.
     caught_up: Option<TimeMs>,
-    /// Since when nothing has been missed.
+    /// Since when no change has been missed.
     observed_since: Option<TimeMs>,
 }
 
 impl LinkState {
-    /// The lock was last seen before another server took the place of the one that had it.
+    /// Whether the lock was last seen before another server replaced the one that had it.
     pub(in crate::ledger) fn failed_over_since(&self, lock: &TrackedLock) -> bool {
-        // A lock that was seen to leave its node has not been lost with it.
+        // A lock that moved to another node was not lost with its old node.
         lock.epoch != 0 && self.failover.is_some_and(|failover| lock.life.read_sent < failover)
     }
 }
@@ -65,7 +66,7 @@ impl Links {
         self.links.get(&lock.link).is_some_and(|link| link.watching)
     }
 
-    /// When looking began.
+    /// When the first link came up.
     pub(in crate::ledger) fn began(&self) -> Option<TimeMs> {
         self.began
     }
@@ -75,7 +76,7 @@ impl Links {
         self.first_baseline
     }
 
-    /// All news but sightings.
+    /// Applies every event of a link except sightings.
     pub(in crate::ledger) fn apply(&mut self, id: LinkId, news: &LinkNews) {
         match *news {
             LinkNews::Up { at, watching, past } => {
@@ -108,7 +109,7 @@ impl Links {
             LinkNews::CaughtUp { at } => self.caught_up(id, at),
             LinkNews::PassDone { started, at } => {
                 let Some(link) = self.links.get_mut(&id) else { return };
-                // A pass during which something was missed may have missed more.
+                // A pass that began before the last interruption may have missed locks.
                 if started >= link.interrupted {
                     link.baseline = true;
                     link.pass_started = Some(started);
@@ -135,7 +136,7 @@ impl Links {
         }
     }
 
-    /// Changes were skipped.
+    /// Changes of a key were skipped, so nothing is complete before this time.
     pub(in crate::ledger) fn missed(&mut self, id: LinkId, at: TimeMs) {
         if let Some(link) = self.links.get_mut(&id)
             && link.observed_since.is_some()
@@ -144,13 +145,14 @@ impl Links {
         }
     }
 
-    /// When a link was removed, if every link that is left has been looked through, above all those that took the place of
-    /// the removed one: what they have not shown of its locks must be looked for. Given once for each removal.
+    /// When a link was removed, if every remaining link has completed a pass, including the links
+    /// that replaced the removed one. Locks of the removed link that no pass has listed since must
+    /// be verified. Returns each removal once.
     pub(in crate::ledger) fn orphans_missing_since(&mut self) -> Option<TimeMs> {
         if self.links.values().all(|link| link.baseline) { self.orphaned.take() } else { None }
     }
 
-    /// Whether every link has told everything that happened before that time.
+    /// Whether every link has reported all changes before this time.
     pub(in crate::ledger) fn have_shown(&self, at: TimeMs) -> bool {
         self.links.values().all(|link| {
             let up_to = if link.watching { link.caught_up } else { link.pass_started };
@@ -158,7 +160,7 @@ impl Links {
         })
     }
 
-    /// How much all links together see.
+    /// What all links together can observe.
     pub(in crate::ledger) fn source(&self) -> OperationsSource {
         let mut up = self.links.values().filter(|link| link.up).map(|link| link.watching);
         match up.next() {
@@ -168,7 +170,7 @@ impl Links {
         }
     }
 
-    /// Since when nothing has been missed on any link.
+    /// Since when no link has missed a change.
     pub(in crate::ledger) fn observed_since(&self, now: TimeMs) -> Option<TimeMs> {
         let since = |link: &LinkState| {
             let is_stale = link.watching && link.caught_up.is_none_or(|caught_up| now - caught_up > STALE_MS);
@@ -178,7 +180,7 @@ impl Links {
         all?.into_iter().max()
     }
 
-    /// When the lock was last known to be there.
+    /// When the lock was last known to exist.
     pub(in crate::ledger) fn last_known(&self, lock: &TrackedLock) -> TimeMs {
         let caught_up = self
             .links

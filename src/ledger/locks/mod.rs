@@ -1,17 +1,17 @@
-//! The locks as Redis shows them: applies batches of links and keeps the table of held locks.
+//! The locks as Redis shows them: applies batches from links and keeps the table of held locks.
 //!
-//! `ledger::keyspace_updates` calls [`LockTracker`]; `queries` and `causes` read it. Only the counters are saved: after a
-//! start, every lock is seen for the first time. In reading order:
+//! `ledger::keyspace_updates` calls [`LockTracker`]; `queries` and `causes` read it. Only the
+//! counters are saved: after a start, every sighting of a lock is its first one. In reading order:
 //!
-//! * this file: the tracker, and what a batch of a link does to it
-//! * `apply_sighting`: one read of one key -> table update
-//! * `hold`: from the previous and the current sighting to what happened in between
-//! * `count_transitions`: from what happened to counters and history
-//! * `namespace_chooser`: key and TTL -> namespace
+//! * this file: the tracker, and how it applies a batch from a link
+//! * `apply_sighting`: applies one read of one key to the table
+//! * `hold`: infers transitions from the previous state of a lock and the current sighting
+//! * `count_transitions`: adds transitions to counters and history
+//! * `namespace_chooser`: chooses the lock namespace from key and TTL
 //! * `table`: held locks in little memory
-//! * `links`: which links see everything, and since when
+//! * `links`: which links report every change, and since when
 //! * `history`, `ring`, `bounded`: bounded memory of ended holds, renewals, lines and fences
-//! * `survey`: gauges by namespace
+//! * `survey`: gauges by lock namespace
 
 mod apply_sighting;
 mod bounded;
@@ -44,23 +44,23 @@ use ring::KeyHash;
 use survey::Surveyed;
 use table::{LockSlot, Table, TrackedLock};
 
-/// Fences, keys that are no locks, and locks that the full table could not take, each.
+/// Capacity of each of `fences`, `not_locks` and `untracked`.
 const REMEMBERED: usize = 65_536;
 
-/// How the keyspace is followed.
+/// Limits and times of the tracking of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyspaceSettings {
-    /// Locks kept track of at the same time.
+    /// Maximum number of locks tracked at the same time.
     pub max_tracked_locks: usize,
-    /// How long a lost lock waits for Redis to tell the cause.
+    /// How long a loss waits for Redis to show its cause, in milliseconds.
     pub cause_wait: TimeMs,
 }
 
-/// Where facts are counted.
+/// Where transitions are counted.
 pub(super) struct AllCounters<'a> {
-    /// By name of the namespace.
+    /// Keyed by lock namespace.
     pub(super) saved: &'a mut BTreeMap<String, KeyspaceCounters>,
-    /// One for each namespace.
+    /// One entry per lock namespace.
     pub(super) recents: &'a mut [Recent],
 }
 
@@ -74,33 +74,35 @@ pub(super) struct LockTracker {
     pub(super) renewals: Renewals,
     pub(super) sayings: Sayings,
     pub(super) causes: Causes,
-    /// One for each namespace.
+    /// One entry per lock namespace.
     pub(super) states: Vec<NamespaceState>,
     pub(super) fixed: Vec<FixedKey>,
-    /// The last value of each fence, by the key of its lock.
+    /// The last value of each fence, keyed by the lock.
     pub(super) fences: Bounded<u64>,
     pub(super) not_locks: Bounded<NotALock>,
     pub(super) untracked: Bounded<()>,
-    /// Keyed anew in each process, so that nobody can choose keys that collide.
+    /// Keyed anew in each process, so that nobody can choose keys whose hashes collide.
     pub(super) hasher: RandomState,
-    /// Used again for each sighting.
+    /// Empty between two sightings. Kept to reuse its memory.
     pub(super) facts: Vec<Fact>,
 }
 
-/// What is known of one namespace beside its counters.
+/// State of one lock namespace besides its counters.
 pub(super) struct NamespaceState {
     pub(super) held: u64,
     pub(super) without_ttl: u64,
-    /// All its keys begin with literal text, which is what Redis needs for telling of changes.
+    /// All key templates of the namespace start with literal text. Redis tracks changes by prefix,
+    /// so without such text changes cannot be watched.
     pub(super) watchable: bool,
     pub(super) surveyed: Surveyed,
 }
 
-/// A template without fields is one lock, worth knowing when nobody has it.
+/// A key template without fields. It describes one lock, and the time since it was last held is
+/// exported.
 pub(super) struct FixedKey {
     pub(super) key: Box<str>,
     pub(super) namespace: NamespaceId,
-    /// When somebody last had it, if nobody has now.
+    /// End of the last known hold. Does not include the current hold.
     pub(super) last_held: Option<TimeMs>,
 }
 
@@ -108,7 +110,7 @@ pub(super) struct NotALock {
     pub(super) namespace: NamespaceId,
     pub(super) link: LinkId,
     pub(super) seen: TimeMs,
-    /// It is a lock that nobody holds.
+    /// The key belongs to a lock, but nobody holds it.
     pub(super) is_vacant: bool,
 }
 
@@ -177,7 +179,8 @@ impl LockTracker {
         due
     }
 
-    /// Locks that a complete pass did not show have gone, or SCAN has failed to list them: a read of each will tell.
+    /// Marks the locks that a complete pass did not list. They are gone, or `SCAN` failed to list
+    /// them; a read of each key decides.
     fn pass_done(&mut self, id: LinkId, started: TimeMs, now: TimeMs) {
         let is_complete = self.links.get(id).is_some_and(|link| link.pass_started == Some(started));
         if !is_complete {

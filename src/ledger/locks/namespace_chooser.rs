@@ -1,5 +1,7 @@
-//! Which namespace a lock belongs to. Where several share a key template, the TTL tells: the shortest configured one that
-//! the lock can have.
+//! Chooses the lock namespace of a lock. If several namespaces share a key template, the TTL
+//! decides: the namespace with the shortest configured TTL that the lock can have.
+//!
+//! `apply_sighting` calls it for each sighting, `queries` for a key that is not held.
 
 use std::sync::Arc;
 
@@ -7,16 +9,17 @@ use crate::model::key_index::KeyMap;
 use crate::model::namespace::{Namespace, NamespaceId};
 use crate::util::clock::TimeMs;
 
-/// What a TTL may be above the configured one and still be it.
+/// How far an observed TTL may exceed the configured one and still match it.
 const TTL_TOLERANCE_MS: TimeMs = 1000;
 
 pub(in crate::ledger) struct Belonging {
     keys: KeyMap,
-    /// For each namespace the longest TTL its locks have; `None`: any.
+    /// The configured TTL of each lock namespace, which its locks cannot exceed. `None` allows any
+    /// TTL.
     longest_ttl: Vec<Option<TimeMs>>,
 }
 
-/// The namespace, and whether it was chosen among several.
+/// The chosen namespace, and whether it was chosen among several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ledger) struct Choice {
     pub(in crate::ledger) namespace: NamespaceId,
@@ -29,12 +32,13 @@ impl Belonging {
         Self { keys: KeyMap::new(namespaces), longest_ttl: longest_ttl.collect() }
     }
 
-    /// The TTL configured for the namespace.
+    /// The TTL configured for the lock namespace.
     pub(in crate::ledger) fn ttl(&self, namespace: NamespaceId) -> Option<TimeMs> {
         self.longest_ttl.get(usize::from(namespace.0)).copied().flatten()
     }
 
-    /// `ttl`: what is known of the lock's TTL, at least. `None` for a key that no template describes.
+    /// `ttl` is a lower bound of the lock's TTL, `None` for a lock without a TTL. Returns `None`
+    /// for a key that matches no template.
     pub(in crate::ledger) fn choose(&self, key: &str, ttl: Option<TimeMs>) -> Option<Choice> {
         let mut best = None;
         let mut candidates = 0;
@@ -56,7 +60,8 @@ impl Belonging {
         }
     }
 
-    /// Lower is better: first those that can have the TTL, the shortest first; of the others the longest.
+    /// Lower is better. Namespaces that can have the TTL come first, ordered by the shortest TTL.
+    /// The others follow, ordered by the longest TTL.
     fn rank(&self, namespace: NamespaceId, ttl: Option<TimeMs>) -> (bool, TimeMs) {
         let longest = self.ttl(namespace).unwrap_or(TimeMs::MAX);
         match self.can_have(namespace, ttl) {

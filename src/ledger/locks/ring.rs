@@ -1,7 +1,9 @@
-//! Things remembered about locks, the latest first: one ring for all locks, so that it is bounded and outlives them.
+//! A ring buffer of values about locks. All locks share one ring, so its size is bounded, and its
+//! entries outlive the locks.
 //!
-//! Each entry leads to the one before it of the same lock, and only some of one lock are looked at. Keys are known by
-//! their hash only. What leaves the full ring is counted.
+//! Each entry links to the previous entry of the same lock. Readers get a limited number of entries
+//! per lock, the latest first. The ring stores only hashes of keys. Entries that a full ring
+//! overwrites are counted.
 
 use hashbrown::HashTable;
 
@@ -14,15 +16,16 @@ pub(in crate::ledger) struct KeyHash(pub(in crate::ledger) u64);
 struct RingEntry<T> {
     key: KeyHash,
     value: T,
-    /// Where the entry before this one of the same lock is, if it is still about that lock.
+    /// Index of the previous entry of the same lock. That slot may have been reused since.
     previous: u32,
 }
 
-/// `CAPACITY` for all locks together; `PER_LOCK` of them are looked at.
+/// Holds `CAPACITY` entries of all locks together. [`Ring::of`] returns at most `PER_LOCK` entries
+/// of one lock.
 pub(in crate::ledger) struct Ring<T, const CAPACITY: usize, const PER_LOCK: usize> {
     entries: Vec<RingEntry<T>>,
     next: usize,
-    /// The latest entry of each lock.
+    /// Index of the latest entry of each lock.
     heads: HashTable<u32>,
     evictions: u64,
 }
@@ -39,7 +42,8 @@ impl<T: Copy, const CAPACITY: usize, const PER_LOCK: usize> Ring<T, CAPACITY, PE
         self.next = (self.next + 1) % CAPACITY;
         if let Some(oldest) = self.entries.get(index) {
             self.evictions += 1;
-            // The oldest entry of all is the head of its lock only if it is its last one.
+            // The overwritten entry is the oldest of all. It is the head of its lock only if the
+            // lock has no other entry.
             if let Ok(head) = self.heads.find_entry(oldest.key.0, |found| *found as usize == index) {
                 head.remove();
             }
@@ -49,7 +53,7 @@ impl<T: Copy, const CAPACITY: usize, const PER_LOCK: usize> Ring<T, CAPACITY, PE
             Some(head) => std::mem::replace(head, index as u32),
             None => {
                 heads.insert_unique(key.0, index as u32, |found| {
-                    // The new one is not in the ring yet.
+                    // The new entry is not in the ring yet.
                     if *found as usize == index { key.0 } else { entries[*found as usize].key.0 }
                 });
                 NO_ENTRY
@@ -62,12 +66,12 @@ impl<T: Copy, const CAPACITY: usize, const PER_LOCK: usize> Ring<T, CAPACITY, PE
         }
     }
 
-    /// Where the entries of the lock are, the latest first, and no more than `most`.
+    /// Indexes of the entries of the lock, the latest first, at most `most`.
     fn places(&self, key: KeyHash, most: usize) -> impl Iterator<Item = usize> + '_ {
         let head = self.heads.find(key.0, |found| self.entries[*found as usize].key == key).map(|head| *head as usize);
         let mut age_before = None;
         std::iter::successors(head, |place| Some(self.entries.get(*place)?.previous as usize))
-            // A place that was used again holds a newer entry, or one of another lock.
+            // A reused slot holds a newer entry or an entry of another lock. The list ends there.
             .take_while(move |place| {
                 let Some(entry) = self.entries.get(*place) else { return false };
                 let age = (self.next + CAPACITY - place - 1) % CAPACITY;
@@ -78,17 +82,17 @@ impl<T: Copy, const CAPACITY: usize, const PER_LOCK: usize> Ring<T, CAPACITY, PE
             .take(most)
     }
 
-    /// The latest first.
+    /// At most `PER_LOCK` entries, the latest first.
     pub(in crate::ledger) fn of(&self, key: KeyHash) -> impl Iterator<Item = &T> + '_ {
         self.many_of(key, PER_LOCK)
     }
 
-    /// The latest first, further back than what is shown.
+    /// At most `most` entries, the latest first.
     pub(in crate::ledger) fn many_of(&self, key: KeyHash, most: usize) -> impl Iterator<Item = &T> + '_ {
         self.places(key, most).map(|place| &self.entries[place].value)
     }
 
-    /// The oldest entry of any lock, once older ones have left the ring.
+    /// The oldest entry of any lock. `None` until the ring has overwritten an entry.
     pub(in crate::ledger) fn oldest_of_many(&self) -> Option<&T> {
         let oldest = self.entries.get(self.next).filter(|_| self.evictions > 0);
         oldest.map(|entry| &entry.value)
@@ -98,7 +102,7 @@ impl<T: Copy, const CAPACITY: usize, const PER_LOCK: usize> Ring<T, CAPACITY, PE
         self.of(key).next()
     }
 
-    /// The first entry, from the latest on and among `most`, that fits; with the one after it.
+    /// The latest entry that fits, among the latest `most`, with the entry after it.
     pub(in crate::ledger) fn find_mut(
         &mut self,
         key: KeyHash,

@@ -1,5 +1,7 @@
-//! What is shown of each namespace's locks. Walking all of them is left to [`LockTracker::survey`], which need not be done
-//! for each view.
+//! The gauges of each lock namespace. `ledger::keyspace_updates` calls this module.
+//!
+//! [`LockTracker::survey`] walks all locks, so the pipeline limits how often it runs.
+//! [`LockTracker::view`] uses the result of the last survey.
 
 use super::count_transitions::seconds;
 use super::table::TrackedLock;
@@ -11,12 +13,13 @@ use crate::model::sighting::OperationsSource;
 use crate::snapshot::{KeyspaceNow, KeyspaceView};
 use crate::util::clock::TimeMs;
 
-/// A renewal is overdue when it is late by half the time between two.
+/// A renewal is overdue after this many renewal intervals.
 const OVERDUE_AFTER: f64 = 1.5;
-/// How far from the configured TTL, as a share of it, one may be and still be meant by it.
+/// How far an observed TTL may be from the configured one, as a fraction of it, and still count as
+/// the same TTL.
 const TTL_TOLERANCE: f64 = 0.2;
 
-/// What a walk over all locks of a namespace has found.
+/// Result of a walk over all locks of a lock namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::ledger) struct Surveyed {
     first_deadline: Option<TimeMs>,
@@ -42,7 +45,8 @@ impl LockTracker {
         }
     }
 
-    /// When the TTL was last set: as observed, otherwise as the configured TTL tells.
+    /// When the TTL was last set: as observed, otherwise computed from the deadline and the
+    /// configured TTL.
     fn last_set(&self, lock: &TrackedLock) -> TimeMs {
         let life = &lock.life;
         let from_configuration = || Some(life.deadline?.high() - self.belonging.ttl(lock.namespace)?);
@@ -57,11 +61,12 @@ impl LockTracker {
         self.overdue_after(lock).is_some_and(is_late)
     }
 
-    /// How long after its TTL was set a lock's renewal is overdue; `None`: nobody is known to renew it.
+    /// How long after its TTL was set the renewal of a lock is overdue. `None` if the lock is not
+    /// expected to be renewed.
     ///
-    /// Libraries renew at a share of the TTL, so the interval follows the TTL that the lock was seen to have. Many take locks
-    /// for a fixed time as well, and never renew these: before its first renewal a lock counts as one that will be renewed only
-    /// if it has the TTL of those.
+    /// Libraries renew after a fraction of the TTL, so the interval is scaled by the TTL that was
+    /// observed. Many libraries also acquire locks for a fixed time and never renew them. Therefore
+    /// a lock without a renewal is expected to be renewed only if it has the configured TTL.
     fn overdue_after(&self, lock: &TrackedLock) -> Option<TimeMs> {
         let renew_every = self.namespaces[usize::from(lock.namespace.0)].renew_every?;
         let usual = renew_every.mul_f64(OVERDUE_AFTER).as_millis() as f64;
@@ -81,7 +86,8 @@ impl LockTracker {
         }
     }
 
-    /// Until when a renewal would have been seen: now where changes are told, otherwise when the lock was last read.
+    /// Until when a renewal would have been observed: `now` if changes are pushed, otherwise the
+    /// time of the last read.
     fn known_until(&self, lock: &TrackedLock, now: TimeMs) -> TimeMs {
         let is_told = self.links.is_watched(lock) && !self.links.is_doubtful(lock);
         match is_told && is_watchable(&self.states, lock.namespace) {
@@ -104,7 +110,7 @@ impl LockTracker {
             source => source,
         };
         let Surveyed { first_deadline, oldest, overdue } = match state.held {
-            // All that the survey saw have ended since.
+            // All locks that the last survey counted have ended since.
             0 => Surveyed::default(),
             _ => state.surveyed,
         };

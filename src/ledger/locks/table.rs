@@ -1,8 +1,10 @@
-//! All locks that are held, in little memory: a slab, a table of slots by key, and a heap of when to look again.
+//! All held locks in little memory: a slab, a hash table from keys to slots, and a heap of due
+//! reads.
 //!
-//! With a key of 45 bytes a lock takes 88 bytes in the slab, 64 for its key, 16 in the heap and about 10 in the table.
-//! The heap has one live entry for each lock with something to wait for; entries of locks that have gone or whose time
-//! has moved are dropped when they come up, and all together when they become too many.
+//! With a key of 45 bytes, a lock takes 88 bytes in the slab, 64 for its key, 16 in the heap and
+//! about 10 in the hash table. The heap has one valid entry for each lock that has something to
+//! wait for. An entry becomes invalid when its lock ends or is rescheduled. Invalid entries are
+//! dropped when they reach the top, or all at once when there are too many.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,34 +21,36 @@ use crate::util::clock::TimeMs;
 /// Index into the slab.
 pub(in crate::ledger) type LockSlot = u32;
 
-/// How long to wait for the answer to a read before the key is offered again.
+/// How long to wait for the result of a read before the key is returned again.
 const ASK_AGAIN_MS: TimeMs = 1000;
-/// How long before its deadline a lock is read where changes are not watched.
+/// How long before its deadline a lock is read if changes are not watched.
 const EARLY_LOOK_MS: TimeMs = 100;
-/// Room in the heap for entries that are no longer valid, beside one for eight locks.
+/// Number of invalid entries allowed in the heap, in addition to one per eight locks.
 const STALE_ENTRIES: usize = 1024;
 
-/// One lock that is held.
+/// One held lock.
 pub(in crate::ledger) struct TrackedLock {
     pub(in crate::ledger) key: Box<str>,
     pub(in crate::ledger) life: Life,
-    /// The epoch of the link when the lock was last seen; 0: seen to have left its node.
+    /// The epoch of the link when the lock was last seen. 0 if the lock moved away from its node.
     pub(in crate::ledger) epoch: u32,
-    /// The [`mark`] of its entry in the heap; 0: it has none. Other entries for its slot are not valid.
+    /// The [`mark`] of its valid entry in the heap, or 0 if it has none. Other entries for its slot
+    /// are invalid.
     queued_for: u32,
     pub(in crate::ledger) link: LinkId,
     pub(in crate::ledger) namespace: NamespaceId,
-    /// A complete pass did not show it: to be read, whatever its deadline is.
+    /// The lock must be read now, whatever its deadline is: a complete pass did not list it, or it
+    /// moved away from its node.
     pub(in crate::ledger) unverified: bool,
-    /// Several namespaces have its key template.
+    /// Several lock namespaces share its key template.
     pub(in crate::ledger) shared: bool,
 }
 
-/// When to look at the lock in the slot.
+/// When to read the lock in the slot.
 type DueRead = Reverse<(TimeMs, LockSlot)>;
 
-/// Enough of a time to tell entries of one slot apart, in half the room. Should two be taken for each other, the lock is
-/// looked at once more than needed.
+/// The low 32 bits of a time, which are enough to distinguish the heap entries of one slot. If two
+/// entries have the same mark, the lock is read once more than needed.
 fn mark(time: TimeMs) -> u32 {
     (time as u32).max(1)
 }
@@ -73,13 +77,14 @@ impl TrackedLock {
         }
     }
 
-    /// When the lock should be read unless it is seen before. `None`: it has no TTL.
+    /// When the lock should be read unless a sighting arrives before. `None` if it has no TTL.
     fn due(&self, watched: bool) -> Option<TimeMs> {
         if self.unverified {
             return Some(TimeMs::MIN);
         }
         let deadline = self.life.deadline?;
-        // Where nothing is pushed, only a read just before the deadline can tell an expiry from a release.
+        // Without pushes, only a read just before the deadline can distinguish an expiration from a
+        // release.
         let early = deadline.low - EARLY_LOOK_MS;
         Some(if !watched && self.life.read_sent < early { early } else { deadline.high() })
     }
@@ -106,7 +111,8 @@ impl Table {
         self.slab.iter().enumerate().filter_map(|(slot, lock)| Some((slot as LockSlot, lock.as_ref()?)))
     }
 
-    /// The key must not be there. `hash` gives the hash of any key, for the table may have to grow.
+    /// The key must not be in the table. `hash` is called for any key, because the table may have
+    /// to grow.
     pub(in crate::ledger) fn insert(&mut self, lock: TrackedLock, hash: impl Fn(&str) -> KeyHash) -> LockSlot {
         let key_hash = hash(&lock.key);
         let slot = match self.free.pop() {
@@ -116,7 +122,7 @@ impl Table {
             }
             None => {
                 if self.slab.len() == self.slab.capacity() {
-                    // Doubling would leave up to half of it unused.
+                    // Doubling would leave up to half of the memory unused.
                     self.slab.reserve_exact(self.slab.len() / 16 + 256);
                 }
                 self.slab.push(Some(lock));
@@ -138,19 +144,20 @@ impl Table {
         Some(lock)
     }
 
-    /// To be called when the lock is new or was seen: an entry that is too late is replaced, one that is too early is
-    /// corrected when it comes up.
+    /// Must be called when a lock is inserted or seen. Replaces a heap entry that is too late. An
+    /// entry that is too early is corrected when it reaches the top.
     pub(in crate::ledger) fn schedule(&mut self, slot: LockSlot, watched: bool) {
         let Some(lock) = self.get(slot).filter(|lock| !lock.unverified) else { return };
         let Some(due) = lock.due(watched) else { return };
-        // Over half the range of 32 bits, 24 days, this may err; then the entry is only too late.
+        // The comparison may be wrong for times more than 24 days (2^31 ms) apart. Then the entry
+        // is only too late.
         let is_late = lock.queued_for == 0 || (lock.queued_for.wrapping_sub(mark(due)) as i32) > 0;
         if is_late {
             self.push(slot, due);
         }
     }
 
-    /// Has the lock read as soon as possible.
+    /// Requests a read of the lock as soon as possible.
     pub(in crate::ledger) fn verify(&mut self, slot: LockSlot, now: TimeMs) {
         if let Some(lock) = self.get_mut(slot).filter(|lock| !lock.unverified) {
             lock.unverified = true;
@@ -158,7 +165,7 @@ impl Table {
         }
     }
 
-    /// The locks whose time has come, at most `limit`; each is offered again after a second.
+    /// Calls `found` for the locks that are due, at most `limit`. Each is due again after a second.
     pub(in crate::ledger) fn due_reads(
         &mut self,
         now: TimeMs,
@@ -174,7 +181,7 @@ impl Table {
             self.heap.pop();
             let Some(lock) = self.get(slot).filter(|lock| lock.queued_for == mark(time)) else { continue };
             let Some(due) = lock.due(watched(lock)) else {
-                // It has lost its TTL.
+                // The lock no longer has a TTL.
                 if let Some(lock) = self.get_mut(slot) {
                     lock.queued_for = 0;
                 }
@@ -209,7 +216,7 @@ impl Table {
         self.heap.push(Reverse((time, slot)));
     }
 
-    /// Memory taken, by capacity, and that of keys as an allocator rounds it.
+    /// Allocated memory, by capacity. Key sizes are rounded up as an allocator does.
     #[cfg(test)]
     pub(in crate::ledger) fn bytes(&self) -> usize {
         let keys: usize = self.iter().map(|(_, lock)| (lock.key.len() + 8).next_multiple_of(16)).sum();

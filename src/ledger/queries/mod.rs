@@ -1,7 +1,7 @@
-//! Answers about single locks, for the API.
+//! Answers queries about single locks, for the API.
 //!
-//! `ledger::keyspace_updates` calls this module. Each answer is bounded by its query. Locks are sorted only as far as the
-//! query asks, because there may be a million. In reading order:
+//! `ledger::keyspace_updates` calls this module. Each answer is bounded by its query. Locks are
+//! sorted only as far as the query asks, because there may be a million. In reading order:
 //!
 //! * this file: lists, histories and incidents
 //! * `sentences`: the state and the end of a hold in words
@@ -61,7 +61,7 @@ impl Ledger {
     }
 }
 
-/// The page that says what to do about the cause.
+/// The runbook that explains what to do about the cause.
 fn runbook(cause: Cause) -> &'static str {
     match cause {
         Cause::ExpiredNeverRenewed => "RedisLockTtlTooShort",
@@ -81,7 +81,7 @@ impl LockTracker {
                 && finder.as_ref().is_none_or(|finder| finder.find(lock.key.as_bytes()).is_some())
         };
         let found = self.table.iter().filter(|(_, lock)| fits(lock));
-        // The number to sort by is worked out once for each lock, and the key decides between equal ones.
+        // The sort number is computed once for each lock. The key decides between equal numbers.
         let mut slots: Vec<(TimeMs, LockSlot)> =
             found.map(|(slot, lock)| (self.sort_number(query.sort, lock), slot)).collect();
         let total = slots.len();
@@ -90,7 +90,7 @@ impl LockTracker {
         let compare = |left: &(TimeMs, LockSlot), right: &(TimeMs, LockSlot)| {
             left.0.cmp(&right.0).then_with(|| key(left.1).cmp(&key(right.1)))
         };
-        // Only the page itself is sorted: what is behind it and what is before it needs no order.
+        // Only the requested page is sorted. The order before and after it does not matter.
         if end < total {
             slots.select_nth_unstable_by(end, compare);
             slots.truncate(end);
@@ -105,7 +105,7 @@ impl LockTracker {
         LocksPage { total, offset: query.offset, locks: page.map(|lock| self.lock_view(lock, now)).collect() }
     }
 
-    /// The smaller, the earlier.
+    /// Lower numbers come first.
     fn sort_number(&self, order: LockOrder, lock: &TrackedLock) -> TimeMs {
         match order {
             LockOrder::TtlRemaining => lock.life.deadline.map_or(TimeMs::MAX, |deadline| deadline.low),
@@ -115,7 +115,7 @@ impl LockTracker {
         }
     }
 
-    /// Nothing for a key that is neither held nor remembered.
+    /// Returns `None` for a key that is neither held nor in the history.
     pub(super) fn lock<'a>(
         &self,
         key: &str,
@@ -140,7 +140,8 @@ impl LockTracker {
         if history.is_empty() {
             return None;
         }
-        // The latest first; of what happened at once, the order is that of holds.
+        // The latest first. The sort is stable: events at the same time keep the order of the
+        // holds.
         history.sort_by(|left, right| right.at.total_cmp(&left.at));
         let latest = self.history.latest(hash);
         let namespace = lock.map(|lock| lock.namespace).or(latest.map(|record| record.namespace));
@@ -210,7 +211,8 @@ impl LockTracker {
         None
     }
 
-    /// Who had the lock after the hold that an incident is about: as known then, otherwise as known by now.
+    /// The hold after the one that an incident is about. Uses what was known when the cause was
+    /// found, otherwise what is known now.
     fn next_of(&self, incident: &Incident, now: TimeMs) -> Option<NextHold> {
         let Incident { loss, finding } = incident;
         if let Some(began) = finding.next_began {
@@ -262,7 +264,7 @@ struct HoldSummary {
     deadline: Option<TimeMs>,
     renewals: u32,
     last_renewed: Option<TimeMs>,
-    /// Its last renewal is among those that are remembered one by one.
+    /// The ring of renewals still contains the last renewal of this hold.
     has_marks: bool,
 }
 
@@ -271,7 +273,7 @@ impl HoldSummary {
         self.began <= at && self.ended.is_none_or(|(ended, _)| at <= ended)
     }
 
-    /// Its end, its last renewal where nothing else tells of it, and its begin.
+    /// The end, the last renewal if the ring of renewals no longer contains it, and the begin.
     fn events(&self) -> Vec<HistoryView> {
         let begin = if self.acquisition_seen { "acquired" } else { "first_seen" };
         let ended = self.ended.map(|(at, ending)| happened(at, what(ending), self.owner));

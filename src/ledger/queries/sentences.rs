@@ -1,7 +1,8 @@
-//! What happened to a lock, in a sentence. Pure; the API and the page show the same words.
+//! Describes in one sentence what happened to a lock. Pure: the API and the page show the same
+//! words. `ledger::queries` calls it. Example:
 //!
-//! "owner 3fa2c1d0 held 41 s of a 30 s TTL, last renewed 30 s before; owner 9c01ab34 took over 2.1 s after expiry: expired,
-//! renewals stopped"
+//! "owner 3fa2c1d0 held 41 s of a 30 s TTL, last renewed 30 s before; owner 9c01ab34 took over 2.1
+//! s after expiry: expired, renewals stopped"
 
 use crate::ledger::locks::history::EndedHold;
 use crate::ledger::locks::hold::{Ending, Life};
@@ -16,7 +17,8 @@ pub(in crate::ledger) struct NextHold {
     pub(in crate::ledger) began: TimeMs,
 }
 
-/// Whether a hold ended in a way that it should not have.
+/// Whether a hold ended abnormally. An `item` lock must not expire, and a `loop` lock must not be
+/// released.
 pub(in crate::ledger) fn is_loss(record: &EndedHold, style: Style) -> bool {
     match record.ending {
         Ending::Expired => style == Style::Item,
@@ -26,7 +28,7 @@ pub(in crate::ledger) fn is_loss(record: &EndedHold, style: Style) -> bool {
     }
 }
 
-/// How a hold went and ended, and who came next.
+/// Describes a hold, its end and the next hold.
 pub(in crate::ledger) fn of_end(record: &EndedHold, next: Option<NextHold>, namespace: &Namespace) -> String {
     let held = (record.ended - record.began).max(0);
     let at_least = if record.acquisition_seen { "" } else { "at least " };
@@ -49,7 +51,7 @@ pub(in crate::ledger) fn of_end(record: &EndedHold, next: Option<NextHold>, name
     )
 }
 
-/// Who holds a lock, since when, and how long it will last.
+/// Describes who holds a lock, since when, and how long its TTL lasts.
 pub(in crate::ledger) fn of_life(life: &Life, now: TimeMs, is_overdue: bool, is_doubtful: bool) -> String {
     let since = if life.acquisition_seen { "for" } else { "for at least" };
     let left = match (life.deadline, life.full_ttl()) {
@@ -67,7 +69,7 @@ pub(in crate::ledger) fn of_life(life: &Life, now: TimeMs, is_overdue: bool, is_
     format!("held by {} {since} {held}, {left}, {renewed}{overdue}{doubtful}", name(life.owner))
 }
 
-/// Nobody has it.
+/// Describes a lock that nobody holds.
 pub(in crate::ledger) fn of_absence(last: Option<&EndedHold>, now: TimeMs) -> String {
     match last {
         Some(record) => format!("nobody has held it for {}", span((now - record.ended).max(0))),
@@ -136,7 +138,7 @@ mod tests {
         Cast { first: hasher.hash(b"1"), second: hasher.hash(b"2"), item, leader }
     }
 
-    /// From 100 s to 141 s, renewed 30 s before its end.
+    /// A hold from 100 s to 141 s, last renewed 30 s before its end.
     fn record(cast: &Cast) -> EndedHold {
         EndedHold {
             owner: Some(cast.first),

@@ -1,3 +1,6 @@
+//! Rounds of commands with made-up replies: types, owners, errors, and keys that move between
+//! nodes.
+
 use std::sync::LazyLock;
 
 use super::*;
@@ -8,12 +11,12 @@ fn text(text: &str) -> Value {
     Value::BulkString(text.as_bytes().to_vec())
 }
 
-/// As Redis sends it, without the dash.
+/// An error reply. `line` is the text of the reply without the dash.
 fn error(line: &str) -> Value {
     redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap()
 }
 
-/// The whole value is the owner.
+/// The complete value is the owner.
 fn plain(hasher: &OwnerHasher) -> OwnerParser<'_> {
     static WHOLE_VALUE: LazyLock<OwnerRule> = LazyLock::new(OwnerRule::default);
     OwnerParser { rule: &WHOLE_VALUE, hasher }
@@ -23,7 +26,7 @@ fn conclude(round: Round, replies: &[Value]) -> ReadResult {
     round.conclude(replies, true, plain(&OwnerHasher::new()))
 }
 
-/// From the first round on, with one list of replies for each round.
+/// Starts with the first round. `rounds` contains the replies of each round.
 fn read(rounds: &[&[Value]], hasher: &OwnerHasher) -> (ReadResult, Vec<String>) {
     let mut round = Round::first(KeyType::String, false);
     let mut sent = Vec::new();
@@ -86,7 +89,7 @@ fn other_types_take_two_more_rounds() {
     assert_eq!(outcome, ReadResult::Seen(Sight::Absent));
 }
 
-/// Readers of a lock in a plain set: that there are any is enough.
+/// Readers of a lock are members of a plain set. It is enough that there are any.
 #[test]
 fn a_set_is_a_lock_where_several_may_hold_it() {
     let hasher = OwnerHasher::new();
@@ -100,7 +103,7 @@ fn a_set_is_a_lock_where_several_may_hold_it() {
     assert_eq!(sent, [Command::Type, Command::Pttl]);
     let outcome = round.conclude(&[set(), Value::Int(8999)], true, reader);
     assert_eq!(outcome, held(Some("several owners"), Some(8999), &hasher));
-    // It became something else in between.
+    // The key changed its type in between.
     let replaced = round.conclude(&[Value::SimpleString("string".to_owned()), Value::Int(5)], true, reader);
     assert!(matches!(replaced, ReadResult::Again(Round { kind: None, .. })));
 }

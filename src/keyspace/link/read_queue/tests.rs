@@ -1,6 +1,9 @@
+//! The read queue with made-up times: which pushes each read covers, priorities, skipped keys and
+//! limits.
+
 use super::*;
 
-/// One stream and its inbox, driven by hand. All keys are watched.
+/// One stream and its read queue, driven by hand. All keys are watched.
 struct Stream {
     order: ReplyOrder,
     inbox: Inbox,
@@ -63,7 +66,7 @@ fn a_push_directly_behind_a_reply_may_be_old() {
     stream.push(&["a"], 10);
     let read = stream.ask(ReadReason::Pushed).unwrap();
     stream.reply(read, 11, 12);
-    // First the pushes of another prefix: still the same turn.
+    // First the pushes of another prefix, in the same turn.
     stream.push(&["z"], 13);
     stream.push(&["a"], 13);
     let read = stream.ask(ReadReason::Pushed).unwrap();
@@ -83,7 +86,7 @@ fn a_push_after_a_later_turn_is_new() {
     stream.push(&["a"], 300);
     let read = stream.ask(ReadReason::Pushed).unwrap();
     check(&stream.reply(read, 301, 302), ("a", Some(250), 300, 1, false, false));
-    // A push, then a reply about something else, then a push.
+    // A push, then a reply about another key, then a push.
     stream.push(&["z"], 303);
     let read = stream.ask(ReadReason::Pushed).unwrap();
     stream.reply(read, 304, 305);
@@ -170,7 +173,7 @@ fn tickets_of_finished_keys_are_worth_nothing() {
     stream.push(&["a"], 10);
     let read = stream.ask(ReadReason::Pushed).unwrap();
     stream.reply(read, 11, 12);
-    // The slot is used again by a key that is not wanted by a pass.
+    // The slot is reused for a key that no pass waits for.
     stream.push(&["b"], 13);
     assert!(stream.ask(ReadReason::Scanned).is_none());
     assert!(stream.ask(ReadReason::Pushed).is_some());
@@ -188,13 +191,13 @@ fn beyond_the_ceiling_keys_are_skipped_and_say_so_later() {
         assert!(!stream.reply(read, 11, 12).missed);
     }
     assert_eq!(stream.inbox.told_up_to(77), 77, "skipped keys are never told");
-    // A pass finds one of them, the other one is gone.
+    // A pass lists one of them. The other one is gone.
     stream.inbox.want("k8".into(), ReadReason::Scanned);
     stream.inbox.want_skipped();
     assert_eq!(stream.inbox.scanned_left(), 2);
     let read = stream.ask(ReadReason::Scanned).unwrap();
     check(&stream.reply(read, 20, 21), ("k8", Some(0), 10, 1, false, true));
-    // A push finds room again.
+    // The queue has room for pushes again.
     assert_eq!(stream.push(&["k9"], 30), [Taken::Queued]);
     let read = stream.ask(ReadReason::Pushed).unwrap();
     check(&stream.reply(read, 31, 32), ("k9", Some(0), 30, 2, false, true));

@@ -1,4 +1,4 @@
-//! What happens to keys is seen, each change with its circumstances.
+//! Each change of a key is seen, with its times and pushes.
 
 use super::*;
 use crate::model::sighting::Past;
@@ -57,7 +57,8 @@ async fn an_expiry_is_seen_when_it_happens() {
     let Sight::Held(Held { ttl_ms: Some(ttl), .. }) = first.sight else { panic!("{first:?}") };
     let end = watch.seen().await;
     assert_eq!((end.sight, end.pushes), (Sight::Absent, 1));
-    // Redis may be late to expire a key, and heartbeats go on: it is known that the key was there shortly before.
+    // Redis may expire a key late, and heartbeats continue. So the key is known to exist until
+    // shortly before.
     assert!(end.until >= first.sent + ttl);
     assert!(end.since.unwrap() >= first.received, "{:?} is before {}", end.since, first.received);
     watch.end().await;

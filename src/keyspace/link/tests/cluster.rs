@@ -1,4 +1,4 @@
-//! A lock whose slot is on its way from one node to another.
+//! A lock whose slot is being moved from one node to another.
 
 use super::server::{Client, address};
 use super::*;
@@ -28,11 +28,11 @@ async fn a_lock_that_is_being_moved_is_seen_where_it_is() {
     at_target.run(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", id(source))).await;
     at_source.run(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", id(target))).await;
     at_source.run(&format!("MIGRATE 127.0.0.1 {} {key} 0 5000", port(target))).await;
-    // The target does not serve the slot yet, and answers only who asks with ASKING.
+    // The target does not serve the slot yet. It answers only requests with ASKING.
     let seen = target_watch.seen_key(key).await;
     target_watch.held("a", Some(60_000), &seen.sight);
     assert_eq!(source_watch.seen_key(key).await.sight, Sight::Elsewhere);
-    // Nobody is known to have moved a key that was neither pushed nor found.
+    // A key that was neither pushed nor listed is not known to be on this node.
     target_watch.reads.send(vec!["lock:other-slot".into(), "lock:another".into()]).await.unwrap();
     let sights = [target_watch.seen().await.sight, target_watch.seen().await.sight];
     assert!(sights.iter().all(|sight| matches!(sight, Sight::Absent | Sight::Elsewhere)), "{sights:?}");

@@ -1,4 +1,4 @@
-//! Users that may not do everything, and servers that do not speak RESP3.
+//! Users with restricted permissions, and servers without RESP3.
 
 use super::*;
 use crate::config::redis::PasswordSource;
@@ -7,7 +7,7 @@ use crate::model::sighting::Past;
 
 const ALL: &str = "+scan +getrange +pttl +type +hscan +zrange +info +ping +hello +client +readonly";
 
-/// A link with a user of these rules, and a lock of owner `a` that is there from the begin.
+/// A link whose user has these ACL rules, and a lock of owner `a` that exists from the start.
 async fn begin(server: &Server, rules: &str) -> Watch {
     let mut client = server.client().await;
     client.run(&format!("ACL SETUSER watcher on >secret {rules}")).await;
@@ -54,7 +54,7 @@ async fn without_tracking_there_are_passes() {
 #[tokio::test]
 async fn without_values_there_are_no_owners() {
     let server = Server::start(&[]);
-    // May read the values of some keys only, but list and time all of them.
+    // The user may read the values of some keys only, but may list all keys and read their TTLs.
     let rules = format!("{ALL} %R~job:* (+pttl +type %R~lock:*)");
     let mut watch = begin(&server, &rules).await;
     let seen = watch.pass().await;

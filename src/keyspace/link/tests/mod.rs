@@ -1,4 +1,4 @@
-//! A link against a real `redis-server`: what it tells, read from its channel.
+//! A link with a real `redis-server`. The tests read its events from the channel to the pipeline.
 
 mod changes;
 mod cluster;
@@ -28,16 +28,16 @@ use crate::model::key_template::KeyTemplate;
 use crate::model::namespace::Namespace;
 use crate::model::sighting::{Held, LinkId, LinkNews, OwnerHasher, Sight, Sighting};
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any test takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How a link is built, before it runs.
+/// The settings of a link before it runs.
 struct Plan {
     config: RedisConfig,
     keys: Vec<&'static str>,
     fence: Option<&'static str>,
     replicas: Vec<Address>,
-    /// Batches that the pipeline has room for.
+    /// Number of batches that the queue of the pipeline holds.
     room: usize,
 }
 
@@ -97,7 +97,7 @@ impl Plan {
     }
 }
 
-/// A running link, seen from the pipeline.
+/// A running link, as the pipeline sees it.
 struct Watch {
     news: mpsc::Receiver<PipelineInput>,
     /// The latest first.
@@ -110,7 +110,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// A link whose first pass is done.
+    /// A link whose first pass is complete.
     async fn begin(server: &Server) -> Self {
         let mut watch = Plan::new(server).run();
         watch.pass_done().await;
@@ -128,7 +128,7 @@ impl Watch {
         self.waiting.pop().unwrap()
     }
 
-    /// The next news of a kind; others are passed over.
+    /// Waits for the next event that `pick` accepts. Other events are skipped.
     async fn find<T>(&mut self, pick: impl Fn(&LinkNews) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         let mut passed_over = Vec::new();
@@ -148,7 +148,7 @@ impl Watch {
         self.find(|news| matches!(news, LinkNews::PassDone { .. }).then(|| news.clone())).await
     }
 
-    /// The next sighting, whatever the key.
+    /// The next sighting of any key.
     async fn seen(&mut self) -> Sighting {
         self.find(|news| match news {
             LinkNews::Seen(sighting) => Some(sighting.clone()),
@@ -165,7 +165,7 @@ impl Watch {
         .await
     }
 
-    /// All sightings up to the end of the pass, by key.
+    /// All sightings until the end of the pass, sorted by key.
     async fn pass(&mut self) -> Vec<Sighting> {
         let mut seen = Vec::new();
         loop {
@@ -189,7 +189,7 @@ impl Watch {
         self.status.lock().unwrap().clone()
     }
 
-    /// Until the status is as wanted.
+    /// Waits until the status is as wanted.
     async fn until(&self, wanted: impl Fn(&LinkStatus) -> bool) -> LinkStatus {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -208,7 +208,7 @@ impl Watch {
     }
 }
 
-/// At most what it was set to, and not much less.
+/// The TTL is at most what was set, and not much less.
 fn check_ttl(held: &Held, set_to: Option<i64>) {
     match (held.ttl_ms, set_to) {
         (Some(ttl), Some(set_to)) => assert!(ttl <= set_to && ttl > set_to - 15_000, "{ttl} of {set_to}"),

@@ -1,4 +1,4 @@
-//! Under load no change is lost, and what a reading shows is in line with the pushes told with it.
+//! Under load no change is lost, and each sighting is consistent with its pushes.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,15 @@ use super::*;
 const KEYS: usize = 8;
 const CYCLES: usize = 1500;
 
-/// One writer takes and releases locks in turn, waiting for each reply, so that each change is pushed by itself.
+/// One writer acquires and releases locks in turn. It waits for each reply, so that each change is
+/// pushed separately.
 async fn write(server: &Server) -> JoinHandle<()> {
     let mut client = server.client().await;
     tokio::spawn(async move {
         for cycle in 0..CYCLES {
             let key = cycle % KEYS;
             client.run(&format!("SET lock:{key} owner{cycle} NX PX 60000")).await;
-            // Some are held while others come and go.
+            // Some locks stay held while others are acquired and released.
             let released = (cycle * 5 + 3) % KEYS;
             client.run(&format!("DEL lock:{released}")).await;
             client.run(&format!("DEL lock:{key}")).await;
@@ -27,8 +28,8 @@ async fn readings_are_in_line_with_pushes() {
     let server = Server::start(&[]);
     let mut watch = Watch::begin(&server).await;
     let writer = write(&server).await;
-    // After as many changes as there were pushes a lock is held if that number is odd: all changes take turns. A reading may
-    // be one change ahead, but then the next push says that it may be old.
+    // Acquisitions and releases alternate, so after an odd number of pushes the lock is held. A
+    // read may include one change more than that, but then the next push is marked as possibly old.
     let mut pushes: HashMap<Box<str>, usize> = HashMap::new();
     let mut ahead: HashMap<Box<str>, bool> = HashMap::new();
     let mut total = 0;
@@ -57,7 +58,7 @@ async fn a_pipeline_that_is_stuck_does_not_stop_pushes() {
     let mut watch = Plan { room: 1, ..Plan::new(&server) }.run();
     watch.pass_done().await;
     let writer = write(&server).await;
-    // Nobody takes news meanwhile.
+    // Meanwhile nobody receives events.
     writer.await.unwrap();
     let status = watch.until(|status| status.totals.pushes == 2 * CYCLES as u64).await;
     assert!(status.up);

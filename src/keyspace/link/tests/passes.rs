@@ -1,4 +1,4 @@
-//! Passes: complete, beside changes, from a replica, and after keys were skipped.
+//! Passes: complete, during changes, from a replica, and after keys were skipped.
 
 use super::*;
 use crate::config::redis::ScanFrom;
@@ -31,7 +31,7 @@ async fn changes_beside_a_pass_are_seen() {
     let mut client = server.client().await;
     client.run_all(set_many(2000)).await;
     let mut plan = Plan::new(&server);
-    // Slow enough to be overtaken.
+    // Slow enough for changes to happen during the pass.
     plan.config.scan.max_redis_share = 0.2;
     let mut watch = plan.run();
     watch.seen().await;
@@ -55,7 +55,7 @@ async fn changes_beside_a_pass_are_seen() {
         let owner = if index % 10 == 0 { "changed".to_owned() } else { format!("owner{index}") };
         match latest.get(format!("lock:{index}").as_str()) {
             Some(sight) => watch.held(&owner, Some(600_000), sight),
-            // The one that was waited for above.
+            // `watch.seen()` above consumed the sighting of this key.
             None => assert!(latest.len() == 1999),
         }
     }
@@ -151,7 +151,7 @@ async fn skipped_keys_are_made_good_by_a_pass() {
     client.run_all(set_many(200)).await;
     let status = watch.until(|status| status.totals.pushes == 200).await;
     assert!(status.totals.skipped_reads >= 100, "{status:?}");
-    // Some are deleted again: a pass does not find them, but they were skipped all the same.
+    // Some keys are deleted again. A pass does not list them, but they were skipped nevertheless.
     client.run_all((150..200).map(|index| format!("DEL lock:{index}"))).await;
     let mut latest = std::collections::HashMap::new();
     let mut missed = 0;
@@ -163,7 +163,7 @@ async fn skipped_keys_are_made_good_by_a_pass() {
         latest.insert(String::from(seen.key), seen.sight);
     }
     assert!(missed >= 100, "{missed}");
-    // All is well again.
+    // Later changes are not missed.
     client.run("PEXPIRE lock:1 500000").await;
     assert!(!watch.seen_key("lock:1").await.missed);
     watch.end().await;
@@ -177,7 +177,7 @@ async fn too_many_changes_at_once_are_a_gap() {
     let mut watch = plan.run();
     watch.pass_done().await;
     let mut client = server.client().await;
-    // Nobody takes news meanwhile, so that the keys wait.
+    // Nobody receives events, so the keys wait.
     let fill = "for i=1,70000 do redis.call('set','lock:'..i,'a') end";
     client.run_parts(&[b"EVAL", fill.as_bytes(), b"0"]).await;
     watch.until(|status| status.totals.overflows > 0).await;

@@ -1,4 +1,4 @@
-//! A `redis-server` of one test, and a client that may write.
+//! A `redis-server` for one test, and a client that may write.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl Server {
         Self(RedisServer::start(&arguments))
     }
 
-    /// Ends the process and starts another one in its place, without its data.
+    /// Kills the process and starts another one at the same address, without its data.
     pub(super) fn restart(&mut self) {
         self.0.kill();
         self.0.restart();
@@ -66,7 +66,7 @@ impl Client {
         Self(connect(&target).await.unwrap())
     }
 
-    /// Runs a command, words separated by spaces. An error of the server is a failure.
+    /// Runs a command, given as words separated by spaces. Panics on an error of the server.
     pub(super) async fn run(&mut self, command: &str) -> Value {
         let parts: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
         self.run_parts(&parts).await
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// Many commands at once.
+    /// Sends many commands at once.
     pub(super) async fn run_all(&mut self, commands: impl Iterator<Item = String>) {
         let mut sent = 0;
         for command in commands {

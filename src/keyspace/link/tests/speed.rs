@@ -1,4 +1,5 @@
-//! How fast a pass and watching are, on request: `cargo test --release --lib -- --ignored --nocapture link::tests::speed`.
+//! Measures how fast a pass and watching are. Run with `cargo test --release --lib -- --ignored
+//! --nocapture link::tests::speed`.
 
 use super::*;
 
@@ -63,7 +64,7 @@ async fn five_thousand_cycles_a_second() {
     watch.end().await;
 }
 
-/// What Redis says that it took for the commands of a pass, without the work around them.
+/// Time that Redis reports for the commands of a pass, without its overhead for each command.
 fn command_seconds(stats: &str) -> f64 {
     let microseconds = stats.lines().filter_map(|line| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(':')?;
@@ -74,7 +75,7 @@ fn command_seconds(stats: &str) -> f64 {
     microseconds.sum::<f64>() / 1e6
 }
 
-/// Of this process.
+/// CPU time of this process.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! Flushes, lost connections, servers that hang or are replaced.
+//! Flushes, lost connections, and servers that hang or are replaced.
 
 use super::*;
 use crate::model::sighting::Past;
@@ -69,7 +69,7 @@ async fn a_server_that_was_a_replica_for_a_moment_is_another_one() {
     let server = Server::start(&[]);
     let mut watch = Watch::begin(&server).await;
     let mut client = server.client().await;
-    // What a primary does by itself that had no replica for an hour.
+    // A primary does this by itself if it had no replica for an hour.
     client.run("DEBUG CHANGE-REPL-ID").await;
     client.run("REPLICAOF 127.0.0.1 1").await;
     client.run("REPLICAOF NO ONE").await;
@@ -85,7 +85,7 @@ async fn a_change_during_a_hang_is_known_to_be_uncertain() {
     let mut client = server.client().await;
     client.run("SET lock:1 a PX 60000").await;
     watch.seen().await;
-    // One script: the change comes first, but nobody hears of it before the end.
+    // One script: the change comes first, but Redis pushes it only at the end of the script.
     let before = clock::steady();
     let hang = "local e=0 for i=1,40000000 do e=e+i end";
     client.run_parts(&[b"EVAL", format!("redis.call('del',KEYS[1]) {hang}").as_bytes(), b"1", b"lock:1"]).await;
@@ -104,7 +104,7 @@ async fn a_change_during_a_hang_is_known_to_be_uncertain() {
 
 #[tokio::test]
 async fn an_answer_in_the_middle_of_a_script_proves_nothing() {
-    // Redis answers with BUSY while a script runs for longer than this.
+    // Redis answers BUSY if a script runs for longer than this.
     let server = Server::start(&["--busy-reply-threshold", "100"]);
     let mut watch = Watch::begin(&server).await;
     let mut client = server.client().await;

@@ -1,9 +1,9 @@
-//! One lock's life, sighting by sighting, with times made up. Owners are numbers; times are ms.
+//! The state of one lock, sighting by sighting. Owners are numbers, and times are made up, in ms.
 
 use super::*;
 use crate::model::sighting::{OwnerHasher, Sight};
 
-/// A hasher without randomness would do, but there is none: one for all tests of a thread.
+/// One hasher for all tests of a thread, because each hasher has a random secret.
 fn owner(number: u8) -> OwnerHash {
     thread_local!(static HASHER: OwnerHasher = OwnerHasher::new());
     HASHER.with(|hasher| hasher.hash(&[number]))
@@ -23,7 +23,8 @@ const SCANNED: SightingContext = SightingContext { watching: false, ..WATCHED };
 const DOUBTFUL: SightingContext = SightingContext { doubtful: true, ..WATCHED };
 const FAILED_OVER: SightingContext = SightingContext { doubtful: true, failover: true, ..WATCHED };
 
-/// A read at that time, caused by that many pushes just before it, on a link that was caught up 10 ms ago.
+/// A read at time `at`, caused by `pushes` pushes just before it, on a link that was caught up 10
+/// ms ago.
 fn seen(at: TimeMs, pushes: u16) -> Sighting {
     let until = if pushes > 0 { at } else { at + 1 };
     Sighting {
@@ -47,7 +48,7 @@ fn missed(sighting: Sighting) -> Sighting {
     Sighting { missed: true, ..sighting }
 }
 
-/// Without tracking: a change may have been at any time since the last read.
+/// A read without tracking: a change may have happened at any time since the last read.
 fn scan(at: TimeMs) -> Sighting {
     Sighting { since: None, ..seen(at, 0) }
 }
@@ -76,7 +77,7 @@ fn shown(fact: &Fact) -> String {
 
 type Step = (SightingContext, Sighting, Option<Held>, &'static str);
 
-/// Lets a lock live through the steps and compares the facts of each.
+/// Applies the steps to one lock and compares the facts of each step.
 fn live(steps: &[Step]) -> Option<Life> {
     let mut life = None;
     for (circumstances, sighting, held, expected) in steps {
@@ -100,12 +101,13 @@ fn gone_before_its_deadline_is_released_and_at_it_expired() {
     then(WATCHED, seen(10_990, 1), ABSENT, "released at 10990 after 9990");
     then(WATCHED, seen(11_010, 1), ABSENT, "expired at 11002 after 10002");
     then(WATCHED, seen(11_300, 1), ABSENT, "expired at 11002 after 10002");
-    // The read itself made Redis remove it.
+    // The read itself made Redis remove the key.
     then(WATCHED, seen(11_002, 0), ABSENT, "expired at 11002 after 10002");
     then(WATCHED, Sighting { since: Some(5000), ..seen(11_002, 0) }, ABSENT, "expired at 11002 after 10002");
 }
 
-/// Who finds an expired lock takes it in one step with the expiry: Redis tells of both at once.
+/// A client that finds the lock expired acquires it in the same step, and Redis announces both
+/// changes together.
 #[test]
 fn what_follows_an_expiry_is_no_renewal() {
     then(WATCHED, seen(11_300, 2), ABSENT, "expired at 11002 after 10002, short 1 of 10");
@@ -129,7 +131,7 @@ fn what_a_stalled_link_tells_late_is_unknown() {
     then(WATCHED, Sighting { since: Some(9000), ..seen(12_000, 1) }, ABSENT, "unknown at 12000");
     then(WATCHED, Sighting { since: Some(10_690), ..seen(12_000, 1) }, ABSENT, "unknown at 12000");
     then(WATCHED, Sighting { since: Some(10_700), ..seen(12_000, 1) }, ABSENT, "expired at 11002 after 10002");
-    // Released for certain, but nobody knows when.
+    // Certainly released, but at an unknown time.
     then(WATCHED, Sighting { since: Some(1500), ..seen(9000, 1) }, ABSENT, "released at 9000");
 }
 
@@ -164,7 +166,7 @@ fn changes_read_late_and_at_once_leave_room_for_a_renewal() {
     live(&[(renewed, late(3), held(1, 10_000), "short 1 of 10, acquired at 1000")]);
     live(&[(renewed, late(3), ABSENT, "short 1 of 10, renewed 1")]);
     live(&[(renewed, late(2), ABSENT, "short 1 of 10")]);
-    // No time for it, or never renewed at all.
+    // There was no time for a renewal, or the lock is never renewed.
     live(&[(renewed, seen(1000, 2), held(1, 10_000), "short 1 of 10, acquired at 1000")]);
     live(&[(WATCHED, late(2), held(1, 10_000), "short 1 of 10, acquired at 1000")]);
     live(&[(WATCHED, late(3), ABSENT, "short 2 of 10")]);
@@ -178,11 +180,11 @@ fn a_later_deadline_is_a_renewal() {
     then(WATCHED, old(seen(4000, 3)), held(1, 10_000), "renewed 2 margin 0.70");
     then(WATCHED, old(seen(4000, 1)), held(1, 10_000), "renewed 1 margin 0.70");
     then(WATCHED, seen(4000, 0), held(1, 10_000), "renewed 1 margin 0.70");
-    // A shorter TTL than before, and one that only the clocks have moved.
+    // A shorter TTL than before, and a deadline that moved only by clock drift.
     then(WATCHED, seen(4000, 1), held(1, 2000), "");
     then(WATCHED, seen(4000, 1), held(1, 7008), "");
     then(WATCHED, seen(4000, 1), held(1, 7010), "renewed 1 margin 1.00");
-    // An owner that may not be read is taken for the same one.
+    // An owner that cannot be read counts as the same owner.
     then(
         WATCHED,
         seen(4000, 1),
@@ -216,7 +218,7 @@ fn clocks_that_drift_renew_nothing() {
             steps.push((WATCHED, seen(at, 0), held(1, drifted), ""));
         }
         live(&steps);
-        // Read once and then when its time has come: the drift of an hour.
+        // Read once at the begin and once at the deadline: the drift of an hour.
         let drifted = 3_600_000 * parts_per_million / 1_000_000;
         let acquired = (WATCHED, seen(0, 1), held(1, 3_600_000), "acquired at 0");
         match parts_per_million > 0 {
@@ -284,7 +286,7 @@ fn first_sight_is_no_acquisition_and_its_hold_is_not_measured() {
     live(&[(WATCHED, seen(1000, 0), held(1, 500), ""), (WATCHED, seen(1200, 1), ABSENT, "released at 1200")]);
 }
 
-/// Redis answers reads before it tells of the changes of the same moment.
+/// Redis sends the replies of an event-loop turn before the pushes of that turn.
 #[test]
 fn a_lock_that_a_pass_found_before_its_push_came_was_acquired() {
     let found = (WATCHED, seen(1000, 0), held(1, 500), "");
@@ -298,7 +300,8 @@ fn scanning_tells_less() {
     let scanned = SightingContext { ttl: Some(10_000), pass_started: 15_000, ..SCANNED };
     let first = SightingContext { baseline: false, ..scanned };
     live(&[(first, scan(20_000), held(1, 9_000), "")]);
-    // The deadline and the configured TTL tell when, if that is possible at all.
+    // The deadline and the configured TTL show the time of the acquisition, if they do not
+    // contradict each other.
     live(&[(scanned, scan(20_000), held(1, 9_000), "acquired at 19002")]);
     live(&[(scanned, scan(20_000), held(1, 4_000), "acquired")]);
     live(&[(SightingContext { ttl: None, ..scanned }, scan(20_000), held(1, 4_000), "acquired")]);

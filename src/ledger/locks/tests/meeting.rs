@@ -1,4 +1,4 @@
-//! Where log lines meet what Redis showed, and what people are told about single locks.
+//! Log lines together with what Redis showed, and the answers to queries about single locks.
 
 use tokio::sync::oneshot;
 
@@ -23,7 +23,7 @@ impl World {
         self
     }
 
-    /// Link A has told everything by then.
+    /// Finds causes at `now`, after link A has reported all changes until then.
     fn settle(&mut self, now: TimeMs) {
         self.tell(A, LinkNews::CaughtUp { at: now }).ledger.settle(now);
     }
@@ -115,7 +115,7 @@ fn a_cause_waits_until_redis_can_be_seen_again() {
     world.causes(SCHEDULER, &[(Cause::LostInFailover, 1)]);
     let incident = world.incidents(IncidentsQuery { limit: 1, ..IncidentsQuery::default() }).incidents.remove(0);
     assert_eq!((incident.at, incident.lost_at), (3.0, Some(3.0)), "not after its holder found out");
-    // But not for ever.
+    // But a loss does not wait forever.
     world.tell(A, LinkNews::Down { at: 23_000 }).line(24_000, SCHEDULER, Some("job:2"), RELEASE);
     world.settle(58_999);
     world.causes(SCHEDULER, &[(Cause::LostInFailover, 1)]);
@@ -226,7 +226,7 @@ fn without_redis_there_are_incidents_too() {
     assert_eq!(minutes.not_owned, 1);
 }
 
-/// Whatever happened to a lock, in the order in which it did, with whose it was.
+/// A history contains every event of a lock in order, with its owner.
 #[test]
 fn a_history_has_renewals_with_their_margin_and_log_lines() {
     let mut world = World::watched();

@@ -1,4 +1,4 @@
-//! Links, locks and log lines together: what the ledger shows after what a made-up Redis tells.
+//! Links, locks and log lines together: what the ledger shows after updates from a simulated Redis.
 
 mod meeting;
 mod model;
@@ -24,7 +24,8 @@ const A: LinkId = LinkId(1);
 const B: LinkId = LinkId(2);
 const C: LinkId = LinkId(3);
 
-/// `approval` (10 s) and `scheduler` (60 s, renewed every 20 s) share `job:{id}`; `leader` is one `loop` lock.
+/// `approval` (10 s) and `scheduler` (60 s, renewed every 20 s) share `job:{id}`. `leader` is one
+/// `loop` lock.
 fn namespaces() -> Vec<Arc<Namespace>> {
     let namespace = |name: &str, key: &str, ttl: u64| Namespace {
         name: name.to_owned(),
@@ -42,7 +43,7 @@ fn namespaces() -> Vec<Arc<Namespace>> {
     ]
 }
 
-/// A ledger and the shortest way to tell it something.
+/// A ledger with short methods that apply updates to it.
 pub(super) struct World {
     pub(super) ledger: Ledger,
     hasher: OwnerHasher,
@@ -66,14 +67,14 @@ impl World {
         world
     }
 
-    /// The same without being told of changes.
+    /// Like `watched`, but link A only scans.
     fn scanned() -> Self {
         let mut world = Self::new(1000);
         world.tell(A, LinkNews::Up { at: 0, watching: false, past: Past::None }).pass(A, 1);
         world
     }
 
-    /// What a pass reads.
+    /// A read during a pass.
     fn scan(&mut self, at: TimeMs, key: &str, sight: Sight) -> &mut Self {
         let sighting = Sighting {
             key: key.into(),
@@ -147,7 +148,7 @@ impl World {
     }
 }
 
-/// Every counter above 0.
+/// Lists every counter above 0.
 fn counted(counters: &KeyspaceCounters) -> Vec<String> {
     fn changes<L: Label>(tally: &Tally<L>) -> impl Iterator<Item = (String, u64)> {
         tally.iter().map(|(label, count)| (format!("after_{}", label.as_str()), count))
@@ -193,7 +194,7 @@ fn a_loop_lock_expires_on_purpose_and_is_taken_over() {
     world.shows(LEADER, "held=1 acquired=2 expired=1 within=1 after_expiry=1");
     world.hold(50_000, "leader", 2, 30).gone(80_003, "leader").hold(91_000, "leader", 1, 30);
     world.shows(LEADER, "held=1 acquired=3 renewed=1 expired=2 within=1 beyond=1 after_expiry=2");
-    // 35 s after the acquisition, 41 s after the renewal.
+    // 35 s after the acquisition, and 41 s after the renewal.
     assert_eq!(world.view(LEADER, 0).counters.takeover_seconds.sum(), 35.0 + 41.0);
     world
         .gone(92_000, "leader")
@@ -296,7 +297,7 @@ fn a_slot_that_moves_to_another_node_changes_nothing() {
     world.up(B, 0, Past::OtherServer).pass(B, 1).hold(1000, "job:1", 1, 60).hold(1000, "job:2", 1, 60);
     let sight = world.held(1, 58);
     world.see(A, 3000, "job:1", 1, Sight::Elsewhere).see(B, 3000, "job:1", 1, sight.clone());
-    // The other order, and an answer that was overtaken.
+    // The sightings in the other order, and a late answer of the old node.
     world.see(B, 3000, "job:2", 1, sight).see(A, 2500, "job:2", 1, Sight::Absent);
     world.see(A, 3001, "job:2", 1, Sight::Elsewhere).shows(SCHEDULER, "held=2 acquired=2");
     world.see(B, 4000, "job:1", 1, Sight::Absent).see(B, 4000, "job:2", 1, Sight::Absent);
@@ -322,7 +323,7 @@ fn locks_of_a_node_that_is_gone_are_looked_for_when_its_successor_has_been_looke
     world.hold(1000, "job:1", 1, 60).tell(A, LinkNews::Removed { at: 2000 });
     world.up(C, 3000, Past::OtherServer);
     assert!(world.ledger.due_reads(3001, 10).is_empty());
-    // Not the other node, which is watched and need not be looked through again.
+    // Only C must complete a pass. B is watched, and its earlier pass is still valid.
     world.pass(C, 3002);
     assert_eq!(world.ledger.due_reads(3003, 10), [Box::from("job:1")]);
 }
@@ -339,7 +340,7 @@ fn more_locks_than_the_table_takes_are_counted_once() {
     world.shows(SCHEDULER, "held=2 acquired=2 untracked=2");
     world.gone(2000, "job:3").shows(SCHEDULER, "held=2 acquired=2 untracked=2");
     world.gone(2000, "job:1").hold(3000, "job:3", 1, 60).shows(SCHEDULER, "held=2 acquired=3 released=1 untracked=2");
-    // One that has been there all the time is not acquired when there is room for it.
+    // `job:4` was held all the time. It does not count as acquired when the table has room for it.
     world.gone(4000, "job:3").hold(5000, "job:4", 1, 60).shows(SCHEDULER, "held=2 acquired=3 released=2 untracked=2");
 }
 
@@ -365,7 +366,7 @@ fn what_is_no_lock_is_shown_and_not_counted() {
     world.hold(6000, "nothing", 1, 60).shows(SCHEDULER, "");
 }
 
-/// Who waits writes the key, too; some libraries empty it instead of deleting it.
+/// A waiting client also writes the key. Some libraries empty the key instead of deleting it.
 #[test]
 fn a_key_that_nobody_holds_is_no_hold() {
     let mut world = World::watched();
@@ -414,7 +415,8 @@ fn a_survey_finds_the_next_deadline_the_oldest_lock_and_late_renewals() {
     assert_eq!((now.held, now.without_ttl, now.ttl_remaining_min_seconds), (1, 1, None));
 }
 
-/// Whether the only lock, of `scheduler` (60 s, renewed every 20 s), is late at each time.
+/// Checks at each time whether the renewal of the only lock is overdue. The lock belongs to
+/// `scheduler` (60 s, renewed every 20 s).
 fn check_lateness(world: &mut World, times: &[(TimeMs, bool)]) {
     for (now, expected) in times {
         world.ledger.survey(*now);
@@ -432,7 +434,7 @@ fn the_renewal_interval_follows_the_ttl_that_a_lock_was_seen_to_have() {
     }
 }
 
-/// Many libraries renew the locks of their default TTL only, and take others for a fixed time.
+/// Many libraries renew only locks with their default TTL, and acquire others for a fixed time.
 #[test]
 fn a_lock_that_was_never_renewed_is_late_only_with_the_configured_ttl() {
     for (ttl, expected) in [(30, false), (47, false), (49, true), (60, true), (71, true), (73, false), (3600, false)] {
@@ -455,7 +457,8 @@ fn a_lock_that_was_found_is_late_once_it_was_seen_to_be_renewed() {
     check_lateness(&mut world, &[(45_900, false), (46_100, true)]);
 }
 
-/// Between two passes nobody knows whether a lock was renewed: what was in time when it was read is not late.
+/// Between two passes a renewal is not visible. A lock that was renewed in time when it was last
+/// read is not overdue.
 #[test]
 fn a_scanned_lock_is_late_by_what_its_last_read_showed() {
     let mut world = World::scanned();
@@ -472,7 +475,8 @@ fn a_scanned_lock_is_late_by_what_its_last_read_showed() {
     assert_eq!(late(&mut world, 144_000), 0);
 }
 
-/// Where nothing is pushed, a read just before the deadline and one at it tell how a lock ended.
+/// Without pushes, a read just before the deadline and a read at the deadline show how a lock
+/// ended.
 #[test]
 fn scanning_asks_twice_about_a_deadline() {
     let mut world = World::scanned();

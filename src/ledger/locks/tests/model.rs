@@ -1,5 +1,6 @@
-//! A small Redis with random workers, whose own record is the truth, and a reader that follows the rule of the stream:
-//! the replies of a cycle come before its pushes, one push for all changes of a key in that cycle.
+//! A simulated Redis with random workers that record the truth, and a reader that gets replies and
+//! pushes in the order of the real stream: the replies of a cycle come before its pushes, with one
+//! push for all changes of a key in that cycle.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +11,17 @@ use crate::model::counters::After;
 
 const KEYS: [&str; 3] = ["job:1", "job:2", "job:3"];
 const TTL: TimeMs = 10_000;
-/// What clocks may differ by within a TTL, and the time of a read.
+/// Upper bound of the clock drift within a TTL, plus the duration of a read.
 const CLOCKS_DIFFER: TimeMs = 20;
 
 #[derive(Clone, Copy, Debug)]
 enum Action {
-    /// `SET NX`, or nothing if it is held.
+    /// `SET NX`. Does nothing if the lock is held.
     Acquire(usize, u8),
     Renew(usize),
     Release(usize),
     Steal(usize, u8),
-    /// A worker takes its time.
+    /// Lets time pass, in milliseconds.
     Sleep(TimeMs),
     /// A pass reads the key in the middle of a cycle.
     Scan(usize),
@@ -50,9 +51,9 @@ struct Truth {
 
 struct Server {
     now: TimeMs,
-    /// Owner and deadline.
+    /// Owner and deadline of each held lock.
     locks: BTreeMap<usize, (u8, TimeMs)>,
-    /// How each lock ended the last time, and whose it was.
+    /// The last owner of each lock, and how its hold ended.
     ends: BTreeMap<usize, (u8, &'static str)>,
     truth: Truth,
     /// Keys that changed in this cycle.
@@ -85,7 +86,7 @@ impl Server {
         self.changed.push(key);
     }
 
-    /// Redis never shows a key past its time.
+    /// Redis never shows a key after its deadline.
     fn expire(&mut self) {
         let now = self.now;
         let expired: Vec<usize> = self.locks.iter().filter(|(_, lock)| lock.1 <= now).map(|(key, _)| *key).collect();
@@ -106,7 +107,7 @@ impl Server {
                 }
             }
             Action::Release(key) => self.end(key, "release"),
-            // Whoever steals its own lock renews it.
+            // A worker that steals its own lock renews it.
             Action::Steal(key, owner) if self.locks.get(&key).is_some_and(|lock| lock.0 != owner) => {
                 self.end(key, "unknown");
                 self.acquire(key, owner);
@@ -126,13 +127,13 @@ impl Server {
     }
 }
 
-/// The reader's side of one key.
+/// What the reader knows about one key.
 #[derive(Clone, Copy, Default)]
 struct Pending {
     pushes: u16,
     first_may_be_old: bool,
     since: TimeMs,
-    /// A reply about it came in the cycle that is under way.
+    /// A reply about the key arrived in the current cycle.
     replied: bool,
 }
 
@@ -179,7 +180,7 @@ impl Run {
         self.pending[key].replied = true;
     }
 
-    /// Ends the cycle: its pushes come in. Then a little time passes.
+    /// Ends the cycle: its pushes arrive. Then 5 ms pass.
     fn end_cycle(&mut self) {
         let mut changed = std::mem::take(&mut self.server.changed);
         changed.sort_unstable();
@@ -198,7 +199,8 @@ impl Run {
         self.caught_up = self.caught_up.max(self.server.now - 250);
     }
 
-    /// Locks expire in steps that are small enough to be read one by one, as the ledger asks for it.
+    /// Lets time pass in steps that are small enough for the ledger to have each expired lock read
+    /// separately.
     fn sleep(&mut self, time: TimeMs) {
         let end = self.server.now + time;
         while self.server.now < end {
@@ -215,8 +217,9 @@ impl Run {
         }
     }
 
-    /// Between two changes: longer than a read takes to tell two deadlines apart, and until no deadline is so near that clocks
-    /// cannot tell a release from the expiry.
+    /// Waits between two changes: long enough that two deadlines differ by more than the duration
+    /// of a read, and until no deadline is so close that clock drift makes a release and an
+    /// expiration ambiguous.
     fn rest(&mut self) {
         self.sleep(100);
         while self.server.locks.values().any(|(_, deadline)| deadline - self.server.now < CLOCKS_DIFFER) {
@@ -246,7 +249,8 @@ fn ends(counters: &KeyspaceCounters) -> u64 {
 }
 
 proptest! {
-    /// Each change is read before the next one: everything is exact, passes in between or not.
+    /// Each change is read before the next one. All counts are exact, with or without passes in
+    /// between.
     #[test]
     fn slow_changes_are_counted_exactly(actions in proptest::collection::vec(action(), 1..80)) {
         let mut run = Run::new();
@@ -254,7 +258,7 @@ proptest! {
             run.rest();
             match action {
                 Action::Sleep(time) => run.sleep(*time),
-                // In the same cycle as what happens next, or the last thing that happened.
+                // Reads in the same cycle as the next action or as the previous one.
                 Action::Scan(key) => {
                     run.read(*key);
                     continue;
@@ -283,7 +287,7 @@ proptest! {
         prop_assert_eq!(run.held(), run.server.locks.len() as u64);
     }
 
-    /// Reads in the cycle of the change itself: the reply shows it before its push comes.
+    /// Reads in the cycle of the change itself: the reply shows the change before its push arrives.
     #[test]
     fn a_reply_that_is_ahead_of_its_push_counts_nothing_twice(actions in proptest::collection::vec(action(), 1..60)) {
         let mut run = Run::new();
@@ -303,7 +307,8 @@ proptest! {
         prop_assert_eq!(run.held(), run.server.locks.len() as u64);
     }
 
-    /// Many changes between two reads: not exact, but holds add up and nothing ever steps back.
+    /// Many changes between two reads. Counts are not exact, but holds add up and no counter
+    /// decreases.
     #[test]
     fn fast_changes_add_up(
         cycles in proptest::collection::vec((proptest::collection::vec(action(), 0..5), 0..3_u8), 1..80),
@@ -327,7 +332,8 @@ proptest! {
             let after = run.counters();
             prop_assert!(after.acquisitions >= before.acquisitions && after.renewals >= before.renewals);
             prop_assert!(ends(&after) >= ends(&before));
-            // Found by a pass in the cycle of its acquisition: its push is still to come.
+            // A pass may have found a lock in the cycle of its acquisition. Its push has not
+            // arrived yet.
             let announced = after.acquisitions.max(before.acquisitions);
             prop_assert!(announced + KEYS.len() as u64 >= ends(&after) + run.held());
             before = after;

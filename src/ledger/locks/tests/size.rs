@@ -1,4 +1,5 @@
-//! Memory and time with many locks. The times are only looked at in optimized builds: see the ignored test.
+//! Memory and time with many locks. Times are checked only in optimized builds: see the ignored
+//! test.
 
 use std::time::Instant;
 
@@ -6,7 +7,7 @@ use super::*;
 use crate::model::query::{Inquiry, LockOrder, LocksQuery};
 
 fn key(number: usize) -> String {
-    // 45 bytes, as with a UUID for an id.
+    // 45 bytes, as long as a key with a UUID as its id.
     format!("job:{number:041}")
 }
 
@@ -28,7 +29,7 @@ fn bytes_per_lock(world: &World) -> usize {
 fn a_lock_takes_at_most_200_bytes() {
     for locks in [20_000, 50_000] {
         let mut world = fill(locks);
-        // Renewals and new locks in the place of old ones must not let it grow.
+        // Renewals and new locks that replace old ones must not make the table grow.
         for number in 0..locks / 2 {
             world.hold(21_000, &key(number), 1, 60);
             world.gone(22_000, &key(number)).hold(23_000, &key(number), 2, 60);
@@ -39,7 +40,7 @@ fn a_lock_takes_at_most_200_bytes() {
     }
 }
 
-/// Shows all locks in batches, and gives the time that the ledger took for each.
+/// Applies sightings of all locks in batches. Returns the time that the ledger took per lock.
 fn tell_all(world: &mut World, locks: usize, at: TimeMs, sight: &Sight) -> Duration {
     let mut elapsed = Duration::ZERO;
     for first in (0..locks).step_by(1000) {
@@ -64,7 +65,7 @@ fn tell_all(world: &mut World, locks: usize, at: TimeMs, sight: &Sight) -> Durat
     elapsed / locks as u32
 }
 
-/// `cargo test --release --lib -- --ignored --nocapture a_million`
+/// Run with `cargo test --release --lib -- --ignored --nocapture a_million`.
 #[test]
 #[ignore = "takes a while and wants an optimized build"]
 fn a_million_locks() {
@@ -105,6 +106,6 @@ fn a_million_locks() {
         "{acquire:?} to acquire, {renew:?} to renew, {release:?} to release, {resident} MB resident, survey {survey:?}, \
          a pass that saw none {pass:?}, 10 000 due reads {due_reads:?}, pages of locks: {asked}"
     );
-    // Shown by the test runner when asked for.
+    // The test runner shows it with `--nocapture`.
     std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes()).unwrap();
 }
