@@ -1,4 +1,4 @@
-//! How the exporter itself is doing: its log sources, its state, its configuration.
+//! Metrics about the exporter itself: its log sources, its state and its configuration.
 
 use super::{Metric, Numbers, counter, flag, gauge, info, timestamp, whole};
 

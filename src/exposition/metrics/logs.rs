@@ -1,4 +1,4 @@
-//! What the logs said: failures, each counted once.
+//! Metrics about the failures that logs report. Each failure is counted once.
 
 use super::{Metric, Numbers, counter};
 

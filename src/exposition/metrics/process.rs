@@ -1,4 +1,4 @@
-//! What the operating system says about the process.
+//! Metrics about the process, from the operating system.
 
 use super::{Metric, Numbers, counter, gauge, real, whole};
 
