@@ -1,7 +1,9 @@
 //! Finds the lock namespaces that a key may belong to, and derives from all key templates what to
 //! scan and what to track.
 //!
-//! Log rules use it to find the lock namespace of a record; links use it to filter keys.
+//! Links use it to choose and filter keys. The ledger uses it to find the lock namespace of a key.
+//! Log
+//! rules compare keys with each namespace themselves.
 
 use std::sync::Arc;
 

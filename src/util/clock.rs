@@ -1,4 +1,6 @@
-//! The clocks, in milliseconds, which all modules use, and times as text for people.
+//! The clocks of the program, and times as text for people.
+//!
+//! All times are in milliseconds. Log lines use the wall clock; locks use the steady clock.
 
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};

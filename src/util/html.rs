@@ -1,4 +1,6 @@
-//! Escapes text for HTML. The page and the runbooks use it.
+//! Escapes text for HTML.
+//!
+//! The page and the runbooks use it for all text that is not part of the program.
 
 use std::fmt::{self, Write};
 

@@ -1,4 +1,7 @@
 //! Percent encoding of URLs.
+//!
+//! The API and the HTTP client decode with it. Queries to Prometheus and `healthcheck` encode with
+//! it. Only decoding can fail.
 
 /// Encodes all bytes except the characters that RFC 3986 calls unreserved.
 pub(crate) fn percent_encode(text: &str) -> String {

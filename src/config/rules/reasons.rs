@@ -1,4 +1,6 @@
 //! Builds the checked reasons, which map an error text to a label value.
+//!
+//! `config::assemble` calls [`build`] for each layer. A regex that does not compile is reported.
 
 use super::patterns;
 use super::raw::RawReason;

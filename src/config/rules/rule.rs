@@ -1,4 +1,6 @@
-//! Checked rules, with compiled regexes and resolved names. `logs::rules` evaluates them.
+//! Checked rules, with compiled regexes and resolved names.
+//!
+//! `RuleBuilder` creates them and `logs::rules` evaluates them. Nothing here checks them again.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,6 @@
-//! Metrics about the connections to Redis. All of them are absent if no Redis is configured.
+//! Metrics about the connections to Redis. Their counts start with the process.
+//!
+//! All of them are absent if no Redis is configured.
 
 use super::{Distribution, Metric, Numbers, counter, flag, gauge, histogram, real, timestamp, whole};
 use crate::exposition::metric::Number;

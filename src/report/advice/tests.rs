@@ -1,4 +1,6 @@
 //! Tests of the advice, with namespaces and samples whose correct answer is known.
+//!
+//! The comments show how the expected TTL is computed: percentile or pause + jitter + guard.
 
 use std::time::Duration;
 
