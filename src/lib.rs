@@ -2,9 +2,9 @@
 //!
 //! There are two kinds of sources. Log sources read the logs of the programs that use the locks and
 //! find the records that report a failure. The keyspace source watches the keys in Redis and infers
-//! every acquisition, renewal, release and expiration. The ledger joins both: it counts each failure
-//! once, by lock namespace, and finds the cause of each loss. The counts survive crashes, restarts
-//! and log rotation.
+//! every acquisition, renewal, release and expiration. The ledger joins both: it counts each
+//! failure once, by lock namespace, and finds the cause of each loss. The counts survive crashes,
+//! restarts and log rotation.
 //!
 //! ```text
 //!  log files, stdin --> blocks --> search --> lines --> records --> rules --> log events --.

@@ -2,10 +2,8 @@
 //! and it never changes afterwards.
 //!
 //! `exposition`, `report` and `http` read it. A snapshot is published only after the same numbers
-//! were
-//! saved, so a crash cannot make a counter go backwards. The one exception is a state file that
-//! cannot
-//! be saved.
+//! were saved, so a crash cannot make a counter go backwards. The one exception is a state file
+//! that cannot be saved.
 
 use crate::model::position::SourceTotals;
 use std::sync::Arc;

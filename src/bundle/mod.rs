@@ -2,10 +2,8 @@
 //! changes that `pack` makes to them. To add a file of the repository, add it to `FILES`.
 //!
 //! `commands::pack`, `check --rules` and the page's runbooks call this module. Label matchers are
-//! added
-//! to the text of the expressions; tests compare the result with the output of a real PromQL
-//! parser. In
-//! reading order:
+//! added to the text of the expressions; tests compare the result with the output of a real PromQL
+//! parser. In reading order:
 //!
 //! * this file: the bundled files and `pack`
 //! * `promql`: the metrics and label matchers in a PromQL expression

@@ -2,10 +2,8 @@
 //! exporter does not have are problems.
 //!
 //! `check --rules` calls [`RuleFile::check`]. It checks expressions and the queries in annotations
-//! and
-//! labels. Rules may use series that the bundled rules record. Both plain rule files and
-//! PrometheusRule
-//! manifests are accepted. `promtool` checks the grammar of the expressions.
+//! and labels. Rules may use series that the bundled rules record. Both plain rule files and
+//! PrometheusRule manifests are accepted. `promtool` checks the grammar of the expressions.
 
 use std::path::Path;
 

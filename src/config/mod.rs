@@ -2,12 +2,10 @@
 //! [`Problems`]. No other module checks it again.
 //!
 //! `daemon`, the commands and tests call [`Config::load`]. There are two stages. The first reads
-//! text
-//! into typed values with positions (`raw.rs` files). The second compares these values, fills in
-//! defaults and compiles regexes. A configuration has layers: the user's file, the presets that the
-//! file or flags name, and the generic preset. Earlier layers take precedence. Every stage
-//! continues
-//! after a problem. In reading order:
+//! text into typed values with positions (`raw.rs` files). The second compares these values, fills
+//! in defaults and compiles regexes. A configuration has layers: the user's file, the presets that
+//! the file or flags name, and the generic preset. Earlier layers take precedence. Every stage
+//! continues after a problem. In reading order:
 //!
 //! * this file: combines the layers into a `Config`
 //! * `yaml`: values with positions, and problems

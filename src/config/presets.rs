@@ -2,8 +2,7 @@
 //! files.
 //!
 //! `config::assemble` reads the chosen presets. The `presets` command and the documentation list
-//! all of
-//! them. Tests load every preset, so an invalid one does not reach a release.
+//! all of them. Tests load every preset, so an invalid one does not reach a release.
 
 use serde::Serialize;
 

@@ -2,11 +2,9 @@
 //! each other.
 //!
 //! This is the first of two stages. [`RawConfig::read`] reports unknown fields, wrong types and
-//! words,
-//! and bad durations and sizes. `logs`, `redis`, `namespaces` and `rules` build the checked
+//! words, and bad durations and sizes. `logs`, `redis`, `namespaces` and `rules` build the checked
 //! configuration from it. The rules are read in `rules/raw.rs`, log sources in `logs/raw.rs`, and
-//! the
-//! Redis sections in `redis/raw.rs`.
+//! the Redis sections in `redis/raw.rs`.
 
 use std::time::Duration;
 

@@ -3,12 +3,9 @@
 //!
 //! For the metrics of this exporter, only comment lines differ: in the classic format HELP and TYPE
 //! contain the name of the sample (with `_total` or `_info`), an info is a gauge, and UNIT and EOF
-//! do
-//! not exist. Sample lines are the same in both formats if there are no exemplars and no
-//! timestamps,
-//! and the collector writes neither. A line end inside a label value is escaped, so a line that
-//! starts
-//! with `#` is always a comment.
+//! do not exist. Sample lines are the same in both formats if there are no exemplars and no
+//! timestamps, and the collector writes neither. A line end inside a label value is escaped, so a
+//! line that starts with `#` is always a comment.
 
 /// Expects the text that prometheus-client writes: HELP before TYPE for each family.
 pub(super) fn from_openmetrics(openmetrics: &str) -> String {

@@ -2,8 +2,7 @@
 //! prometheus-client.
 //!
 //! A metric without samples is omitted. Samples have the order of the configuration, and label
-//! values
-//! have the order of their enum, so two scrapes of one snapshot are equal.
+//! values have the order of their enum, so two scrapes of one snapshot are equal.
 
 use std::sync::LazyLock;
 use std::{fmt, iter};
@@ -70,7 +69,8 @@ impl Scrape {
             Numbers::Reason(tally, possible) => self.tallied(names, tally, possible),
             Numbers::Conflict(tally, possible) => self.tallied(names, tally, possible),
             Numbers::Cause => {
-                // Locks without a key are not observed in Redis, so their cause is always unknown.
+                // Locks of a namespace without key templates are not observed in Redis, so their
+                // cause is always unknown.
                 let can_be =
                     |cause: &Cause, view: &NamespaceView| !view.namespace.keys.is_empty() || *cause == Cause::Unknown;
                 let views = self.snapshot.namespaces.iter();

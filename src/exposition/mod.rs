@@ -2,10 +2,8 @@
 //! numbers.
 //!
 //! The server renders a [`Scrape`] for each request; `replay` renders one at its end. Nothing here
-//! does
-//! I/O, and nothing can fail. Numbers come only from a published snapshot, so the same snapshot
-//! gives
-//! the same bytes. In reading order:
+//! does I/O, and nothing can fail. Numbers come only from a published snapshot, so the same
+//! snapshot gives the same bytes. In reading order:
 //!
 //! * `metrics`: the tables of all metrics, in the order in which they are written
 //! * `metric`: one row of these tables

@@ -2,8 +2,7 @@
 //! scan and what to track.
 //!
 //! Links use it to choose and filter keys. The ledger uses it to find the lock namespace of a key.
-//! Log
-//! rules compare keys with each namespace themselves.
+//! Log rules compare keys with each namespace themselves.
 
 use std::sync::Arc;
 

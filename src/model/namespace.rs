@@ -1,8 +1,7 @@
 //! Lock namespaces: which keys belong to one, and the policy that applies to its locks.
 //!
 //! `config` builds them. Log sources, links, the ledger and `exposition` read them. Nothing here
-//! does
-//! I/O.
+//! does I/O.
 
 use crate::model::key_template::KeyTemplate;
 use crate::model::owner::OwnerRule;

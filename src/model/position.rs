@@ -1,10 +1,9 @@
 //! Positions: how far a log file or a journal was read, and how to recognize the file again.
 //!
 //! A file is identified by device, inode and a hash of its first bytes. A hash of the bytes
-//! directly
-//! before the offset confirms that the text there is still the same. Together they survive renames,
-//! detect truncation even if the file grew past the old offset, detect a reused inode, and find the
-//! same text in a copy or in a `.gz`. Cursors are saved together with the counters.
+//! directly before the offset confirms that the text there is still the same. Together they survive
+//! renames, detect truncation even if the file grew past the old offset, detect a reused inode, and
+//! find the same text in a copy or in a `.gz`. Cursors are saved together with the counters.
 
 use std::hash::Hasher;
 use std::path::Path;
@@ -21,7 +20,7 @@ pub const MARK_BYTES: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FileId(pub u64);
 
-/// Device and inode.
+/// Identifies a file on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Inode {
     pub device: u64,

@@ -2,10 +2,8 @@
 //! again.
 //!
 //! Only lines about a lock are remembered, so the limits cover a long time. The lines are saved
-//! with
-//! the counters. A request is remembered completely or not at all, because a client repeats all of
-//! its
-//! lines.
+//! with the counters. A request is remembered completely or not at all, because a client repeats
+//! all of its lines.
 
 use std::collections::VecDeque;
 

@@ -72,7 +72,7 @@ pub struct LockView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LockHistory {
     pub key: String,
-    /// The lock namespace that the key matches, or the last one that the lock was counted in.
+    /// The lock namespace that the key matches, or the last one that the lock was observed in.
     pub lock_namespace: Option<String>,
     /// `None` if the lock is not held now.
     pub now: Option<LockView>,

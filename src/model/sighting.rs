@@ -1,8 +1,7 @@
 //! What Redis shows about locks: sightings of keys, and the state of the link that read them.
 //!
 //! Links (`keyspace`) produce [`LinkBatch`]es. The pipeline passes them to the ledger, which
-//! compares
-//! successive sightings to infer what happened to a lock. All times here come from
+//! compares successive sightings to infer what happened to a lock. All times here come from
 //! [`crate::util::clock::steady`].
 
 use std::fmt;

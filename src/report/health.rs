@@ -2,11 +2,9 @@
 //! them.
 //!
 //! Pure: takes a snapshot and the time, returns findings. Thresholds are those of the namespace,
-//! with
-//! the defaults of the alert rules. The alert rules wait until a problem lasts and this module does
-//! not, so it reports a problem minutes before a page. A source that cannot be read is a finding
-//! too:
-//! the absence of failures means nothing unless every source is read.
+//! with the defaults of the alert rules. The alert rules wait until a problem lasts and this module
+//! does not, so it reports a problem minutes before a page. A source that cannot be read is a
+//! finding too: the absence of failures means nothing unless every source is read.
 
 use std::fmt;
 use std::time::Duration;

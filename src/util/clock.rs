@@ -22,7 +22,7 @@ pub fn steady() -> TimeMs {
     START.1 + START.0.elapsed().as_millis() as TimeMs
 }
 
-/// Formats a time as RFC 3339. Returns `None` for a time that no calendar has.
+/// Formats a time as RFC 3339. Returns `None` for a time outside the supported range of years.
 pub fn format(time: TimeMs) -> Option<String> {
     jiff::Timestamp::from_millisecond(time).ok().map(|time| time.to_string())
 }

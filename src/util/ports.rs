@@ -1,10 +1,8 @@
 //! Ports for servers that cannot choose their own, such as `redis-server` and Prometheus.
 //!
 //! No program can reserve a port for another program. So a caller gets a candidate from
-//! [`free_port`],
-//! starts the server there, waits until [`is_listening`] confirms that this process has the port,
-//! and
-//! tries another port if the server exits instead.
+//! [`free_port`], starts the server there, waits until [`is_listening`] confirms that this process
+//! has the port, and tries another port if the server exits instead.
 
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};

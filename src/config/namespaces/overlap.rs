@@ -1,8 +1,7 @@
 //! Checks whether one key can match two key templates.
 //!
 //! If two templates match a key, the one with more literal text applies. So only templates with the
-//! same
-//! amount of literal text are ambiguous. `namespaces::build` reports them.
+//! same amount of literal text are ambiguous. `namespaces::build` reports them.
 
 use crate::model::key_template::KeyTemplate;
 

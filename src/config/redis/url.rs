@@ -2,8 +2,7 @@
 //! `host:6379`.
 //!
 //! Problems name the part that is wrong and never contain the complete URL, because it may include
-//! a
-//! password.
+//! a password.
 
 use std::net::Ipv6Addr;
 

@@ -1,12 +1,9 @@
 //! Which series the rules can count for each lock namespace.
 //!
 //! These series exist from startup, at 0. Series that no rule can ever count are omitted, because
-//! they
-//! would be most of a scrape. A rule counts for its own namespace, or for every namespace if the
-//! key in
-//! the line decides. Any other event (a line of one namespace that contains a key of another) is
-//! still
-//! counted, and its series exists from the first event on.
+//! they would be most of a scrape. A rule counts for its own namespace, or for every namespace if
+//! the key in the line decides. Any other event (a line of one namespace that contains a key of
+//! another) is still counted, and its series exists from the first event on.
 
 use super::rule::{KEY_FIELDS, ReasonDraft, RuleDraft, RuleEvent, RuleMatcher};
 use crate::model::failure::{ConflictKind, Operation, Reason};

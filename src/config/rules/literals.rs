@@ -2,16 +2,14 @@
 //! be searched before any line is parsed.
 //!
 //! The search sees a line as it is in the file. Encoders write some characters in several forms
-//! (`<` as
-//! `\u003c`, `/` as `\/`, `—` as `\u2014`), so only bytes that every encoder leaves unchanged are
-//! used.
-//! A rule without such text is a configuration problem.
+//! (`<` as `\u003c`, `/` as `\/`, `—` as `\u2014`), so only bytes that every encoder leaves
+//! unchanged are used. A rule without such text is a configuration problem.
 
 use regex_syntax::hir::{Hir, HirKind};
 
 use super::rule::{FieldTest, RuleDraft, RuleMatcher};
 
-/// Shorter text is in too many lines.
+/// Shorter text occurs in too many lines to make the search faster.
 const MIN_LENGTH: usize = 3;
 /// An alternation of more texts than this does not make the search faster.
 const MAX_ALTERNATIVES: usize = 64;

@@ -3,11 +3,9 @@
 //! its [`Problems`].
 //!
 //! `http::web_file` and `check` call [`WebConfig::load`]. Certificates and keys are read with it,
-//! so a
-//! valid web configuration can be served. A [`Fingerprint`] records what was read;
-//! `http/web_file.rs`
-//! uses it to detect changes. Problems never contain secrets (keys, password hashes). In reading
-//! order:
+//! so a valid web configuration can be served. A [`Fingerprint`] records what was read;
+//! `http/web_file.rs` uses it to detect changes. Problems never contain secrets (keys, password
+//! hashes). In reading order:
 //!
 //! * this file: reads the file and combines its sections
 //! * `users`: `basic_auth_users`

@@ -2,8 +2,7 @@
 //! configuration.
 //!
 //! `web::build` calls [`build`]. It reports files that cannot be read, invalid PEM text, keys that
-//! do
-//! not belong to the certificate, and settings that rustls does not support.
+//! do not belong to the certificate, and settings that rustls does not support.
 
 use std::sync::Arc;
 

@@ -1,8 +1,7 @@
 //! Reads `basic_auth_users`: user names and bcrypt hashes of passwords.
 //!
 //! `http/access.rs` checks passwords against the result. Problems never show a value, because it
-//! may be
-//! a plain password.
+//! may be a plain password.
 
 use std::collections::BTreeMap;
 use std::fmt;

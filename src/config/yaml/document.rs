@@ -2,14 +2,10 @@
 //! shown with line and column.
 //!
 //! `serde_yaml` reports positions only in errors. So every value gets a number in the order of
-//! reading.
-//! To find the position of value N, the text is read again and the reader fails on purpose at value
-//! N.
-//! This costs one more pass for each problem shown, and nothing for a configuration without
-//! problems.
-//! It needs no second YAML parser that might read the text differently, and it is exact in block
-//! and
-//! flow style. An alias has the position of its anchor.
+//! reading. To find the position of value N, the text is read again and the reader fails on purpose
+//! at value N. This costs one more pass for each problem shown, and nothing for a configuration
+//! without problems. It needs no second YAML parser that might read the text differently, and it is
+//! exact in block and flow style. An alias has the position of its anchor.
 //!
 //! What can go wrong: YAML that does not parse, more than one document, too many values (aliases of
 //! aliases).

@@ -1,10 +1,8 @@
 //! Problems of a configuration: the position, the message and a help text.
 //!
 //! The stages of loading add problems to one [`ProblemCollector`] and continue, so that a user sees
-//! all
-//! problems at once. Line and column are computed at the end, only for problems that were found
-//! (see
-//! `document.rs` for the reason).
+//! all problems at once. Line and column are computed at the end, only for problems that were found
+//! (see `document.rs` for the reason).
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! The tables of all metrics: name, type, HELP, and the source of the number.
 //!
 //! The collector walks them; tests compare `docs/metrics.md` with them; `check --rules` searches
-//! them.
-//! To add a metric, add a row. HELP is short because it is part of every scrape. In reading order:
+//! them. To add a metric, add a row. HELP is short because it is part of every scrape. In reading
+//! order:
 //!
 //! * `logs`: failures that logs report
 //! * `keyspace`: what Redis shows about locks

@@ -1,8 +1,7 @@
 //! Compares the TTL and renewal interval that the locks need with those that are configured.
 //!
 //! `/metrics` and the `advise` command call [`advise`]. Nothing here can fail. With too few
-//! samples, the
-//! advice contains no need and a note states the reason.
+//! samples, the advice contains no need and a note states the reason.
 
 use std::time::Duration;
 

@@ -3,21 +3,16 @@
 //!
 //! Pure: [`advise`] compares what was observed ([`Evidence`]) with what is configured
 //! ([`Namespace`](crate::model::namespace::Namespace)). `/metrics` shows its numbers,
-//! `commands/advise`
-//! shows everything. `docs/ttl-advice.md` has the formulas and their limits.
+//! `commands/advise` shows everything. `docs/ttl-advice.md` has the formulas and their limits.
 //!
 //! There are three models. A lock that is not renewed must outlive the work: its TTL follows from
-//! the
-//! hold times. A lock that is renewed must outlive the longest pause of a live owner: its TTL
-//! follows
-//! from the margins that renewals left. A lock of style `loop` is held until its TTL runs out, so
-//! only
-//! the takeover time matters.
+//! the hold times. A lock that is renewed must outlive the longest pause of a live owner: its TTL
+//! follows from the margins that renewals left. A lock of style `loop` is held until its TTL runs
+//! out, so only the takeover time matters.
 //!
 //! Values that are good stay unchanged. Buckets give only two bounds for a percentile. A TTL is too
 //! short if even the lower bound needs more. The advice recommends a value that is enough even for
-//! the
-//! upper bound. In reading order:
+//! the upper bound. In reading order:
 //!
 //! * `assess`: compares needs with settings
 //! * `evidence`: what was observed

@@ -1,10 +1,8 @@
 //! Samples of which only the bucket is known, and what they prove about the 99th percentile.
 //!
 //! No shape of the distribution is assumed: the bounds are order statistics, so they are valid for
-//! every
-//! distribution. The cost is that nothing is known between two bucket bounds, and nothing at all
-//! with
-//! few samples.
+//! every distribution. The cost is that nothing is known between two bucket bounds, and nothing at
+//! all with few samples.
 
 use crate::model::counters::{Bounds, Histogram};
 
@@ -20,8 +18,9 @@ const SHARE_ABOVE: f64 = 0.01;
 const RISK: f64 = 0.05;
 /// Quantile of the standard normal distribution for `RISK`.
 const NORMAL_QUANTILE: f64 = 1.644_853_6;
-/// From this many samples on, the normal distribution approximates the binomial distribution. Soon
-/// above this number, the binomial terms would become too small for an `f64`.
+/// From this many samples on, the normal distribution is a good approximation of the binomial
+/// distribution. With about 70,000 samples, the first binomial term would be too small for an
+/// `f64`.
 const MANY_SAMPLES: u64 = 20_000;
 
 /// Counts by bucket, with ascending upper bounds. The last bound can be infinite.
