@@ -1,6 +1,9 @@
-//! What `/metrics` shows: a copy of all numbers at one moment, made by the pipeline and never changed afterwards.
+//! The published numbers: a copy of all counters and gauges at one moment. The pipeline creates it,
+//! and it never changes afterwards.
 //!
-//! A snapshot is published only after the very same numbers were saved, so that a crash cannot make a counter step back.
+//! `exposition`, `report` and `http` read it. A snapshot is published only after the same numbers
+//! were saved, so a crash cannot make a counter go backwards. The one exception is a state file
+//! that cannot be saved.
 
 use crate::model::position::SourceTotals;
 use std::sync::Arc;
@@ -17,16 +20,17 @@ use crate::util::clock::TimeMs;
 pub struct Snapshot {
     /// In configuration order, `other` last.
     pub namespaces: Vec<NamespaceView>,
-    /// What can be counted for each namespace, in the same order. Where it is missing, everything.
+    /// Which series each namespace can have, in the same order. For a namespace without an entry,
+    /// all series exist.
     pub told: Arc<[CountableSeries]>,
     /// In configuration order.
     pub sources: Vec<SourceView>,
-    /// `None`: no Redis is configured.
+    /// `None` if no Redis is configured.
     pub redis: Option<RedisView>,
     pub exporter: ExporterView,
-    /// When this was made.
+    /// When the snapshot was taken.
     pub taken: TimeMs,
-    /// The configuration in effect. `None` before the first one is.
+    /// The configuration in effect. `None` before the first configuration is loaded.
     pub config: Option<Arc<Config>>,
 }
 
@@ -34,25 +38,27 @@ pub struct Snapshot {
 pub struct NamespaceView {
     pub namespace: Arc<Namespace>,
     pub logs: LogCounters,
-    /// Of each `not_owned`, some seconds after it.
+    /// The causes of the counted `not_owned` failures. A cause is added some seconds after its
+    /// failure.
     pub causes: Tally<Cause>,
-    /// `None`: no Redis is configured, or the namespace has no keys.
+    /// `None` if no Redis is configured or the namespace has no keys.
     pub keyspace: Option<KeyspaceView>,
     pub lately: Lately,
 }
 
-/// What happened in the last minutes and the last hour; since the start of the process, not saved.
+/// What happened in the last minutes and in the last hour. Covers only the time since the process
+/// started; not saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lately {
-    /// For each of [`Ratios::WINDOWS`].
+    /// One entry for each of [`Ratios::WINDOWS`].
     pub windows: [Sums; 2],
-    /// The last hour in steps, the oldest first.
+    /// The last hour in steps of [`Lately::STEP`], oldest first.
     pub line: Vec<Point>,
 }
 
 impl Lately {
     pub const POINTS: usize = 120;
-    /// Milliseconds.
+    /// In milliseconds.
     pub const STEP: TimeMs = 30_000;
 }
 
@@ -64,7 +70,8 @@ pub struct Sums {
     pub renewals: u64,
     pub expirations: u64,
     pub acquisitions: u64,
-    /// But for those that found the lock taken, or that the program itself broke off.
+    /// Without those that found the lock held by another owner, and those that the program
+    /// canceled.
     pub acquire_failures: u64,
     pub abandonments: u64,
     pub unlocked_work: u64,
@@ -86,42 +93,43 @@ pub struct Point {
 pub struct KeyspaceView {
     pub counters: KeyspaceCounters,
     pub now: KeyspaceNow,
-    /// For each of [`Ratios::WINDOWS`].
+    /// One entry for each of [`Ratios::WINDOWS`].
     pub ratios: [Ratios; 2],
 }
 
-/// The locks as they are now; not saved.
+/// The current state of the locks. Not saved.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeyspaceNow {
     pub source: Option<OperationsSource>,
-    /// Since when nothing has been missed. `None`: it is not so now.
+    /// Since when all changes have been observed. `None` if changes are not observed now.
     pub observed_since: Option<TimeMs>,
     pub held: u64,
     pub without_ttl: u64,
     pub renewal_overdue: u64,
-    /// Keys that fit a template but are of a type that no lock has.
+    /// Keys that match a key template but have a type that no lock has.
     pub not_locks: u64,
     pub ttl_remaining_min_seconds: Option<f64>,
     pub oldest_acquired: Option<TimeMs>,
-    /// For each fixed key of the namespace: when somebody was last known to hold it; if never, when looking began.
+    /// For each fixed key of the namespace: when the lock was last known to be held. If it was
+    /// never held, when observation began.
     pub last_held: Vec<(String, TimeMs)>,
 }
 
-/// Shares over a window; absent where there is no denominator.
+/// Ratios over a time window. `None` if the denominator is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ratios {
     pub not_owned: Option<f64>,
     pub renewal_failure: Option<f64>,
-    /// `item` style only.
+    /// Only for `item` locks.
     pub expiry: Option<f64>,
 }
 
 impl Ratios {
-    /// Label value and seconds.
+    /// Label value and length in milliseconds.
     pub const WINDOWS: [(&'static str, TimeMs); 2] = [("5m", 300_000), ("1h", 3_600_000)];
 }
 
-/// How looking at Redis goes; counts are since the start of the process.
+/// The state of the connection to Redis. Counts start with the process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RedisView {
     /// The label `redis`.
@@ -129,10 +137,10 @@ pub struct RedisView {
     pub now: RedisNow,
 }
 
-/// Summed over all nodes.
+/// Sums over all primaries.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RedisNow {
-    /// Primaries known, connected, and watched with tracking.
+    /// Number of primaries that are known, connected, and tracked.
     pub nodes: u64,
     pub nodes_up: u64,
     pub nodes_tracking: u64,
@@ -140,45 +148,47 @@ pub struct RedisNow {
     pub connect_errors: u64,
     /// Changes of role, run id or replication id.
     pub failovers: u64,
-    /// Commands sent, by kind, all kinds always there.
+    /// Number of commands sent, by kind. Every kind is always listed.
     pub commands: Vec<(&'static str, u64)>,
-    /// Commands that the user may not use, of those that are wanted; all always there.
+    /// For each command that the exporter wants to use: whether the Redis user is denied it. Every
+    /// such command is always listed.
     pub denied: Vec<(&'static str, bool)>,
     pub pushes: u64,
     pub flushes: u64,
-    /// Keys of any kind that Redis deleted to make room.
+    /// Keys of any kind that Redis evicted to free memory.
     pub evicted_keys: u64,
-    /// Pushes that caused no read because of the ceiling on reads.
+    /// Pushes that caused no read because of the limit on reads.
     pub skipped_reads: u64,
-    /// Times that pushes were lost because too many keys were waiting.
+    /// How often pushes were lost because too many keys were waiting.
     pub overflows: u64,
     pub read_errors: u64,
     pub scan_passes: u64,
     pub scan_failures: u64,
-    /// From the begin of one pass to the begin of the next, of the node that is looked through least often.
+    /// Time between the starts of two passes, for the node with the longest time.
     pub scan_interval_seconds: Option<f64>,
-    /// Of the last complete pass over all nodes.
+    /// For the last complete pass over all nodes.
     pub scan_duration_seconds: Option<f64>,
     pub scan_keys: u64,
     pub scan_lock_keys: u64,
-    /// Of the pass that is under way, from 0 to 1 by keys seen of those expected.
+    /// For the pass in progress: keys scanned divided by keys expected, from 0 to 1.
     pub scan_progress: Option<f64>,
     pub scan_last_success: Option<TimeMs>,
-    /// Time that Redis took to answer, summed, for pacing.
+    /// Total time that Redis took to answer. Used to pace the scan.
     pub busy_seconds: f64,
-    /// From a question that nothing was ahead of to its answer.
+    /// Time from a request to its reply, measured for requests that had no other request before
+    /// them in the queue.
     pub reply_seconds: Histogram<ReplyBounds>,
-    /// What is not as it should be, for people: one line each.
+    /// Problems as text for people, one line each.
     pub complaints: Vec<String>,
 }
 
 impl RedisNow {
-    /// Every known primary is connected. Knowing none is not up.
+    /// Returns true if every known primary is connected. False if no primary is known.
     pub fn is_up(&self) -> bool {
         self.nodes > 0 && self.nodes_up >= self.nodes
     }
 
-    /// Every known primary tells of each change.
+    /// Returns true if tracking is enabled on every known primary. False if no primary is known.
     pub fn is_tracking(&self) -> bool {
         self.nodes > 0 && self.nodes_tracking >= self.nodes
     }
@@ -186,45 +196,46 @@ impl RedisNow {
 
 #[derive(Clone, Debug)]
 pub struct SourceView {
-    /// The path pattern as configured: the `source` label.
+    /// The label `source`: for files, the path pattern as configured.
     pub name: String,
     pub totals: SourceTotals,
     pub now: SourceNow,
 }
 
-/// How one configured log source is doing right now; not saved.
+/// The current state of one configured log source. Not saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceNow {
     pub open_files: u64,
     /// Bytes written to the files but not yet read.
     pub lag_bytes: u64,
-    /// What is not as it should be, for people.
+    /// A problem as text for people.
     pub complaint: Option<String>,
-    /// What only lines that are pushed have.
+    /// Only for pushed lines.
     pub push: Option<PushNow>,
 }
 
-/// How pushing goes; counts are since the start of the process.
+/// The state of the push endpoint. Counts start with the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PushNow {
-    /// Requests that were not taken, for whatever reason.
+    /// Requests that were rejected, for any reason.
     pub rejected: u64,
 }
 
-/// How the exporter itself is doing.
+/// The state of the exporter itself.
 #[derive(Clone, Debug, Default)]
 pub struct ExporterView {
     pub started: TimeMs,
-    /// A state directory is configured.
+    /// Whether a state directory is configured.
     pub state_enabled: bool,
-    /// Everything shown here is on disk. False while saving fails, and without a state directory.
+    /// Whether all numbers of this snapshot are on disk. False while saving fails, and without a
+    /// state directory.
     pub state_durable: bool,
     pub state_saves: u64,
     pub state_save_errors: u64,
     pub state_last_save: Option<TimeMs>,
-    /// State files that could not be used and were set aside.
+    /// State files that could not be used and were renamed.
     pub state_set_aside: u64,
-    /// Entries that left a full table, by table.
+    /// Entries that were removed from a full table, by table.
     pub evictions: Vec<(&'static str, u64)>,
     pub config_reload_ok: bool,
     pub config_reloaded: TimeMs,

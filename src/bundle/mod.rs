@@ -1,41 +1,42 @@
-//! Rules, dashboards, runbooks and examples inside the program, as they are in the repository, and the changes that
-//! `pack` makes to them. To add a file of the repository, add it to `FILES`.
+//! Rules, dashboards, runbooks and examples in the program, as they are in the repository, and the
+//! changes that `pack` makes to them. To add a file of the repository, add it to `FILES`.
 //!
-//! `commands::pack`, `check --rules` and the page's runbooks call this module. Matchers are added to the text of the
-//! expressions; tests compare the result with what a real PromQL parser reads. In reading order:
+//! `commands::pack`, `check --rules` and the page's runbooks call this module. Label matchers are
+//! added to the text of the expressions; tests compare the result with the output of a real PromQL
+//! parser. In reading order:
 //!
 //! * this file: the bundled files and `pack`
 //! * `promql`: the metrics and label matchers in a PromQL expression
-//! * `rule_check`: `check --rules`: does a rule file use only metrics and labels that exist?
+//! * `rule_check`: `check --rules`: checks that a rule file uses only existing metrics and labels
 
 pub(crate) mod promql;
 pub mod rule_check;
 
 use promql::{is_list_of_matchers, with_matchers};
 
-/// What the bundled rules record.
+/// Returns the names of the series that the bundled rules record.
 pub(crate) fn recorded_series() -> Vec<&'static str> {
     let rules = FILES.iter().filter(|(path, _)| path.ends_with(".rules.yml"));
     rules.flat_map(|(_, text)| text.lines().filter_map(|line| line.trim().strip_prefix("- record: "))).collect()
 }
 
-/// Where `runbook_url` leads as it is in the repository.
+/// The base of `runbook_url` in the repository.
 const RUNBOOKS: &str = "https://github.com/redis-lock-exporter/redis_lock_exporter/blob/main/docs/runbooks/";
 
-/// A file to be written.
+/// A file that `pack` writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BundledFile {
-    /// Below the directory, as in the repository.
+    /// Relative path, as in the repository.
     pub path: &'static str,
     pub text: String,
 }
 
-/// What is to be different from the repository.
+/// The changes to the files of the repository.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// The name of the alert is put behind it, or in the place of `{alert}`.
+    /// The name of the alert is appended, or replaces `{alert}`.
     pub runbook_base_url: Option<String>,
-    /// Matchers without braces.
+    /// Label matchers without braces.
     pub selector: Option<String>,
 }
 
@@ -105,24 +106,24 @@ const FILES: &[(&str, &str)] = &embedded![
     "docs/runbooks/common/sustained.md",
 ];
 
-/// A file as it is in the repository.
+/// Returns a file as it is in the repository.
 pub(crate) fn original(path: &str) -> Option<&'static str> {
     FILES.iter().find(|(known, _)| *known == path).map(|(_, text)| *text)
 }
 
-/// All files, with the changes.
+/// Returns all files with the changes applied.
 pub fn files(changes: &Changes) -> Vec<BundledFile> {
     FILES.iter().map(|(path, text)| BundledFile { path, text: changes.apply(path, text) }).collect()
 }
 
 impl Changes {
-    /// What is wrong with them, for people.
+    /// Returns an error message for people if a value is not valid.
     pub fn check(&self) -> Result<(), String> {
         if let Some(selector) = &self.selector {
             if !is_list_of_matchers(selector) {
                 return Err("--selector wants matchers such as 'env=\"prod\",team=~\"a|b\"', without braces".to_owned());
             }
-            // These would end a line of YAML.
+            // These characters would end the value in a line of YAML.
             if selector.contains(['\n', '\r']) || selector.contains(": ") || selector.contains(" #") {
                 return Err("--selector cannot have line breaks, `: ` or ` #`".to_owned());
             }
@@ -157,7 +158,7 @@ fn lines(text: &str, change: impl FnMut(&str) -> String) -> String {
     text.split_inclusive('\n').map(change).collect()
 }
 
-/// `runbook_url: BASE/Alert.md`
+/// Replaces the base in `runbook_url: BASE/Alert.md`.
 fn with_runbook(line: &str, url: &str) -> String {
     let Some((before, rest)) = line.split_once(RUNBOOKS) else { return line.to_owned() };
     let Some((alert, after)) = rest.split_once(".md") else { return line.to_owned() };
@@ -167,15 +168,16 @@ fn with_runbook(line: &str, url: &str) -> String {
     }
 }
 
-/// Series that rules record and alerts that they raise have only the labels that the rules keep; what they are made of has
-/// the matchers already.
+/// Returns true for metrics that get the matchers. Series that rules record and alerts have only
+/// the labels that the rules keep, and the metrics that they are computed from already have the
+/// matchers.
 fn is_wanted(name: &str) -> bool {
     let is_recorded = name.contains(':');
     let prefixes = ["redis_lock_", "process_", "cordum_"];
     !is_recorded && (name == "up" || prefixes.iter().any(|prefix| name.starts_with(prefix)))
 }
 
-/// `expr: ...` on one line, or `expr: |` and the lines below that are indented further.
+/// Changes `expr: ...` on one line, or `expr: |` and the lines below that are indented further.
 fn with_selector_in_yaml(text: &str, selector: &str) -> String {
     let mut block: Option<usize> = None;
     lines(text, |line| {
@@ -198,7 +200,7 @@ fn with_selector_in_yaml(text: &str, selector: &str) -> String {
     })
 }
 
-/// `"expr": "..."` of a panel, and the queries of variables.
+/// Changes `"expr": "..."` of a panel, and the queries of variables.
 fn with_selector_in_json(line: &str, selector: &str) -> String {
     let trimmed = line.trim();
     for field in ["\"expr\": ", "\"query\": ", "\"definition\": "] {

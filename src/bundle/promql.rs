@@ -1,6 +1,9 @@
-//! The metrics that a PromQL expression names, with their label matchers. Not a parser: `promtool` checks the grammar.
+//! Finds the metrics in a PromQL expression, with their label matchers, and adds matchers. `bundle`
+//! and `rule_check` call it.
+//!
+//! This is not a parser: `promtool` checks the grammar.
 
-/// `name{label="value", ...}`, the braces optional.
+/// `name{label="value", ...}`. The braces are optional.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PromqlSelector {
     pub(crate) name: String,
@@ -8,12 +11,12 @@ pub(crate) struct PromqlSelector {
     room: Room,
 }
 
-/// Where more matchers would go, as an offset into the expression.
+/// Where to insert further matchers, as an offset into the expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
-    /// There are no braces.
+    /// The selector has no braces.
     After(usize),
-    /// Before the closing brace, with or without a comma in between.
+    /// Before the closing brace.
     Inside { at: usize, needs_comma: bool },
 }
 
@@ -24,8 +27,8 @@ pub(crate) struct LabelMatcher {
     pub(crate) value: String,
 }
 
-/// Every name in the expression that is followed by neither `(` nor a modifier's list, with the matchers behind it. Names of
-/// labels in `by (...)` are among them: the caller looks at names that can only be metrics.
+/// Returns every name in the expression that is not followed by `(`, with its matchers. The names
+/// include labels in `by (...)`, so the caller must consider only names that can be metrics.
 pub(crate) fn selectors(expression: &str) -> Vec<PromqlSelector> {
     let tokens = tokens(expression);
     let mut selectors = Vec::new();
@@ -70,7 +73,8 @@ pub(crate) fn selectors(expression: &str) -> Vec<PromqlSelector> {
     selectors
 }
 
-/// Labels in the lists of `by`, `without`, `on`, `ignoring`, `group_left` and `group_right`.
+/// Returns the labels in the lists of `by`, `without`, `on`, `ignoring`, `group_left` and
+/// `group_right`.
 pub(crate) fn listed_labels(expression: &str) -> Vec<String> {
     const LISTS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
     let tokens = tokens(expression);
@@ -91,8 +95,8 @@ pub(crate) fn listed_labels(expression: &str) -> Vec<String> {
     labels
 }
 
-/// The expressions that a template asks Prometheus for: `{{ query "..." }}` and `{{ printf "..." $labels.x | query }}`, with an empty
-/// text for what `printf` fills in.
+/// Returns the expressions that a template sends to Prometheus: `{{ query "..." }}` and `{{ printf
+/// "..." $labels.x | query }}`. Placeholders of `printf` become empty texts.
 pub(crate) fn queries_of_template(template: &str) -> Vec<String> {
     let mut queries = Vec::new();
     let mut rest = template;
@@ -111,7 +115,7 @@ pub(crate) fn queries_of_template(template: &str) -> Vec<String> {
     queries
 }
 
-/// Where `}}` is that is not in a text.
+/// Returns the offset of the first `}}` that is not inside a quoted text.
 fn end_of_action(text: &str) -> usize {
     let mut at = 0;
     while let Some(first) = text[at..].chars().next() {
@@ -124,7 +128,8 @@ fn end_of_action(text: &str) -> usize {
     text.len()
 }
 
-/// The expression with `extra`, matchers without braces, added to the selectors of these metrics. Nothing else changes.
+/// Returns the expression with `extra`, matchers without braces, added to the selectors of the
+/// wanted metrics. Everything else stays unchanged.
 pub(crate) fn with_matchers(expression: &str, extra: &str, is_wanted: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
     let mut copied = 0;
@@ -141,7 +146,8 @@ pub(crate) fn with_matchers(expression: &str, extra: &str, is_wanted: impl Fn(&s
     text + &expression[copied..]
 }
 
-/// Is this `label="value", other=~"regex"`, and nothing else?
+/// Returns true if the text is a list of matchers such as `label="value", other=~"regex"`, and
+/// nothing else.
 pub(crate) fn is_list_of_matchers(text: &str) -> bool {
     let tokens: Vec<PromqlToken<'_>> = tokens(text).into_iter().map(|(_, token)| token).collect();
     let is_matcher = |matcher: &[PromqlToken<'_>]| match matcher {
@@ -160,7 +166,7 @@ enum PromqlToken<'a> {
     Sign(&'a str),
 }
 
-/// Each with its offset.
+/// Returns the tokens of an expression, each with its offset.
 fn tokens(expression: &str) -> Vec<(usize, PromqlToken<'_>)> {
     let mut tokens = Vec::new();
     let mut rest = expression.trim_start();
@@ -194,7 +200,7 @@ fn is_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | ':')
 }
 
-/// The text without its quotes, and how long it is with them.
+/// Returns the text without its quotes, and its length with quotes.
 fn quoted(rest: &str, quote: char) -> (String, usize) {
     let mut text = String::new();
     let mut escaped = false;

@@ -1,7 +1,9 @@
-//! Does a file of Prometheus rules fit this exporter? Names of metrics and labels that it does not have are problems.
+//! Checks whether a Prometheus rule file fits this exporter. Metric and label names that the
+//! exporter does not have are problems.
 //!
-//! Looks at expressions and at the queries of annotations. Series that the bundled rules record may be used. Takes plain rule files and
-//! PrometheusRule manifests. The grammar of the expressions is left to `promtool`.
+//! `check --rules` calls [`RuleFile::check`]. It checks expressions and the queries in annotations
+//! and labels. Rules may use series that the bundled rules record. Both plain rule files and
+//! PrometheusRule manifests are accepted. `promtool` checks the grammar of the expressions.
 
 use std::path::Path;
 
@@ -19,7 +21,7 @@ use crate::snapshot::Ratios;
 
 const PREFIX: &str = "redis_lock_";
 
-/// What a good file has.
+/// The number of rules in a valid file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct RuleFile {
     pub alerts: usize,
@@ -57,7 +59,7 @@ impl RuleFile {
     }
 }
 
-/// All rules of all groups, at the top or in the `spec` of a manifest.
+/// Returns all rules of all groups, at the top level or in the `spec` of a manifest.
 fn rules_of(root: &YamlNode) -> Vec<&YamlNode> {
     let groups = field(root, "groups").or_else(|| field(field(root, "spec")?, "groups"));
     let groups = groups.map(items).unwrap_or_default();
@@ -84,7 +86,7 @@ fn text<'a>(node: &'a YamlNode, name: &str) -> Option<(&'a str, Place)> {
     }
 }
 
-/// The texts of a mapping.
+/// Returns the text values of a mapping.
 fn texts<'a>(node: &'a YamlNode, name: &str) -> Vec<(&'a str, Place)> {
     let Some(YamlValue::Mapping(fields)) = field(node, name).map(|node| &node.kind) else { return Vec::new() };
     let texts = fields.iter().filter_map(|(_, value)| match &value.kind {
@@ -116,8 +118,10 @@ fn check_expression(expression: &str, place: Place, recorded: &[&str], findings:
     check_listed_labels(expression, place, findings);
 }
 
-/// A label to group or join by may come from the target or from outside, but not one that only other metrics of this exporter have,
-/// nor one that is nearly written like one of its own. Where series come from elsewhere, or labels are made, nothing is known.
+/// Reports labels to group or join by that only other metrics of this exporter have, and labels
+/// that resemble one of its own labels. Other labels are accepted, because they can come from the
+/// target or from outside. If the expression uses series from elsewhere or creates labels, a label
+/// of other metrics is accepted too.
 fn check_listed_labels(expression: &str, place: Place, findings: &mut ProblemCollector) {
     let selectors = selectors(expression);
     let named: Vec<&Metric> =
@@ -158,7 +162,9 @@ fn is_series_of(metric: &Metric, name: &str) -> bool {
     suffix == Some("") || is_histogram && matches!(suffix, Some("_bucket" | "_sum" | "_count"))
 }
 
-/// A label may come from the target or from outside; one that other metrics here have and this one has not is a mistake.
+/// Reports labels that other metrics of this exporter have but this metric does not have, and
+/// values that never occur. Other labels are accepted, because they can come from the target or
+/// from outside.
 fn check_labels(selector: &PromqlSelector, metric: &Metric, place: Place, findings: &mut ProblemCollector) {
     for matcher in &selector.matchers {
         let label = matcher.label.as_str();
@@ -178,7 +184,7 @@ fn check_labels(selector: &PromqlSelector, metric: &Metric, place: Place, findin
     }
 }
 
-/// Where the values of a label are known.
+/// Returns the values of a label, if they are known.
 fn values_of(metric: &Metric, label: &str) -> Option<Vec<&'static str>> {
     fn all<L: Label>() -> Vec<&'static str> {
         L::ALL.iter().map(|value| value.as_str()).collect()
@@ -189,7 +195,8 @@ fn values_of(metric: &Metric, label: &str) -> Option<Vec<&'static str>> {
         "kind" => all::<ConflictKind>(),
         "cause" => all::<Cause>(),
         "after" => all::<After>(),
-        // A log source is whatever path is configured.
+        // The values of `source` are known only here. For a log source, the value is the configured
+        // path.
         "source" if metric.labels().contains(&"lock_namespace") => all::<OperationsSource>(),
         "window" => Ratios::WINDOWS.iter().map(|(window, _)| *window).collect(),
         "within_slo" => vec!["true", "false"],
@@ -200,7 +207,7 @@ fn values_of(metric: &Metric, label: &str) -> Option<Vec<&'static str>> {
     })
 }
 
-/// A negative matcher excludes, which is never wrong by itself.
+/// A negative matcher only excludes, so it is always accepted.
 fn can_match(matcher: &LabelMatcher, values: &[&str]) -> bool {
     match matcher.operator.as_str() {
         "=" => matcher.value.is_empty() || values.contains(&matcher.value.as_str()),

@@ -1,7 +1,7 @@
-//! What a preset tells about itself: the section `about`, which only presets have.
+//! The description of a preset: its section `about`, which only presets have.
 //!
-//! `presets show`, `docs/presets.md` and the warnings of `check` are made from it. A preset is part of the program, so what is
-//! wrong here is found by the tests that load every preset.
+//! `presets show`, `docs/presets.md` and the warnings of `check` use it. Presets are part of the
+//! program, so the tests that load every preset find any problem in this section.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use super::yaml::document::YamlNode;
 use super::yaml::fields::{At, YamlMapping};
 use super::yaml::problem::ProblemCollector;
 
-/// The lowest level at which a library's own lines must be logged for the rules to see them.
+/// The lowest level that the library must log for the rules to see its lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LibraryLogLevel {
@@ -22,41 +22,43 @@ pub enum LibraryLogLevel {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct About {
-    /// As people call it.
+    /// The usual name of the library.
     pub title: String,
     pub language: String,
-    /// Which packages in which versions.
+    /// The packages and their versions.
     pub library: String,
     pub checked: Vec<Checked>,
     pub logs: Coverage,
-    /// Of the lines that the library writes itself. None: it writes none, the program logs its exceptions.
+    /// Level of the lines that the library writes itself. `None` if it writes none and the program
+    /// logs its exceptions.
     pub log_level: Option<LibraryLogLevel>,
     pub keyspace: Coverage,
-    /// Namespaces whose keys only the user knows.
+    /// Lock namespaces whose keys only the user knows.
     pub keys_from_user: Vec<KeysFromUser>,
-    /// Anything else a user must know.
+    /// Anything else that a user must know.
     pub notes: Vec<String>,
 }
 
-/// How it is known that the rules fit.
+/// How it was verified that the rules match the library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Checked {
-    /// The library was run against a live Redis, and a test compares what it printed and stored.
+    /// The library was run with a live Redis. A test compares what it printed and stored.
     Run(String),
-    /// Read from the library's source: file and version.
+    /// The source code of the library was read. Contains file and version.
     Source(String),
 }
 
-/// The library has no prefix of its own: somebody must say which keys are its locks.
+/// A lock namespace of a library without a key prefix of its own. The user must configure which
+/// keys are its locks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeysFromUser {
     pub namespace: String,
-    /// What it might look like.
+    /// An example of a key template.
     pub example: String,
 }
 
-/// What can be known from one side, and what cannot.
+/// What logs alone, or Redis alone, can show about the library, and what they cannot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Coverage {
     pub sees: Vec<String>,

@@ -1,19 +1,20 @@
-//! The configuration: YAML and flags in, a checked [`Config`] or all of its [`Problems`] out. Nothing downstream
-//! checks again.
+//! The configuration: reads YAML and flags and returns a checked [`Config`] or all of its
+//! [`Problems`]. No other module checks it again.
 //!
-//! `daemon`, the commands and tests call [`Config::load`]. There are two stages. The first reads text into typed values
-//! with positions (`raw.rs` files). The second compares these values, fills in defaults and compiles regexes. A
-//! configuration has layers: the user's file, the presets that the file or flags name, and the generic preset. Earlier
-//! layers come first or win. Every stage continues after a problem. In reading order:
+//! `daemon`, the commands and tests call [`Config::load`]. There are two stages. The first reads
+//! text into typed values with positions (`raw.rs` files). The second compares these values, fills
+//! in defaults and compiles regexes. A configuration has layers: the user's file, the presets that
+//! the file or flags name, and the generic preset. Earlier layers take precedence. Every stage
+//! continues after a problem. In reading order:
 //!
-//! * this file: the layers, and what they become
+//! * this file: combines the layers into a `Config`
 //! * `yaml`: values with positions, and problems
 //! * `raw`: the file as written
 //! * `logs`: log sources
 //! * `redis`: the connection to Redis, scans and watches
 //! * `namespaces`: lock namespaces
 //! * `rules`: rules and reasons
-//! * `presets`, `about`: the presets inside the program, and what they say about themselves
+//! * `presets`, `about`: the presets in the program, and their descriptions
 //! * `web`: the web configuration file
 
 mod about;
@@ -50,29 +51,30 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 const DEFAULT_JOIN_WINDOW: Duration = Duration::from_secs(2);
 const MAX_JOIN_WINDOW: Duration = Duration::from_secs(600);
 
-/// What to watch, checked: every pattern compiles, every name resolves.
+/// The checked configuration: every pattern compiles and every name resolves.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub logs: Vec<LogSource>,
-    /// In order; `other` is always there and always last.
+    /// In order of configuration. `other` always exists and is always the last one.
     pub namespaces: Vec<Arc<Namespace>>,
     pub rules: Arc<RuleConfig>,
-    /// How many rules there are, those of presets and the generic ones included.
+    /// Number of rules, including the rules of presets and the generic rules.
     pub n_rules: usize,
-    /// `None`: logs only.
+    /// `None` if only logs are read.
     pub redis: Option<redis::RedisConfig>,
     pub state_dir: Option<PathBuf>,
-    /// Lines about the same namespace, lock and operation within this time are one failure.
+    /// Lines about the same lock namespace, lock and operation within this time are one failure.
     pub join_window: Duration,
-    /// In order, without the generic one.
+    /// Names in order, without the generic preset.
     pub presets: Vec<String>,
 }
 
-/// Where lines come from.
+/// A configured origin of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSource {
-    /// Of all sources, each has another one: it is a label, and the saved state knows the source by it. A pattern for the
-    /// `glob` crate; [`STDIN`] is standard input.
+    /// Unique among all sources. The name is a label value, and the saved state refers to the
+    /// source by this name. For files it is a pattern of the `glob` crate; for standard input it is
+    /// [`STDIN`].
     pub name: String,
     pub kind: LogKind,
     pub start_at: StartAt,
@@ -81,50 +83,53 @@ pub struct LogSource {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogKind {
-    /// Those that the name stands for.
+    /// The files that match `name`.
     Files,
     Stdin,
     Journal(JournalConfig),
     Push(Push),
 }
 
-/// A journal of systemd.
+/// A systemd journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalConfig {
-    /// `FIELD=value`, as journalctl takes them: one value of each field has to fit. Empty: every entry.
+    /// Matches in the form `FIELD=value`, as `journalctl` takes them: for each field, one of its
+    /// values must match. Empty: every entry.
     pub matches: Arc<[String]>,
-    /// None: the journal of this machine.
+    /// `None` for the journal of this machine.
     pub directory: Option<PathBuf>,
 }
 
-/// Lines that others send, in Loki's push protocol.
+/// Lines that clients send with Loki's push protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Push {
-    /// Of one request, also when it is unpacked.
+    /// Limit for one request, both compressed and decompressed.
     pub max_request_bytes: usize,
 }
 
-/// Where to begin in logs that exist at the very first start.
+/// Where to start in logs that already exist when the exporter runs for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartAt {
     End,
     Beginning,
 }
 
-/// What flags say about the configuration. Log sources and presets are added to the file's, all else wins.
+/// Settings from flags. Log sources and presets are added to those of the file. All other flags
+/// take precedence over the file.
 #[derive(Clone, Default)]
 pub struct Overrides {
     pub logs: Vec<String>,
     pub presets: Vec<String>,
     pub state_dir: Option<PathBuf>,
-    /// In the place of `url` in the section `redis`.
+    /// Replaces `url` in the section `redis`.
     pub redis_url: Option<String>,
     pub redis_password_file: Option<PathBuf>,
-    /// An environment variable that is set, for a password that nothing else gives.
+    /// Name of an environment variable that is set. Used if nothing else configures a password.
     pub redis_password_env: Option<String>,
 }
 
-/// Must there be something to watch? Not for commands that bring their own lines.
+/// Whether a configuration without a log source and without Redis is a problem. Commands that bring
+/// their own lines need neither.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Targets {
     Required,
@@ -132,17 +137,18 @@ enum Targets {
 }
 
 impl Config {
-    /// The configuration of a daemon: without a log source or Redis it has nothing to do, which is a problem.
+    /// Loads the configuration of the daemon. A configuration with neither a log source nor Redis
+    /// is a problem.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Config, Problems> {
         assemble(read_file(path, CONFIG_FLAG)?, overrides, Targets::Required)
     }
 
-    /// The configuration of a command that brings its own lines, so that log sources are not needed.
+    /// Loads the configuration of a command that brings its own lines and so needs no log sources.
     pub fn load_without_logs(path: Option<&Path>, overrides: &Overrides) -> Result<Config, Problems> {
         assemble(read_file(path, CONFIG_FLAG)?, overrides, Targets::Optional)
     }
 
-    /// Like [`Config::load`], from a text; `name` stands for the file in messages.
+    /// Like [`Config::load`], but reads from a text. `name` appears as the file name in messages.
     pub fn from_yaml(name: &str, text: &str, overrides: &Overrides) -> Result<Config, Problems> {
         let document = Document { name: name.to_owned(), text: text.to_owned() };
         assemble(Some(document), overrides, Targets::Required)
@@ -150,7 +156,7 @@ impl Config {
 }
 
 impl Config {
-    /// What the presets in use cannot see with these settings.
+    /// Returns what the chosen presets cannot observe with these settings.
     pub fn blind_spots(&self) -> Vec<BlindSpot> {
         let mut found = Vec::new();
         for preset in self.presets.iter().filter_map(|name| presets::preset(name)) {
@@ -185,7 +191,7 @@ impl Config {
     }
 }
 
-/// Something that a preset cannot see with the settings it is used with.
+/// Something that a preset cannot observe with the current settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlindSpot {
     pub preset: String,
@@ -198,7 +204,7 @@ impl fmt::Display for BlindSpot {
     }
 }
 
-/// `flag` is what the path was given to.
+/// Reads a file as UTF-8 text. `flag` is the flag that named the path, for messages.
 pub(crate) fn read_file(path: Option<&Path>, flag: &str) -> Result<Option<Document>, Problems> {
     let Some(path) = path else { return Ok(None) };
     let name = path.display().to_string();
@@ -225,7 +231,8 @@ pub(crate) fn read_file(path: Option<&Path>, flag: &str) -> Result<Option<Docume
     }
 }
 
-/// Reads a little more than is allowed, so that too much is noticed; never all of a huge or endless file.
+/// Reads up to one byte more than the limit, so that the caller can detect a file that is too
+/// large. Never reads all of a huge or endless file.
 fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
     let mut bytes = Vec::new();
@@ -233,7 +240,7 @@ fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// One file or preset: what it says, and its name in the names of its rules.
+/// The content of one file or preset, and the name that prefixes the names of its rules.
 struct Layer {
     name: String,
     raw: RawConfig,
@@ -244,7 +251,8 @@ fn assemble(file: Option<Document>, overrides: &Overrides, targets: Targets) -> 
     let mut documents = Vec::new();
     let file_name = file.as_ref().map(|document| document.name.clone());
     let user = file.map_or_else(RawConfig::default, |document| read_layer(document, &mut documents, &mut findings));
-    // A broken file may well have had a log source in it.
+    // If the file has problems, it may contain a log source that could not be read, so "nothing to
+    // watch" is not reported.
     let file_is_sound = findings.is_empty();
     let presets = choose_presets(&user, overrides, &mut findings);
     let mut layers = vec![Layer { name: rules::USER.to_owned(), raw: user }];
@@ -295,7 +303,8 @@ fn assemble(file: Option<Document>, overrides: &Overrides, targets: Targets) -> 
     Ok(Config { logs: sources, namespaces, rules, n_rules, redis, state_dir, join_window, presets })
 }
 
-/// Reads a document and keeps it for the positions of problems; what cannot be parsed says nothing.
+/// Reads a document and keeps it, because the positions of problems are computed later. A document
+/// that cannot be parsed yields an empty configuration.
 fn read_layer(document: Document, documents: &mut Vec<Document>, findings: &mut ProblemCollector) -> RawConfig {
     let raw = match document.parse(documents.len()) {
         Ok(root) => RawConfig::read(&root, findings),
@@ -324,8 +333,9 @@ fn read_preset(
     read
 }
 
-/// Reports presets whose library has no prefix of its own, where the user did not say which keys are locks: to look at
-/// every key would be the alternative. True if there are any.
+/// Reports presets whose library has no key prefix of its own, if the user did not configure which
+/// keys are locks. Without this information the exporter would have to read every key. Returns true
+/// if there are any.
 fn ask_for_keys(abouts: &[(&Chosen, About)], user: &[raw::RawNamespace], findings: &mut ProblemCollector) -> bool {
     let mut asks = false;
     for (preset, about) in abouts {
@@ -355,7 +365,7 @@ fn ask_for_keys(abouts: &[(&Chosen, About)], user: &[raw::RawNamespace], finding
     asks
 }
 
-/// The presets of the file, then those of the flags that the file does not have.
+/// Returns the presets of the file, then those presets of the flags that the file does not list.
 fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut ProblemCollector) -> Vec<Chosen> {
     let mut chosen: Vec<Chosen> = Vec::new();
     let unknown = |name: &str| {

@@ -1,4 +1,8 @@
-//! The presets that are part of the program: namespaces and rules for programs and lock libraries, as YAML files.
+//! The presets in the program: lock namespaces and rules for programs and lock libraries, as YAML
+//! files.
+//!
+//! `config::assemble` reads the chosen presets. The `presets` command and the documentation list
+//! all of them. Tests load every preset, so an invalid one does not reach a release.
 
 use serde::Serialize;
 
@@ -10,17 +14,18 @@ use super::yaml::problem::ProblemCollector;
 
 pub(super) const FLAG: &str = "--preset";
 
-/// Rules that fit many programs. Always in effect, after all others.
+/// Rules that match many programs. Always in effect, after all others.
 const GENERIC: &str = include_str!("../../presets/generic.yaml");
 
-/// Declares the list: a preset is its file, and a test compares the list with the directory.
+/// Declares the list of presets. Each name stands for one file. A test compares the list with the
+/// directory.
 macro_rules! presets {
     ($($name:literal),+ $(,)?) => {
         [$(($name, include_str!(concat!("../../presets/", $name, ".yaml")))),+]
     };
 }
 
-/// Cordum, then libraries by how many use them.
+/// Cordum first, then libraries by popularity.
 const PRESETS: &[(&str, &str)] = &presets![
     "cordum",
     "redis-py",
@@ -47,38 +52,39 @@ const PRESETS: &[(&str, &str)] = &presets![
     "rslock",
 ];
 
-/// Names that `presets` and `--preset` take.
+/// Returns the names that `presets` and `--preset` accept.
 pub fn names() -> Vec<&'static str> {
     PRESETS.iter().map(|(name, _)| *name).collect()
 }
 
-/// A preset that the user wants.
+/// A preset that the user chose.
 pub(super) struct Chosen {
     pub(super) name: String,
-    /// In the user's file. `None`: it was given by the flag.
+    /// Position in the user's file. `None` if the preset was given by the flag.
     pub(super) place: Option<Place>,
 }
 
-/// A preset and what it tells about itself.
+/// A preset and its description.
 #[derive(Clone, Debug, Serialize)]
 pub struct Preset {
     pub name: String,
     pub about: About,
-    /// Each with its keys.
+    /// Each lock namespace with its keys, as text.
     pub namespaces: Vec<String>,
-    /// Whether any rule makes an event of a line.
+    /// Whether any rule turns a record into an event.
     #[serde(skip)]
     pub reads_logs: bool,
-    /// As it is part of the program.
+    /// The YAML text as it is compiled into the program.
     pub yaml: String,
 }
 
-/// All presets, in order.
+/// Returns all presets, in order.
 pub fn all() -> Vec<Preset> {
     names().iter().filter_map(|name| preset(name)).collect()
 }
 
-/// None: there is no such preset. Every one of them is good, a test loads them all.
+/// Returns `None` if there is no preset with this name. All presets are valid, because a test loads
+/// them all.
 pub fn preset(name: &str) -> Option<Preset> {
     let document = find(name)?;
     let mut findings = ProblemCollector::default();

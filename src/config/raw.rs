@@ -1,8 +1,10 @@
-//! What a configuration file or a preset says, typed and with places, before anything is compared with anything else.
+//! A configuration file or preset as written: typed values with positions, not yet compared with
+//! each other.
 //!
-//! The first of two stages: [`RawConfig::read`] reports unknown fields, wrong types and words, bad durations and sizes.
-//! `logs`, `namespaces` and `rules` make the checked configuration of it. Rules are read in `rules/raw.rs`,
-//! log sources in `logs/raw.rs`, what is said about Redis in `redis/raw.rs`.
+//! This is the first of two stages. [`RawConfig::read`] reports unknown fields, wrong types and
+//! words, and bad durations and sizes. `logs`, `redis`, `namespaces` and `rules` build the checked
+//! configuration from it. The rules are read in `rules/raw.rs`, log sources in `logs/raw.rs`, and
+//! the Redis sections in `redis/raw.rs`.
 
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use super::yaml::fields::{At, YamlMapping, text};
 use super::yaml::problem::ProblemCollector;
 use crate::model::namespace::{OnRenewalFailure, Severity, Style};
 
-/// A program that shrugs off more failed renewals in a row does not give up at all.
+/// A program that tolerates more failed renewals in a row than this does not give up at all.
 const MAX_FAILURE_BUDGET: u64 = 1000;
 
 #[derive(Debug, Default)]
@@ -34,11 +36,12 @@ pub(super) struct RawConfig {
     pub(super) rules: Vec<RawRule>,
 }
 
-/// `None`: not given, so a preset's value stays.
+/// A field is `None` if it is not given. Then the value of a lower layer applies.
 #[derive(Clone, Debug)]
 pub(super) struct RawNamespace {
     pub(super) name: Option<At<String>>,
-    /// A namespace of a preset that this one takes its other fields from, all but the keys.
+    /// Name of another lock namespace. This one takes missing fields from it, but not its keys,
+    /// components and fence.
     pub(super) like: Option<At<String>>,
     pub(super) keys: Option<Vec<At<String>>>,
     pub(super) exclude: Option<Vec<At<String>>>,
@@ -74,10 +77,11 @@ impl RawConfig {
         "state_dir", "join_window", "logs", "redis", "scan", "watch", "presets", "namespaces", "reasons", "keys_in_text",
         "rules",
     ];
-    /// A preset says how to read lines and what locks look like, never where they are or where to keep state.
+    /// A preset configures how to read lines and which keys are locks, but never where the logs are
+    /// or where to save state.
     const PRESET_FIELDS: [&str; 5] = ["about", "namespaces", "reasons", "keys_in_text", "rules"];
 
-    /// Reads a whole document; an empty one says nothing.
+    /// Reads a complete document. An empty document yields the default.
     pub(super) fn read(root: &YamlNode, findings: &mut ProblemCollector) -> Self {
         if matches!(root.kind, YamlValue::Null) {
             return Self::default();
@@ -86,7 +90,7 @@ impl RawConfig {
         fields.map_or_else(Self::default, |fields| Self::of(&fields, findings))
     }
 
-    /// Reads a preset. Only the generic one has nothing to say about itself.
+    /// Reads a preset. Only the generic preset has no `about` section.
     pub(super) fn read_preset(root: &YamlNode, findings: &mut ProblemCollector) -> (Self, Option<About>) {
         let Some(fields) = YamlMapping::of(root, "a preset", &Self::PRESET_FIELDS, findings) else {
             return Default::default();
@@ -170,7 +174,7 @@ impl RawNamespace {
 }
 
 impl RawNamespace {
-    /// For people: its name and its keys.
+    /// Returns the name and the keys as text for people.
     pub(super) fn describe(&self) -> String {
         let name = self.name.as_ref().map_or("", |name| &name.value);
         let keys: Vec<String> = self.keys.iter().flatten().map(|key| format!("`{}`", key.value)).collect();

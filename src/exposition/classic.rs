@@ -1,11 +1,13 @@
-//! From OpenMetrics text to the classic Prometheus text format 0.0.4, which prometheus-client does not write.
+//! Converts OpenMetrics text to the classic Prometheus text format 0.0.4, which prometheus-client
+//! does not write.
 //!
-//! Only comment lines differ for what this exporter shows: in the classic format HELP and TYPE speak of the sample's name
-//! (with `_total` or `_info`), an info is a gauge, and UNIT and EOF do not exist. Sample lines are the same in both formats
-//! as long as there are no exemplars and no timestamps, and the collector writes neither. A line end inside a label value is
-//! escaped, so a line that starts with `#` is always a comment.
+//! For the metrics of this exporter, only comment lines differ: in the classic format HELP and TYPE
+//! contain the name of the sample (with `_total` or `_info`), an info is a gauge, and UNIT and EOF
+//! do not exist. Sample lines are the same in both formats if there are no exemplars and no
+//! timestamps, and the collector writes neither. A line end inside a label value is escaped, so a
+//! line that starts with `#` is always a comment.
 
-/// Takes text as prometheus-client writes it: HELP before TYPE for each family.
+/// Expects the text that prometheus-client writes: HELP before TYPE for each family.
 pub(super) fn from_openmetrics(openmetrics: &str) -> String {
     let mut classic = String::with_capacity(openmetrics.len());
     let mut help = "";

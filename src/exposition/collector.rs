@@ -1,7 +1,8 @@
-//! Walks the table of metrics over one snapshot and hands every sample to prometheus-client's encoder.
+//! Walks the tables of metrics over one snapshot and passes every sample to the encoder of
+//! prometheus-client.
 //!
-//! A metric without a single sample is left out whole. Samples keep the order of the configuration, and label values that
-//! of their enum, so that two scrapes of one snapshot are equal.
+//! A metric without samples is omitted. Samples have the order of the configuration, and label
+//! values have the order of their enum, so two scrapes of one snapshot are equal.
 
 use std::sync::LazyLock;
 use std::{fmt, iter};
@@ -31,7 +32,7 @@ impl Collector for SnapshotCollector {
             if samples.is_empty() {
                 continue;
             }
-            // Units are in the names; UNIT lines would only repeat them.
+            // The names contain the units. UNIT lines would only repeat them.
             let mut family =
                 encoder.encode_descriptor(metric.family(), metric.help, None, metric.kind.metric_type())?;
             for sample in samples {
@@ -68,7 +69,8 @@ impl Scrape {
             Numbers::Reason(tally, possible) => self.tallied(names, tally, possible),
             Numbers::Conflict(tally, possible) => self.tallied(names, tally, possible),
             Numbers::Cause => {
-                // Nothing is seen of locks without a key.
+                // Locks of a namespace without key templates are not observed in Redis, so their
+                // cause is always unknown.
                 let can_be =
                     |cause: &Cause, view: &NamespaceView| !view.namespace.keys.is_empty() || *cause == Cause::Unknown;
                 let views = self.snapshot.namespaces.iter();
@@ -152,8 +154,9 @@ impl Scrape {
         }
     }
 
-    /// Every value of the label that can be counted for a namespace, zeros included: the first failure must be an increase.
-    /// What was counted is shown in any case.
+    /// Returns a sample for every label value that can be counted for a namespace, including zeros:
+    /// Prometheus sees an increase at the first failure only if the series already exists at 0.
+    /// Values that were counted are always shown.
     fn tallied<L: Label>(
         &self,
         names: &[&'static str],
@@ -170,14 +173,14 @@ impl Scrape {
         samples
     }
 
-    /// Each namespace with what can be counted for it.
+    /// Returns each namespace with the series that can be counted for it.
     fn told(&self) -> impl Iterator<Item = (&NamespaceView, &CountableSeries)> {
         static EVERYTHING: LazyLock<CountableSeries> = LazyLock::new(CountableSeries::everything);
         let told = self.snapshot.told.iter().chain(iter::repeat(&*EVERYTHING));
         self.snapshot.namespaces.iter().zip(told)
     }
 
-    /// The namespaces that are looked at in Redis, with their labels and what they should have.
+    /// Returns the namespaces that are observed in Redis, with their labels and their TTL advice.
     fn advised(&self) -> impl Iterator<Item = ([&str; 2], Advice)> {
         self.snapshot.redis.iter().flat_map(|redis| {
             let replies = advice::BucketedSample::of(&redis.now.reply_seconds);
@@ -188,14 +191,14 @@ impl Scrape {
         })
     }
 
-    /// The namespaces that are looked at in Redis.
+    /// Returns the namespaces that are observed in Redis.
     fn observed(&self) -> impl Iterator<Item = Observed<'_>> {
         let redis = self.snapshot.redis.iter().map(|redis| redis.name.as_str());
         redis.flat_map(|redis| self.snapshot.namespaces.iter().filter_map(move |view| Observed::new(redis, view)))
     }
 }
 
-/// One namespace as Redis shows it.
+/// One namespace as observed in Redis.
 #[derive(Clone, Copy)]
 struct Observed<'a> {
     redis: &'a str,
@@ -217,7 +220,7 @@ impl<'a> Observed<'a> {
         sample(names, &[self.redis, &self.namespace.name, last_label], value)
     }
 
-    /// Both values from the start, but only where it is said what is soon enough.
+    /// Returns both label values from the start, but only if `takeover_slo` is configured.
     fn takeovers(self, names: &[&'static str]) -> Vec<MetricSample<'a>> {
         let counters = &self.view.counters;
         let counts = [("true", counters.takeovers_within_slo), ("false", counters.takeovers_beyond_slo)];
@@ -259,7 +262,7 @@ fn rounded(share: Option<f64>) -> Option<Number> {
     share.map(|share| Number::Real(six_digits(share)))
 }
 
-/// More digits of shares and sums are noise, and they would be part of every scrape.
+/// More digits of ratios and sums are noise, and they would be part of every scrape.
 fn six_digits(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
 }
@@ -277,7 +280,7 @@ fn label<'a>(names: &[&'static str], values: &[&'a str]) -> Vec<(&'static str, &
 fn encode_sample(family: &mut MetricEncoder<'_>, kind: MetricKind, sample: &MetricSample<'_>) -> fmt::Result {
     match kind {
         MetricKind::Info => family.encode_info(&sample.labels),
-        // The encoder would write empty braces.
+        // For an empty list of labels, `encode_family` would write empty braces.
         _ if sample.labels.is_empty() => encode_value(family, kind, &sample.value),
         _ => encode_value(&mut family.encode_family(&sample.labels)?, kind, &sample.value),
     }

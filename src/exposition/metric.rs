@@ -1,6 +1,6 @@
-//! What a row of the table of metrics consists of.
+//! The type of a row in the tables of metrics. The collector reads the rows.
 //!
-//! Labels follow from where the numbers come from, so they are not written twice.
+//! The labels of a metric follow from the source of its numbers, so they are not written twice.
 
 use std::time::Duration;
 
@@ -14,13 +14,14 @@ use crate::model::namespace::Namespace;
 use crate::report::advice::Advice;
 use crate::snapshot::{ExporterView, KeyspaceView, NamespaceView, Ratios, RedisNow, SourceView};
 
-/// One row of the table.
+/// One row of the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// As it is written in a query, with `_total` or `_info`.
+    /// The name in queries, with `_total` or `_info`.
     pub name: &'static str,
     pub kind: MetricKind,
-    /// One sentence without quotes, backslashes or line ends: they would need different escapes in the two formats.
+    /// One sentence without quotes, backslashes or line ends: these would need different escapes in
+    /// the two formats.
     pub help: &'static str,
     pub(super) numbers: Numbers,
 }
@@ -31,33 +32,33 @@ pub enum MetricKind {
     Gauge,
     /// Written as `_bucket`, `_sum` and `_count`.
     Histogram,
-    /// Always 1; what it says is in its labels. A gauge in the classic format.
+    /// Always 1. The labels contain the information. In the classic format it is a gauge.
     Info,
 }
 
-/// A sample's value, written without a decimal point where it is whole.
+/// The value of a sample. An integer is written without a decimal point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Number {
     Whole(u64),
     Real(f64),
 }
 
-/// What a histogram saw.
+/// The content of a histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Distribution {
     pub(super) sum: f64,
-    /// Upper bounds with the counts of their own buckets; the last bound is infinite.
+    /// Upper bounds with the non-cumulative counts of their buckets. The last bound is infinite.
     pub(super) buckets: Vec<(f64, u64)>,
 }
 
 impl Distribution {
-    /// With all of the ledger's buckets.
+    /// Uses all buckets of the ledger.
     pub(super) fn whole<B: Bounds>(histogram: &Histogram<B>) -> Self {
         Self { sum: histogram.sum(), buckets: histogram.buckets().collect() }
     }
 
-    /// With some of the ledger's bounds only: each is a series for each namespace. What is below a bound that is left out
-    /// is in the bucket of the next one that is shown.
+    /// Uses only some bounds of the ledger, because each bound is a series for each namespace.
+    /// Counts below an omitted bound are in the bucket of the next shown bound.
     pub(super) fn at<B: Bounds>(histogram: &Histogram<B>, shown: &[f64]) -> Self {
         let mut buckets = Vec::with_capacity(shown.len() + 1);
         let mut count = 0;
@@ -71,18 +72,20 @@ impl Distribution {
     }
 }
 
-/// Where a metric's numbers come from: this decides its labels. `None` is an absent sample.
+/// The source of a metric's numbers. It also determines the labels. `None` means that there is no
+/// sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Numbers {
     Namespace(fn(&NamespaceView) -> Option<Number>),
-    /// With whether it can be counted for the namespace at all.
+    /// The second function returns whether the number can be counted for the namespace at all.
     Logs(fn(&LogCounters) -> u64, fn(&CountableSeries) -> bool),
     Operation(fn(&LogCounters) -> &Tally<Operation>),
-    /// With the values that can be counted for the namespace.
+    /// The second function returns the label values that can be counted for the namespace.
     Reason(fn(&LogCounters) -> &Tally<Reason>, fn(&CountableSeries) -> &[Reason]),
     Conflict(fn(&LogCounters) -> &Tally<ConflictKind>, fn(&CountableSeries) -> &[ConflictKind]),
     Cause,
-    /// As all that follow up to `Ratio`: only where Redis is configured and the namespace has keys.
+    /// This variant and all others up to `Ratio` have samples only if Redis is configured and the
+    /// namespace has keys.
     Keyspace(fn(&Namespace, &KeyspaceView) -> Option<Number>),
     Advice(fn(&Advice) -> Option<Duration>),
     Distribution(fn(&Namespace, &KeyspaceView) -> Option<Distribution>),
@@ -90,7 +93,7 @@ pub(super) enum Numbers {
     Takeover,
     LastHeld,
     OperationsSource,
-    /// For each window.
+    /// One sample for each window.
     Ratio(fn(&Namespace, &Ratios) -> Option<f64>),
     Policy,
     Source(fn(&SourceView) -> Option<Number>),
@@ -126,7 +129,7 @@ impl Metric {
         }
     }
 
-    /// The name without the suffix that OpenMetrics gives to samples only.
+    /// Returns the name without the suffix that OpenMetrics adds only to samples.
     pub fn family(&self) -> &'static str {
         match self.kind {
             MetricKind::Counter => self.name.trim_end_matches("_total"),

@@ -1,12 +1,14 @@
-//! The text that Prometheus reads: each metric's name, type and HELP, and where its numbers come from.
+//! The text that Prometheus scrapes: the name, type and HELP of each metric, and the source of its
+//! numbers.
 //!
-//! The server renders a [`Scrape`] for each request; `replay` renders one at its end. Nothing here does I/O, and nothing
-//! can fail. Numbers come only from a published snapshot, so the same snapshot gives the same bytes. In reading order:
+//! The server renders a [`Scrape`] for each request; `replay` renders one at its end. Nothing here
+//! does I/O, and nothing can fail. Numbers come only from a published snapshot, so the same
+//! snapshot gives the same bytes. In reading order:
 //!
 //! * `metrics`: the tables of all metrics, in the order in which they are written
 //! * `metric`: one row of these tables
-//! * `collector`: hands every sample to the encoder
-//! * `classic`: from OpenMetrics text to the classic text format
+//! * `collector`: passes every sample to the encoder
+//! * `classic`: converts OpenMetrics text to the classic text format
 
 mod classic;
 mod collector;
@@ -24,7 +26,7 @@ pub use metrics::metrics;
 use crate::snapshot::Snapshot;
 use collector::SnapshotCollector;
 
-/// The two text formats that scrapers ask for.
+/// The two text formats that scrapers request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextFormat {
     /// OpenMetrics 1.0.0.
@@ -42,11 +44,11 @@ impl TextFormat {
     }
 }
 
-/// Which program this is.
+/// Version and revision of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Build {
     pub version: &'static str,
-    /// The commit it was built from, where the build said so.
+    /// The commit that the program was built from, or `unknown` if the build did not provide it.
     pub revision: &'static str,
 }
 
@@ -60,7 +62,8 @@ impl Build {
     };
 }
 
-/// What the operating system says about this process. What cannot be read is absent, not 0.
+/// Numbers about this process from the operating system. A number that cannot be read is absent,
+/// not 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessStats {
     pub resident_memory_bytes: Option<u64>,
@@ -71,7 +74,7 @@ pub struct ProcessStats {
     pub start_time_seconds: Option<f64>,
 }
 
-/// Everything one answer to a scrape is made of.
+/// Everything that the response to a scrape contains.
 #[derive(Clone, Debug)]
 pub struct Scrape {
     pub snapshot: Arc<Snapshot>,
@@ -93,7 +96,7 @@ impl Scrape {
     }
 }
 
-/// Renders a snapshot on its own, without the metrics of a running process.
+/// Renders a snapshot without the metrics of a running process.
 pub fn render(snapshot: &Snapshot, format: TextFormat) -> String {
     let snapshot = Arc::new(snapshot.clone());
     Scrape { snapshot, process: ProcessStats::default(), build: Build::CURRENT }.render(format)

@@ -1,4 +1,8 @@
-//! The numbers of one lock namespace. They only ever grow, and they are what the state file keeps.
+//! The counters of one lock namespace, and their histograms.
+//!
+//! The ledger increments them, the state file saves them, and `exposition` shows them. They only
+//! grow. A saved tally with an unknown label value is an error. A saved histogram with other bounds
+//! starts again at zero.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,11 +14,12 @@ use crate::model::failure::{ConflictKind, Operation, Reason};
 use crate::model::label::{Label, label_enum};
 
 label_enum! {
-    /// How the owner before ended.
+    /// How the previous hold ended, before another owner acquired the lock.
     After { Release = "release", Expiry = "expiry", Unknown = "unknown" }
 }
 
-/// One counter for each value of a label. Saved by label value, so that the order of the enum may change.
+/// One counter for each value of a label. Saved by label value, so that the order of the enum can
+/// change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally<L> {
     counts: Vec<u64>,
@@ -38,7 +43,7 @@ impl<L: Label> Tally<L> {
         self.counts.iter().sum()
     }
 
-    /// Every label value with its count, zeros included.
+    /// Returns every label value with its count, including zeros.
     pub fn iter(&self) -> impl Iterator<Item = (L, u64)> + '_ {
         L::ALL.iter().copied().zip(self.counts.iter().copied())
     }
@@ -70,7 +75,7 @@ impl<'de, L: Label> Deserialize<'de> for Tally<L> {
     }
 }
 
-/// What the logs said about one namespace, each failure counted once.
+/// Counts of what the logs report about one lock namespace. Each failure is counted once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogCounters {
@@ -83,7 +88,7 @@ pub struct LogCounters {
     pub conflicting_writes: Tally<ConflictKind>,
 }
 
-/// What Redis was seen to do with the locks of one namespace.
+/// Counts of the transitions that were inferred from Redis for one lock namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct KeyspaceCounters {
@@ -91,22 +96,23 @@ pub struct KeyspaceCounters {
     pub renewals: u64,
     pub releases: u64,
     pub expirations: u64,
-    /// Ends that could not be told: interrupted, flushed, lost in a failover.
+    /// Holds whose end was not observed, because the connection was interrupted, the keyspace was
+    /// flushed or a failover lost the lock.
     pub unknown_ends: u64,
-    /// Of `loop` locks.
+    /// Only for `loop` locks: releases before the TTL ran out.
     pub early_releases: u64,
     pub owner_changes: Tally<After>,
     pub takeovers_within_slo: u64,
     pub takeovers_beyond_slo: u64,
     pub fence_regressions: u64,
-    /// Locks that the full table could not take.
+    /// Locks that were not tracked because the table was full.
     pub untracked: u64,
     pub hold_seconds: Histogram<HoldBounds>,
     pub renewal_margin_ratio: Histogram<MarginBounds>,
     pub takeover_seconds: Histogram<TakeoverBounds>,
 }
 
-/// The upper bounds of a histogram's buckets, without the infinite one.
+/// The upper bounds of a histogram's buckets, without the last, infinite one.
 pub trait Bounds: 'static {
     const BOUNDS: &'static [f64];
 }
@@ -124,19 +130,22 @@ macro_rules! bounds {
 }
 
 bounds! {
-    /// From a short critical section to a lock that is held for hours. Advice on a TTL is as fine as these.
+    /// From a short critical section to a lock that is held for hours. TTL advice cannot be more
+    /// precise than these bounds.
     HoldBounds = [
         0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0,
         40.0, 50.0, 60.0, 90.0, 120.0, 180.0, 300.0, 450.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0, 7200.0,
     ];
-    /// Renewing at a third of the TTL leaves two thirds.
+    /// Share of the TTL that is left at a renewal. A program that renews after one third of the TTL
+    /// has two thirds left.
     MarginBounds = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8];
-    /// What Redis takes to answer the exporter.
+    /// Time that Redis needs to answer a request of the exporter.
     ReplyBounds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
     TakeoverBounds = [1.0, 5.0, 10.0, 15.0, 30.0, 45.0, 60.0, 75.0, 90.0, 120.0, 300.0];
 }
 
-/// Counts by bucket, each on its own, the last one unbounded. Saved with its bounds: other bounds start anew.
+/// Bucket counts, not cumulative. The last bucket has no upper bound. The bounds are saved with the
+/// counts: if they differ from the bounds in use, the histogram starts again at zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram<B> {
     counts: Vec<u64>,
@@ -164,7 +173,7 @@ impl<B: Bounds> Histogram<B> {
         self.sum
     }
 
-    /// Each bound with the count of its bucket; the last bound is infinite.
+    /// Returns each upper bound with the count of its bucket. The last bound is infinite.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         B::BOUNDS.iter().copied().chain([f64::INFINITY]).zip(self.counts.iter().copied())
     }

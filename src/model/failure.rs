@@ -1,16 +1,19 @@
-//! The kinds of failure that log lines report, and the causes that Redis shows for lost locks.
+//! The kinds of failures that log lines report, and the causes of lost locks that Redis shows.
+//!
+//! `logs` and the ledger use these enums, and `exposition` uses their values as label values.
 
 use std::fmt;
 
 use crate::model::label::{Label, label_enum};
 
 label_enum! {
-    /// What the program tried to do with its lock.
+    /// The operation that the program tried on its lock.
     Operation { Release = "release", Renew = "renew", Unknown = "unknown" }
 }
 
 label_enum! {
-    /// Why an operation on a lock failed. `Canceled` on a renewal is the normal end of the work and not a failure.
+    /// Why an operation on a lock failed. `Canceled` on a renewal is the normal end of the work and
+    /// is not a failure.
     Reason {
         NotOwned = "not_owned",
         Busy = "busy",
@@ -32,19 +35,19 @@ label_enum! {
 }
 
 label_enum! {
-    /// Why a lock was not owned, as far as Redis was seen to tell.
+    /// Why the holder no longer owned its lock, according to what was observed in Redis.
     Cause {
-        /// Its TTL ran out and no renewal was seen.
+        /// The TTL ran out and no renewal was observed.
         ExpiredNeverRenewed = "expired_never_renewed",
-        /// Its TTL ran out after renewals.
+        /// The TTL ran out after at least one renewal.
         RenewalsStopped = "renewals_stopped",
-        /// Somebody deleted it before its time.
+        /// The key was deleted before its TTL ran out.
         DeletedEarly = "deleted_early",
-        /// Another owner replaced it before its time.
+        /// Another owner overwrote the key before its TTL ran out.
         TakenOver = "taken_over",
-        /// It was gone after a restart or failover of Redis.
+        /// The key was gone after a restart or failover of Redis.
         LostInFailover = "lost_in_failover",
-        /// Nothing was seen that explains it.
+        /// Nothing was observed that explains the loss.
         Unknown = "unknown",
     }
 }

@@ -1,4 +1,7 @@
-//! What the sources send to the pipeline: batches of log events with the position they reach, and batches of links.
+//! The messages that sources send to the pipeline: batches of log events with a position, and
+//! batches of link events.
+//!
+//! The pipeline applies each batch completely and saves the position together with the counters.
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -7,46 +10,50 @@ use crate::model::position::{Cursor, FileId, JournalPosition, SourceTotals};
 use crate::model::sighting::LinkBatch;
 use crate::util::clock::TimeMs;
 
-/// What the pipeline is told.
+/// A message to the pipeline.
 #[derive(Debug)]
 pub enum PipelineInput {
     Logs(Batch),
-    /// The log files, or a journal, have their place to start from: once that is saved, nothing written later can be
-    /// missed. Told once by the tailer and once for each journal, also where looking failed.
+    /// The log files, or a journal, have an initial position. Once it is saved, no line that is
+    /// written later is lost. The tailer sends this once, and each journal source sends it once,
+    /// even if the first attempt to read fails.
     LogsReady,
     Link(LinkBatch),
 }
 
-/// What one source has to report: events, how far it got, and what it saw on the way. Applied as a whole or not at all.
+/// Events of one source, the position after them, and totals to add. A batch is applied completely
+/// or not at all.
 #[derive(Debug)]
 pub struct Batch {
     /// Index of the configured log source.
     pub source: usize,
-    /// Each event with the time to judge it by: that of the line, or the best guess where the line has none.
+    /// Each event with its time: the time of the line, or the best estimate if the line has none.
     pub events: Vec<(TimeMs, LogEvent)>,
     pub reached: Reached,
-    /// To be added to the source's totals.
+    /// Added to the totals of the source.
     pub seen: SourceTotals,
 }
 
-/// How far a source got, to be saved together with what its events add to the counters.
+/// How far a source was read. Saved together with the counters that the batch changes.
 #[derive(Debug)]
 pub enum Reached {
-    /// Positions that have changed; `None` forgets one.
+    /// The positions that changed. `None` removes a position.
     Files(Vec<(FileId, Option<Cursor>)>),
     Journal(JournalPosition),
     Pushed(Pushed),
-    /// It cannot be read again, so there is nothing to remember.
+    /// The source cannot be read again, so there is no position to save.
     Nothing,
 }
 
-/// What a push request leaves behind.
+/// What the pipeline needs from a push request, besides its events.
 #[derive(Debug)]
 pub struct Pushed {
-    /// What the events' lines are known again by, should the client send them once more.
+    /// Hashes of the lines that became events. They identify the lines if the client sends the
+    /// request again.
     pub lines: Vec<u64>,
-    /// Told once all of this is saved.
+    /// Notified after the batch is saved.
     pub saved: Option<oneshot::Sender<()>>,
-    /// Given back when the events were taken: so few requests at a time have events that wait.
+    /// Released when the pipeline has applied the batch. The number of permits limits how many push
+    /// requests can have events in the queue.
     pub place: OwnedSemaphorePermit,
 }

@@ -1,4 +1,8 @@
-//! From a key to the namespaces it may belong to, and from all templates to what a scan and a watcher ask Redis for.
+//! Finds the lock namespaces that a key may belong to, and derives from all key templates what to
+//! scan and what to track.
+//!
+//! Links use it to choose and filter keys. The ledger uses it to find the lock namespace of a key.
+//! Log rules compare keys with each namespace themselves.
 
 use std::sync::Arc;
 
@@ -9,9 +13,11 @@ use crate::model::namespace::NamespaceId;
 /// All key templates of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct KeyMap {
-    /// Those with more literal text first: of two that match a key it describes the key better.
+    /// Sorted by length of literal text, longest first: if several templates match a key, the one
+    /// with the most literal text describes it best.
     templates: Vec<(KeyTemplate, NamespaceId)>,
-    /// Keys that are no locks of a namespace although a template of it describes them.
+    /// Templates of keys that are not locks of a namespace, although one of its key templates
+    /// matches them.
     excluded: Vec<(KeyTemplate, NamespaceId)>,
 }
 
@@ -23,7 +29,7 @@ impl KeyMap {
             templates.extend(namespace.keys.iter().map(|key| (key.clone(), NamespaceId(index as u16))));
             excluded.extend(namespace.exclude.iter().map(|key| (key.clone(), NamespaceId(index as u16))));
         }
-        // A stable sort: namespaces that share a template stay in the order of the configuration.
+        // The sort is stable: namespaces that share a template keep the order of the configuration.
         templates.sort_by_key(|(template, _)| std::cmp::Reverse(template.literal_length()));
         Self { templates, excluded }
     }
@@ -32,7 +38,8 @@ impl KeyMap {
         self.templates.is_empty()
     }
 
-    /// The namespaces whose template describes the key best. More than one: they share it, and the TTL tells them apart.
+    /// Returns the namespaces whose template describes the key best. If several namespaces share
+    /// that template, the TTL decides between them.
     pub fn namespaces_of(&self, key: &str) -> impl Iterator<Item = NamespaceId> {
         let mut matching = self.matching(key).peekable();
         let length = matching.peek().map(|(template, _)| template.literal_length());
@@ -49,18 +56,19 @@ impl KeyMap {
         self.templates.iter().filter(move |(template, id)| template.matches(key) && !is_excluded(*id))
     }
 
-    /// Literal heads, none of which begins with another one. Templates that begin with a field have none and are left out.
+    /// Returns the literal prefixes of all templates, without those that start with another prefix.
+    /// Templates that begin with a field have no prefix and are omitted.
     pub fn prefixes(&self) -> Vec<&str> {
         let mut prefixes: Vec<&str> = self.templates.iter().map(|(template, _)| template.prefix()).collect();
         prefixes.sort_unstable();
-        // Sorted, a prefix comes directly before all that begin with it.
+        // In sorted order, a prefix comes directly before all prefixes that start with it.
         prefixes.dedup_by(|later, earlier| !earlier.is_empty() && later.starts_with(*earlier));
         prefixes.retain(|prefix| !prefix.is_empty());
         prefixes
     }
 
-    /// A glob pattern that all keys of all templates match and as few others as one pattern can tell: one pass of SCAN
-    /// serves all namespaces.
+    /// Returns one glob pattern that all keys of all templates match, and as few other keys as one
+    /// pattern can exclude. With it, one `SCAN` pass serves all namespaces.
     pub fn scan_pattern(&self) -> String {
         let prefixes: Vec<&[u8]> = self.templates.iter().map(|(template, _)| template.prefix().as_bytes()).collect();
         let shortest = prefixes.iter().map(|prefix| prefix.len()).min().unwrap_or(0);
@@ -76,7 +84,8 @@ impl KeyMap {
                     pattern.extend(choices.iter().map(|byte| char::from(*byte)));
                     pattern.push(']');
                 }
-                // Any byte: the templates decide, the pattern only saves work.
+                // `?` matches any byte. A wider pattern is safe, because every key is also checked
+                // against the templates.
                 _ => pattern.push('?'),
             }
         }
@@ -89,7 +98,8 @@ impl KeyMap {
     }
 }
 
-/// Neither special in a glob pattern nor part of a character of several bytes.
+/// Returns true for a byte that is neither special in a glob pattern nor part of a multi-byte
+/// character.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b":_./@#%=+,;!~".contains(&byte)
 }

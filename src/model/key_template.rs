@@ -1,13 +1,15 @@
-//! Key templates: `cordum:wf:run:lock:{run_id}`.
+//! Key templates, such as `cordum:wf:run:lock:{run_id}`.
 //!
-//! A field stands for any text of at least one character, `:` and `@` included, because ids contain them. Literal braces
-//! (hash tags of Redis Cluster) are written twice: `bull:{{{queue}}}:lock`.
+//! A field stands for any text of at least one character. The text may contain `:` and `@`, because
+//! ids contain them. Literal braces (hash tags of Redis Cluster) are written twice:
+//! `bull:{{{queue}}}:lock`. A template that cannot be parsed is reported as a configuration
+//! problem.
 
-/// The shape of a family of keys: literal text and named fields in turn.
+/// A key pattern: a sequence of literal texts and named fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyTemplate {
     text: String,
-    /// Never empty, holds at least one literal, and no two fields touch.
+    /// Never empty. Contains at least one literal. Two fields are never adjacent.
     parts: Vec<Part>,
 }
 
@@ -60,12 +62,13 @@ impl KeyTemplate {
         Ok(Self { text: text.to_owned(), parts })
     }
 
-    /// As written.
+    /// Returns the template as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The literal head: what a scan looks for. Empty if the template begins with a field.
+    /// Returns the literal text before the first field. A scan searches for this prefix. Empty if
+    /// the template begins with a field.
     pub fn prefix(&self) -> &str {
         match self.parts.first() {
             Some(Part::Literal(literal)) => literal,
@@ -73,7 +76,7 @@ impl KeyTemplate {
         }
     }
 
-    /// No fields: the template is one key.
+    /// Returns true if the template has no fields and so describes exactly one key.
     pub fn is_fixed(&self) -> bool {
         self.fields().next().is_none()
     }
@@ -85,7 +88,8 @@ impl KeyTemplate {
         })
     }
 
-    /// Bytes of literal text. Of two templates that match a key, the one with more of it describes the key better.
+    /// Returns the number of bytes of literal text. If two templates match a key, the one with more
+    /// literal text describes the key better.
     pub fn literal_length(&self) -> usize {
         let literals = self.parts.iter().filter_map(|part| match part {
             Part::Literal(literal) => Some(literal.len()),
@@ -94,7 +98,9 @@ impl KeyTemplate {
         literals.sum()
     }
 
-    /// The part of a key that tells one lock from another: all but the literal head and end. Nothing for a fixed key.
+    /// Returns the part of a key that distinguishes one lock from another: the key without the
+    /// literal text at its start and end. `None` if the template is fixed or does not match the
+    /// key.
     pub fn id_of<'a>(&self, key: &'a str) -> Option<&'a str> {
         let end = match self.parts.last() {
             Some(Part::Literal(literal)) if self.parts.len() > 1 => literal.as_str(),
@@ -111,7 +117,8 @@ impl KeyTemplate {
         for part in head {
             match part {
                 Part::Field(_) => after_field = true,
-                // A later place for a literal never makes a match possible that the first place rules out.
+                // The first position of a literal is always the best one: if the rest does not
+                // match after it, the rest does not match after a later position either.
                 Part::Literal(literal) if after_field => match find_after_first_char(rest, literal) {
                     Some(end) => (rest, after_field) = (&rest[end..], false),
                     None => return false,
@@ -129,7 +136,9 @@ impl KeyTemplate {
         }
     }
 
-    /// What a field stands for in a key, by the same choice of places as [`Self::matches`]. Nothing for other keys.
+    /// Returns the value of a field in a key. It chooses the positions of literals in the same
+    /// manner as [`Self::matches`]. `None` if the template does not match the key or has no such
+    /// field.
     pub fn field_of<'a>(&self, key: &'a str, field: &str) -> Option<&'a str> {
         let at = self.parts.iter().position(|part| matches!(part, Part::Field(name) if name == field))?;
         let mut rest = self.matches(key).then_some(key)?;
@@ -150,7 +159,7 @@ impl KeyTemplate {
         }
     }
 
-    /// The key, or nothing if a field is missing or empty.
+    /// Returns the key with the given field values, or `None` if a field is missing or empty.
     pub fn build<'a>(&self, field: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
         let mut key = String::new();
         for part in &self.parts {
@@ -168,7 +177,7 @@ fn is_field_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'@'))
 }
 
-/// End of the first `literal` in `text` that leaves at least one character before it.
+/// Returns the end of the first `literal` in `text` that has at least one character before it.
 fn find_after_first_char(text: &str, literal: &str) -> Option<usize> {
     let skip = text.chars().next()?.len_utf8();
     Some(skip + text[skip..].find(literal)? + literal.len())

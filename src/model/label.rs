@@ -1,23 +1,24 @@
-//! Closed sets of label values: [`Label`] and the macro that declares them.
+//! Closed sets of label values: the trait [`Label`] and the macro `label_enum!` that declares them.
 //!
-//! Each value knows its own spelling and each set lists its values, so that no label value is written twice.
+//! Each value knows its own spelling and each set lists its values, so no label value is written
+//! twice.
 
-/// A closed set of label values: every one is known at start, so every series can exist at 0 from the start.
+/// A closed set of label values. All values are known at startup, so every series can start at 0.
 pub trait Label: Copy + Eq + 'static {
     const ALL: &'static [Self];
 
-    /// The label value.
+    /// Returns the label value.
     fn as_str(self) -> &'static str;
 
     fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|value| value.as_str() == text)
     }
 
-    /// JournalPosition in [`Label::ALL`].
+    /// Returns the index in [`Label::ALL`].
     fn index(self) -> usize;
 }
 
-/// Declares a fieldless enum together with its label spelling, in label order.
+/// Declares a fieldless enum together with its label values, in the order of the labels.
 macro_rules! label_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$meta])*

@@ -1,4 +1,5 @@
-//! What a log line says about a lock. Log sources make [`LogEvent`]s; the ledger counts them.
+//! Log events: what one log record reports about one lock. Log sources create [`LogEvent`]s and the
+//! ledger counts them.
 
 use std::time::Duration;
 
@@ -10,42 +11,47 @@ use crate::util::clock::TimeMs;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u16);
 
-/// What a log line says happened.
+/// What a log record reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
-    /// A release that did not succeed; with [`Reason::NotOwned`] the lock was lost before it.
+    /// A release failed. With [`Reason::NotOwned`], the lock was lost before the release.
     ReleaseFailed(Reason),
-    /// A renewal that did not succeed.
+    /// A renewal failed.
     RenewalFailed(Reason),
-    /// A lock could not be had.
+    /// An acquisition failed.
     AcquireFailed(Reason),
-    /// The lock was not owned, and the line does not tell which operation found out.
+    /// The lock was not owned. The record does not show which operation discovered it.
     NotOwned,
-    /// The holder gave up on its lock; the reason of the last failed renewal where the line has one.
+    /// The holder gave up its lock. Contains the reason of the last failed renewal, if the record
+    /// has one.
     Abandoned(Option<Reason>),
-    /// Work went on without a distributed lock because it could not be had.
+    /// The program worked without a distributed lock because it could not acquire one.
     UnlockedWork(Reason),
-    /// A piece of work reached a final state. Two of them for one piece of work, other than a legal pair, are a conflict.
+    /// A unit of work reached a final state. Two final states of the same unit of work are a
+    /// conflict, unless the second state is allowed to follow the first.
     TerminalState { state: String, may_follow: Option<String> },
-    /// A write collided, as told by the line itself.
+    /// The record itself reports that a write collided.
     ConflictingWrite(ConflictKind),
 }
 
-/// One line's statement about one lock.
+/// What one record reports about one lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEvent {
-    /// Byte offset of the line's first byte in its file (for `.gz`: in the uncompressed text). For a pushed line, what it
-    /// is known again by.
+    /// Byte offset of the first byte of the line in its file (for `.gz`, in the uncompressed text).
+    /// For a pushed line, the hash that identifies it if it is sent again.
     pub offset: u64,
-    /// Time the line carries, if any.
+    /// The time in the line, if it has one.
     pub time: Option<TimeMs>,
-    /// How long ago the line was read: its record may have waited for its end. For lines that carry no time.
+    /// How long ago the line was read, because its record may have waited for its last line. Used
+    /// if the line has no time.
     pub waited: Duration,
     pub namespace: NamespaceId,
-    /// The Redis key where it is known, otherwise the bare id, otherwise nothing. Never a label value.
+    /// The Redis key if it is known, otherwise the bare id if the record has one. Never a label
+    /// value.
     pub lock: Option<String>,
     pub happening: Happening,
-    /// The line may follow the failure it belongs to by this long, where that is longer than the join window.
+    /// How long after its failure the record can appear and still belong to it, if that is longer
+    /// than the join window.
     pub joins: Option<Duration>,
     pub rule: RuleId,
 }

@@ -1,17 +1,18 @@
-//! The words that the other modules share: what log lines report, what Redis shows, and how it is counted.
+//! The types that the other modules share: what log lines report, what Redis shows, and the
+//! counters.
 //!
-//! Every module below uses these types. Nothing here does I/O. In reading order:
+//! Nothing here does I/O. In reading order:
 //!
 //! * `label`: closed sets of label values
 //! * `failure`: operations, reasons, conflicts and causes
-//! * `log_event`: what one log line says about one lock
+//! * `log_event`: what one log record reports about one lock
 //! * `sighting`: what Redis shows: key reads, link events, owners as hashes
-//! * `owner`: how a lock's value names its owner
+//! * `owner`: how the value of a lock names its owner
 //! * `namespace`: lock namespaces and their policy
 //! * `key_template`, `key_index`: key patterns with named fields; key -> namespace
 //! * `position`: how far a log source was read, and its totals
 //! * `pushed_lines`: pushed lines that were counted, to recognize a retry
-//! * `counters`: the numbers of one namespace, as saved and exposed
+//! * `counters`: the counters of one namespace, as saved and exposed
 //! * `input`: the batches that sources send to the pipeline
 //! * `query`: questions about single locks, and their answers
 

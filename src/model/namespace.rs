@@ -1,7 +1,7 @@
-//! Lock namespaces and their key templates: key -> namespace, log fields -> key.
+//! Lock namespaces: which keys belong to one, and the policy that applies to its locks.
 //!
-//! A template such as `cordum:wf:run:lock:{run_id}` has a literal head (what a scan would look for) and named fields that
-//! log lines carry too, so that a line leads to the very key it speaks of. Nothing here does I/O.
+//! `config` builds them. Log sources, links, the ledger and `exposition` read them. Nothing here
+//! does I/O.
 
 use crate::model::key_template::KeyTemplate;
 use crate::model::owner::OwnerRule;
@@ -11,10 +11,10 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespaceId(pub u16);
 
-/// Name of the namespace that takes every lock event no configured namespace claims.
+/// Name of the namespace for all log events that belong to no configured namespace.
 pub const OTHER: &str = "other";
 
-/// `item` locks are acquired and released explicitly; `loop` locks are held until their TTL runs out on purpose.
+/// `item` locks are released explicitly after the work. `loop` locks are left to expire on purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
@@ -32,7 +32,8 @@ impl Style {
     }
 }
 
-/// What the program does when it cannot renew: stop its own writes, or carry on without the lock.
+/// What the program does when it cannot renew: stop its own writes (`fence`), or continue without
+/// the lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnRenewalFailure {
@@ -50,7 +51,7 @@ impl OnRenewalFailure {
     }
 }
 
-/// Whether trouble in this namespace should wake somebody.
+/// Whether a problem in this namespace pages somebody or opens a ticket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -68,7 +69,8 @@ impl Severity {
     }
 }
 
-/// Per-namespace limits that the bundled alert rules read from the `redis_lock_config_*` metrics.
+/// Limits of one namespace. The bundled alert rules read them from the `redis_lock_config_*`
+/// metrics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thresholds {
     pub not_owned_ratio: Option<f64>,
@@ -81,30 +83,32 @@ pub struct Thresholds {
     pub strict: bool,
 }
 
-/// A family of locks with one purpose.
+/// A named group of locks with one policy.
 #[derive(Clone, Debug)]
 pub struct Namespace {
     pub name: String,
     pub keys: Vec<KeyTemplate>,
-    /// Keys that are no locks although `keys` describes them: a library's queues, counters and latches.
+    /// Keys that are not locks, although `keys` matches them: a library's queues, counters and
+    /// latches.
     pub exclude: Vec<KeyTemplate>,
     pub owner: OwnerRule,
-    /// Where several namespaces share a key template: the components (the `component` field of a line) whose lines are
-    /// about this one. Empty: any.
+    /// If several namespaces share a key template: only lines with one of these values in their
+    /// `component` field belong to this namespace. Empty: any component.
     pub components: Vec<String>,
     pub style: Style,
     pub on_renewal_failure: OnRenewalFailure,
     pub severity: Severity,
     pub ttl: Option<Duration>,
-    /// Locks that stay until they are deleted are how the library works, not a sign of trouble.
+    /// Locks without a TTL are normal for the library that uses them and do not indicate a problem.
     pub no_ttl_is_normal: bool,
     pub renew_every: Option<Duration>,
     pub takeover_slo: Option<Duration>,
-    /// How often those who wait for the lock try to take it.
+    /// How often a waiting program tries to acquire the lock.
     pub retry_every: Option<Duration>,
-    /// After so many renewals in a row that failed the program gives up and fences itself.
+    /// After this many failed renewals in a row, the program gives up and fences itself.
     pub renewal_failure_budget: Option<u64>,
-    /// Where the fence counter of a lock is: `{key}` stands for the lock's key, other fields are those of its template.
+    /// Key of the fence counter of a lock: `{key}` stands for the key of the lock. Other fields are
+    /// those of the lock's key template.
     pub fence: Option<KeyTemplate>,
     pub thresholds: Thresholds,
 }
@@ -112,14 +116,15 @@ pub struct Namespace {
 /// How a lock is shown to people and programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockName<'a> {
-    /// What tells it from the others of its namespace.
+    /// The part that distinguishes the lock from the others in its namespace.
     pub id: Option<&'a str>,
-    /// The Redis key, where it is known to be one.
+    /// The Redis key, if the lock is known by its key.
     pub key: Option<&'a str>,
 }
 
 impl Namespace {
-    /// Takes what no configured namespace claims. Nobody said that an unknown lock is worth waking somebody.
+    /// Returns the namespace for locks that belong to no configured namespace. Its severity is
+    /// `ticket`, because nobody configured that such a lock is worth a page.
     pub fn other() -> Self {
         Self {
             name: OTHER.to_owned(),
@@ -141,14 +146,15 @@ impl Namespace {
         }
     }
 
-    /// The template that describes a key of this namespace.
+    /// Returns the template with the most literal text that matches the key. `None` if no template
+    /// matches or the key is excluded.
     pub fn template_of(&self, key: &str) -> Option<&KeyTemplate> {
         let matching = self.keys.iter().filter(|template| template.matches(key));
         let best = matching.max_by_key(|template| template.literal_length())?;
         (!self.exclude.iter().any(|template| template.matches(key))).then_some(best)
     }
 
-    /// `lock` is what a line told about the lock: its key, or its bare id.
+    /// `lock` is what a log line contains: the key of the lock, or its bare id.
     pub fn name_lock<'a>(&self, lock: Option<&'a str>) -> LockName<'a> {
         let Some(lock) = lock else { return LockName::default() };
         let template = self.template_of(lock);

@@ -1,25 +1,30 @@
-//! Where the owner of a lock is in what its key holds, for libraries that store more than a bare token.
+//! Finds the owner of a lock in the value of its key, for libraries that store more than a bare
+//! token.
+//!
+//! Configured by `owner` in a lock namespace. Links apply the rule when they read a key.
 
 use regex::bytes::Regex;
 
-/// As configured by `owner` of a namespace. By default the whole string is the owner, or every field of a hash, or every
-/// member of a set.
+/// The setting `owner` of a lock namespace. By default the complete string is the owner, or every
+/// field of a hash, or every member of a set.
 #[derive(Clone, Debug, Default)]
 pub struct OwnerRule {
-    /// Fields of a hash and members of a set that are not owners.
+    /// Matches fields of a hash and members of a set that are not owners.
     pub skip: Vec<Regex>,
-    /// The group `owner` is the part of a value, a field or a member that tells owners apart.
+    /// Its group `owner` captures the part of a value, a field or a member that identifies the
+    /// owner.
     pub part: Option<Regex>,
-    /// In a string that is a JSON object: the path of the value that is the owner.
+    /// For a string that contains a JSON object: the path to the value that is the owner.
     pub json: Vec<String>,
-    /// A value, or each of the members, of a key that exists although nobody holds the lock.
+    /// Matches the value, or each member, of a key that exists although nobody holds the lock.
     pub not_held: Option<Regex>,
-    /// Several may hold the lock at the same time: who comes and goes is no change of owner.
+    /// Several owners can hold the lock at the same time, so a different owner is not an owner
+    /// change.
     pub shared: bool,
 }
 
 impl OwnerRule {
-    /// The value is the owner, and nothing else is to be known.
+    /// Returns true if the complete value is the owner and no other setting applies.
     pub fn is_default(&self) -> bool {
         let Self { skip, part, json, not_held, shared } = self;
         skip.is_empty() && part.is_none() && json.is_empty() && not_held.is_none() && !shared
@@ -29,7 +34,8 @@ impl OwnerRule {
         self.skip.iter().any(|regex| regex.is_match(name))
     }
 
-    /// The part of a text that tells owners apart; all of it where the rule does not say or does not fit.
+    /// Returns the part of a text that identifies the owner, or the complete text if `part` is not
+    /// configured or does not match.
     pub fn part_of<'a>(&self, text: &'a [u8]) -> &'a [u8] {
         let found = self.part.as_ref().and_then(|regex| regex.captures(text)?.name("owner"));
         found.map_or(text, |part| part.as_bytes())

@@ -1,8 +1,9 @@
-//! How far a log file has been read, and how to know that file again.
+//! Positions: how far a log file or a journal was read, and how to recognize the file again.
 //!
-//! A file is known by device, inode and a hash of its head; that we are still where we were, by a hash of the bytes just
-//! before the offset. Together they survive renames, notice truncation even when the file has grown past the old offset,
-//! notice a reused inode, and find the same text again in a copy or in a `.gz`. Cursors are saved together with the counters.
+//! A file is identified by device, inode and a hash of its first bytes. A hash of the bytes
+//! directly before the offset confirms that the text there is still the same. Together they survive
+//! renames, detect truncation even if the file grew past the old offset, detect a reused inode, and
+//! find the same text in a copy or in a `.gz`. Cursors are saved together with the counters.
 
 use std::hash::Hasher;
 use std::path::Path;
@@ -12,21 +13,21 @@ use siphasher::sip::SipHasher13;
 
 use crate::util::clock::TimeMs;
 
-/// Bytes of the head, and of the text before the offset, that are hashed.
+/// Maximum number of bytes that each mark covers: at the start of the file, and before the offset.
 pub const MARK_BYTES: usize = 1024;
 
-/// Names a cursor for as long as it lives, across restarts. A file that is truncated gets a new one.
+/// Identifies a cursor across restarts. A file that is truncated gets a new id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FileId(pub u64);
 
-/// Device and inode.
+/// Identifies a file on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Inode {
     pub device: u64,
     pub number: u64,
 }
 
-/// A hash of some bytes and how many they were.
+/// A hash of some bytes, and the number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     pub bytes: u32,
@@ -58,32 +59,33 @@ impl Default for Mark {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cursor {
-    /// The configured path pattern that the file belongs to.
+    /// The configured path pattern that matches the file.
     pub source: String,
-    /// Where the file was last seen.
+    /// The last known path of the file.
     pub path: String,
     pub inode: Inode,
-    /// The text is read through gzip; offset and marks speak of the uncompressed text.
+    /// The text is read through gzip. The offset and the marks refer to the uncompressed text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gzip: bool,
     /// Everything before this byte has been counted.
     pub offset: u64,
     pub head: Mark,
-    /// The bytes just before `offset`.
+    /// Mark of the bytes directly before `offset`.
     pub tail: Mark,
-    /// `offset` lies inside a line that was too long; what is left of it is skipped.
+    /// `offset` is inside a line that is too long. The rest of that line is skipped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipping: bool,
-    /// Rotated away and read to its end. Kept so that the file, its copy or its `.gz` is not read again.
+    /// The file was rotated and read to its end. The cursor is kept so that the file, its copy or
+    /// its `.gz` is not read again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub finished: bool,
-    /// Since when the text has not been found under any name.
+    /// Since when no file with this text was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone_since: Option<TimeMs>,
 }
 
 impl Cursor {
-    /// A file that has not been read at all.
+    /// Returns the cursor of a file that was not read yet.
     pub fn at_beginning(source: &str, path: &Path, inode: Inode, gzip: bool) -> Self {
         Self {
             source: source.to_owned(),
@@ -99,12 +101,13 @@ impl Cursor {
         }
     }
 
-    /// Moves past `text`, the bytes that begin at the present offset, and renews both marks.
-    /// `before` are the bytes that `tail` was made of.
+    /// Moves past `text`, which begins at the current offset, and updates both marks. `before`
+    /// contains the bytes that `tail` covers.
     pub fn advance(&mut self, before: &[u8], text: &[u8]) {
         let head_length = self.head.len();
         if self.offset == head_length as u64 && head_length < MARK_BYTES {
-            // The head is still growing: then the whole file so far is `before` (it is no longer than the mark).
+            // The head mark is still growing, so `before` is the complete file up to the offset: it
+            // is not longer than the mark.
             let whole = [before, &text[..text.len().min(MARK_BYTES - head_length)]].concat();
             self.head = Mark::of(&whole);
         }
@@ -118,33 +121,36 @@ impl Cursor {
     }
 }
 
-/// How far a journal has been read.
+/// How far a journal was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalPosition {
-    /// Of the last entry that was counted, or that was there before counting began. None: the journal was empty.
+    /// Cursor of the last entry that was counted, or of the last entry that existed before counting
+    /// began. `None` if the journal was empty.
     pub cursor: Option<String>,
-    /// What selected that entry. With another selection it need not come again.
+    /// The filter that selected this entry. With another filter, `journalctl` may not return the
+    /// entry again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matches: Option<String>,
 }
 
-/// What one configured log source has given so far; saved together with the offsets.
+/// Totals of one configured log source. Saved together with the positions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SourceTotals {
     pub bytes: u64,
     pub lines: u64,
-    /// Lines that said something about a lock, before several lines about one failure are joined.
+    /// Lines that report something about a lock, before lines about the same failure are joined.
     pub events: u64,
     pub oversized_lines: u64,
     pub rotations: u64,
     pub truncations: u64,
     pub read_errors: u64,
-    /// Pushed lines about a lock that had been counted before.
+    /// Pushed lines about a lock that were already counted.
     #[serde(skip_serializing_if = "is_zero")]
     pub duplicates: u64,
-    /// When new bytes were last read: kept over a restart, or a source that fell silent would look new.
+    /// When new bytes were last read. Kept across restarts; otherwise a source that stopped sending
+    /// would seem to be new.
     pub last_read: Option<TimeMs>,
 }
 
@@ -164,7 +170,7 @@ impl SourceTotals {
     }
 }
 
-/// What is left out of the saved state, so that an older version can still read it.
+/// Zero is omitted from the saved state, so that an older version can still read it.
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }

@@ -1,25 +1,28 @@
-//! Pushed lines that were counted, so that a client's retry does not count them again.
+//! Remembers pushed lines that were counted, so that a retry by the client does not count them
+//! again.
 //!
-//! Only lines about a lock are remembered, so the memory reaches back far; it is saved with the counters. A request is
-//! remembered as a whole or not at all, for a client repeats it as a whole, however many lines it has.
+//! Only lines about a lock are remembered, so the limits cover a long time. The lines are saved
+//! with the counters. A request is remembered completely or not at all, because a client repeats
+//! all of its lines.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-/// The oldest request is forgotten when so many lines came after it, in at least so many requests. A retry comes within
-/// minutes.
+/// The oldest request is forgotten after `MIN_LINES` newer lines in at least `MIN_REQUESTS` newer
+/// requests. A retry arrives within minutes.
 const MIN_LINES: usize = 8_192;
 const MIN_REQUESTS: usize = 16;
-/// And in any case when so many lines came after it.
+/// The oldest request is forgotten after this many newer lines, in any number of requests.
 const MAX_LINES: usize = 131_072;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "VecDeque<u64>", into = "VecDeque<u64>")]
 pub struct Known {
-    /// The latest last.
+    /// Hashes of the lines, oldest first.
     lines: VecDeque<u64>,
-    /// How many lines each request has, none without any. Not saved: all that was read from a file is one.
+    /// Number of lines of each request, oldest first. Requests without lines are not listed. Not
+    /// saved: all lines from the state file count as one request.
     requests: VecDeque<usize>,
 }
 
@@ -45,7 +48,7 @@ impl Known {
         self.lines.iter().copied()
     }
 
-    /// Of one request.
+    /// Adds the lines of one request.
     pub fn remember(&mut self, lines: impl IntoIterator<Item = u64>) {
         let n_before = self.lines.len();
         self.lines.extend(lines);

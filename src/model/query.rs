@@ -1,12 +1,13 @@
-//! What people ask about single locks, and the answers: the JSON of `/api/v1`.
+//! Questions about single locks, and the answers: the JSON of `/api/v1`.
 //!
-//! The server hands an [`Inquiry`] to the pipeline, which answers from the ledger. Ids and keys belong here, never into
-//! labels; owners appear as short hashes. Every answer is bounded.
+//! The HTTP server sends an [`Inquiry`] to the pipeline, which answers it from the ledger. Ids and
+//! keys appear here and never in labels. Owners appear as short hashes. Every answer has a size
+//! limit.
 
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-/// Unix seconds with milliseconds, as Prometheus writes times.
+/// Unix time in seconds, with milliseconds, in the format of Prometheus.
 pub type Seconds = f64;
 
 #[derive(Debug)]
@@ -28,75 +29,76 @@ pub struct LocksQuery {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockOrder {
-    /// The least time left first; locks without TTL come last.
+    /// Least remaining TTL first. Locks without a TTL are last.
     #[default]
     TtlRemaining,
-    /// Held longest first.
+    /// Longest hold first.
     HeldLongest,
-    /// Those that changed their owner most often first.
+    /// Most owner changes first.
     OwnerChanges,
     Key,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LocksPage {
-    /// Locks that fit the query.
+    /// Number of locks that match the query.
     pub total: usize,
     pub offset: usize,
     pub locks: Vec<LockView>,
 }
 
-/// A lock that is held.
+/// A lock that is held now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LockView {
     pub key: String,
     pub lock_namespace: String,
-    /// Absent where the value may not be read.
+    /// `None` if the value cannot be read.
     pub owner: Option<String>,
-    /// Absent where the acquisition was not seen: the lock is older than that.
+    /// `None` if the acquisition was not observed: the lock is older than `first_seen_at`.
     pub acquired_at: Option<Seconds>,
     pub first_seen_at: Seconds,
     pub last_renewed_at: Option<Seconds>,
     pub renewals: u32,
-    /// Absent: no TTL.
+    /// `None` if the lock has no TTL.
     pub ttl_remaining_seconds: Option<f64>,
     pub full_ttl_seconds: Option<f64>,
-    /// As far as remembered.
+    /// Counted as far back as the history of the lock is kept.
     pub owner_changes: u16,
     pub renewal_overdue: bool,
-    /// The connection was interrupted since the lock was last seen.
+    /// Not confirmed since the connection was interrupted.
     pub doubtful: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LockHistory {
     pub key: String,
-    /// The one that the key fits, or that it was last seen in.
+    /// The lock namespace that the key matches, or the last one that the lock was observed in.
     pub lock_namespace: Option<String>,
-    /// Absent: not held now.
+    /// `None` if the lock is not held now.
     pub now: Option<LockView>,
-    /// Who has it, in a sentence.
+    /// A sentence that states who holds the lock.
     pub state: String,
-    /// How it was last lost, in a sentence. Absent: it was not, as far as remembered.
+    /// A sentence about the last loss. `None` if the history contains no loss.
     pub verdict: Option<String>,
-    /// The latest first; the one that goes on has no end.
+    /// Latest first. A hold that has not ended has no `ended_at`.
     pub holds: Vec<HoldView>,
-    /// The latest first.
+    /// Latest first.
     pub history: Vec<HistoryView>,
 }
 
-/// From an acquisition to its end.
+/// The time from an acquisition to its end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HoldView {
     pub owner: Option<String>,
     pub began_at: Seconds,
-    /// Otherwise it began earlier.
+    /// False if the hold began before `began_at`.
     pub acquisition_seen: bool,
-    /// Absent: it goes on.
+    /// `None` if the hold has not ended.
     pub ended_at: Option<Seconds>,
     pub ending: Option<&'static str>,
     pub ttl_seconds: Option<f64>,
-    /// When it expires, or would have. Absent: not known, or no TTL.
+    /// When the TTL runs out, or would have run out. `None` if this is unknown or the lock has no
+    /// TTL.
     pub deadline_at: Option<Seconds>,
     pub renewals: u32,
     pub last_renewed_at: Option<Seconds>,
@@ -107,9 +109,9 @@ pub struct HistoryView {
     pub at: Seconds,
     pub what: &'static str,
     pub owner: Option<String>,
-    /// Of a renewal: the share of the TTL that was left, where it was seen.
+    /// Only for a renewal: the share of the TTL that was left, if it was observed.
     pub margin: Option<f64>,
-    /// Of a log line: what it was counted as, why, and by which rule.
+    /// Only for a log line: what it was counted as, the reason, and the rule that matched.
     pub event: Option<&'static str>,
     pub reason: Option<&'static str>,
     pub rule: Option<String>,
@@ -126,30 +128,30 @@ pub struct IncidentsQuery {
 pub struct IncidentsPage {
     pub total: usize,
     pub offset: usize,
-    /// The latest first.
+    /// Latest first.
     pub incidents: Vec<IncidentView>,
 }
 
-/// A lock that was lost, as its holder found out.
+/// A reported loss with its cause.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IncidentView {
-    /// When the holder found out, by the time of its log line.
+    /// When the holder discovered the loss: the time of its log line.
     pub at: Seconds,
     pub lock_namespace: String,
-    /// The key, or the id where the key is not known; absent where the line names neither.
+    /// The key, or the id if the key is not known. `None` if the line contains neither.
     pub lock: Option<String>,
     /// `release`, `renew` or `unknown`.
     pub operation: &'static str,
     pub cause: &'static str,
-    /// When the lock was lost, as seen in Redis.
+    /// When the lock was lost, as observed in Redis.
     pub lost_at: Option<Seconds>,
-    /// Who lost it and who has or had it next, as short hashes.
+    /// The owner that lost the lock, and the next owner, as short hashes.
     pub owner: Option<String>,
     pub next_owner: Option<String>,
-    /// The rule that took the log line.
+    /// The rule that matched the log line.
     pub rule: String,
-    /// What happened, in a sentence. Absent where it was not seen.
+    /// A sentence that describes what happened. `None` if it was not observed.
     pub verdict: Option<String>,
-    /// Where to read on, below `/runbooks/`.
+    /// Name of the runbook, below `/runbooks/`.
     pub runbook: &'static str,
 }

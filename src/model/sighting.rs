@@ -1,7 +1,8 @@
-//! What Redis tells about locks: sightings of keys, and what became of the link they were seen over.
+//! What Redis shows about locks: sightings of keys, and the state of the link that read them.
 //!
-//! Links (`keyspace`) produce [`LinkBatch`]es; the pipeline hands them to the ledger, which infers from what was
-//! there before and what is there now what happened to a lock. All times here are those of [`crate::util::clock::steady`].
+//! Links (`keyspace`) produce [`LinkBatch`]es. The pipeline passes them to the ledger, which
+//! compares successive sightings to infer what happened to a lock. All times here come from
+//! [`crate::util::clock::steady`].
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -12,23 +13,23 @@ use siphasher::sip::SipHasher13;
 use crate::model::label::{Label, label_enum};
 use crate::util::clock::TimeMs;
 
-/// One primary of the watched Redis, for as long as it is connected to or expected back. Numbers are not used again.
+/// Identifies one primary while it is connected or expected to return. Ids are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u16);
 
-/// Stands for an owner's token, which is a capability: whoever knows it can release the lock. Only this hash, keyed with
-/// a secret of the process, is ever kept.
+/// Keyed hash of an owner's token. The token is a capability: whoever knows it can release the
+/// lock. The exporter keeps only this hash, and the hash key is a secret of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerHash(NonZeroU64);
 
 impl OwnerHash {
-    /// What is shown to people: enough to tell owners apart.
+    /// Returns the form that is shown to people: 8 hex digits, enough to distinguish owners.
     pub fn short(self) -> String {
         format!("{:08x}", self.0.get() >> 32)
     }
 }
 
-/// Makes [`OwnerHash`]es. The secret is random and lives as long as the process.
+/// Creates [`OwnerHash`]es. The secret is random and lives as long as the process.
 #[derive(Clone)]
 pub struct OwnerHasher {
     secret: (u64, u64),
@@ -36,7 +37,7 @@ pub struct OwnerHasher {
 
 impl OwnerHasher {
     pub fn new() -> Self {
-        // The one source of randomness in std: each `RandomState` has keys of its own.
+        // `RandomState` is the only source of randomness in std. Each one has its own keys.
         let random = || std::collections::hash_map::RandomState::new().hash_one(0);
         Self { secret: (random(), random()) }
     }
@@ -60,112 +61,121 @@ impl fmt::Debug for OwnerHasher {
     }
 }
 
-/// What a read of a key showed.
+/// The result of reading a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sight {
     Absent,
-    /// The key is there, and nobody holds the lock: somebody may wait for it.
+    /// The key exists, but nobody holds the lock. Others may wait for it.
     Vacant,
     Held(Held),
-    /// The key's slot is served by another node by now: nothing is known about the lock until that node shows it.
+    /// Another node now serves the slot of the key. The state of the lock is unknown until that
+    /// node reports it.
     Elsewhere,
-    /// The key is of a type that no lock has.
+    /// The key has a type that no lock has.
     NotALock,
-    /// The user may not read the key, or the read failed: nothing is known.
+    /// The state of the lock is unknown: the Redis user is not allowed to read the key, or the read
+    /// failed.
     Unreadable,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// `None`: the value may not be read.
+    /// `None` if the value cannot be read.
     pub owner: Option<OwnerHash>,
-    /// What `PTTL` said. `None`: the key has no TTL.
+    /// The reply to `PTTL`. `None` if the key has no TTL.
     pub ttl_ms: Option<TimeMs>,
-    /// The lock's fence counter, where the namespace has one and it could be read.
+    /// The lock's fence counter, if its namespace has one and it was readable.
     pub fence: Option<u64>,
 }
 
-/// One read of one key, and the pushes about it since the read before.
+/// One read of one key, and the pushes about the key since the previous read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sighting {
     pub key: Box<str>,
-    /// When the read was sent (rounded down) and its reply received (rounded up): Redis answered in between.
+    /// When the read was sent (rounded down) and when its reply was received (rounded up). Redis
+    /// answered between the two.
     pub sent: TimeMs,
     pub received: TimeMs,
-    /// What changed since the last read of the key did not change before this. `None`: it may have been any time since the
-    /// last read (no tracking).
+    /// All changes since the previous read of the key happened at or after this time. `None`
+    /// without tracking: they can have happened at any time since the previous read.
     pub since: Option<TimeMs>,
-    /// ... nor after this: when the last push about the key came in, otherwise `received`.
+    /// All changes since the previous read of the key happened at or before this time: when the
+    /// last push about the key was received, otherwise `received`.
     pub until: TimeMs,
-    /// Pushes about the key between the last reply about it and this one. Each is one change or several.
+    /// Number of pushes about the key between the previous reply about it and this one. Each push
+    /// announces one or more changes.
     pub pushes: u16,
-    /// The first of these pushes came so close behind the last reply that the reply may have shown its change already.
+    /// The first of these pushes arrived so soon after the previous reply that the reply may
+    /// already include its change.
     pub first_push_may_be_old: bool,
-    /// Pushes about the key were skipped (ceiling on reads): what happened in between is not known.
+    /// Pushes about the key were skipped because of the limit on reads, so the changes in between
+    /// are unknown.
     pub missed: bool,
     pub sight: Sight,
 }
 
 label_enum! {
-    /// How operations on the locks of a namespace are seen.
+    /// How operations on the locks of a namespace are observed.
     OperationsSource {
-        /// Every change.
+        /// Tracking announces every change.
         Watch = "watch",
-        /// What differs between two passes: a lower bound.
+        /// Two passes are compared. The counts are a lower bound.
         Scan = "scan",
-        /// Not at all.
+        /// Operations are not observed.
         None = "none",
     }
 }
 
-/// Whose data a link shows after it (re)connected, compared with the last time.
+/// Whether a link that connected shows the same data as at its previous connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Past {
-    /// It was never connected before.
+    /// The link was never connected before.
     None,
     /// The same process with the same replication id.
     SameServer,
-    /// Another run or replication id: a restart or failover; locks may be lost without having been released or expired.
+    /// Another run id or replication id, because of a restart or failover. Locks can be lost
+    /// without a release or expiration.
     OtherServer,
 }
 
-/// What a link has to tell, in the order in which it happened.
+/// An event of a link. Events are sent in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkNews {
-    /// Connected; with tracking armed if `watching`. A first pass follows. Changes since the link was last caught up were
-    /// not seen.
+    /// The link is connected. If `watching`, tracking is enabled. A first pass follows. Changes
+    /// between the last `CaughtUp` and this event were not observed.
     Up {
         at: TimeMs,
         watching: bool,
         past: Past,
     },
-    /// The connection is lost; another attempt follows.
+    /// The connection is lost. The link will try to reconnect.
     Down {
         at: TimeMs,
     },
-    /// The node is no longer a primary: nothing more comes from this link.
+    /// The node is no longer a primary. The link sends nothing more.
     Removed {
         at: TimeMs,
     },
-    /// Everything that changed up to `at` has been told.
+    /// All changes up to `at` have been reported.
     CaughtUp {
         at: TimeMs,
     },
-    /// All keys that existed from `started` to `at` have been shown since `started`.
+    /// All keys that existed from `started` to `at` have been reported since `started`.
     PassDone {
         started: TimeMs,
         at: TimeMs,
     },
-    /// The whole keyspace was flushed.
+    /// All keys were deleted by a flush.
     Flushed {
         at: TimeMs,
     },
-    /// Some time before `at`, Redis deleted keys to make room, or all of them; it is not known which: no end that is told later and may have
-    /// been before `at` is a release for sure.
+    /// Redis evicted keys some time before `at`, or deleted all keys. Which keys is unknown, so an
+    /// end that is reported later and may have happened before `at` is not certainly a release.
     Evicted {
         at: TimeMs,
     },
-    /// Pushes were lost, it is not known about which keys: as after a reconnect.
+    /// Pushes were lost, and it is unknown which keys they were about. The effect is the same as a
+    /// reconnect.
     Gap {
         at: TimeMs,
     },

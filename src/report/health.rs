@@ -1,8 +1,10 @@
-//! What is wrong now, in sentences, worst first: the judgment that the page and `/api/v1/overview` show.
+//! What is wrong now, as sentences with a level, worst first. The page and `/api/v1/overview` show
+//! them.
 //!
-//! Pure: a snapshot and the time in, findings out. Thresholds are those of the namespace, with the defaults of the alert
-//! rules; but the rules want trouble to last and this does not, so it is seen here minutes before a page. What cannot be
-//! seen is a finding too: silence is only good news while every source is read.
+//! Pure: takes a snapshot and the time, returns findings. Thresholds are those of the namespace,
+//! with the defaults of the alert rules. The alert rules wait until a problem lasts and this module
+//! does not, so it reports a problem minutes before a page. A source that cannot be read is a
+//! finding too: the absence of failures means nothing unless every source is read.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,29 +16,30 @@ use crate::model::sighting::OperationsSource;
 use crate::snapshot::{KeyspaceView, NamespaceView, RedisView, Snapshot, SourceView};
 use crate::util::clock::{TimeMs, span};
 
-/// Where nothing is configured, as in the alert rules.
+/// Defaults if nothing is configured, the same as in the alert rules.
 const DEFAULT_RATIO: f64 = 0.05;
 const DEFAULT_MIN_FAILURES: u64 = 5;
-/// Of holds that ended, those that expired.
+/// Limit for expirations as a share of all ended holds.
 const EXPIRY_RATIO: f64 = 0.2;
-/// Of attempts to take a lock, so many that work stands still.
+/// Share of failed attempts to acquire a lock from which on work has practically stopped.
 const STANDSTILL: f64 = 0.5;
-/// Of held locks, those whose renewal is late: some, and most.
+/// Locks with an overdue renewal as a share of held locks: limit for a warning, and for most of the
+/// locks.
 const OVERDUE_SHARES: (f64, f64) = (0.1, 0.5);
-/// Numbers are published every second.
+/// Age at which a snapshot is stale. A snapshot is published every second.
 const STALE_SNAPSHOT: TimeMs = 15_000;
-/// A log with unread bytes that gives nothing for this long is stuck.
+/// A log with unread bytes is stuck if nothing was read from it for this long.
 const STALLED_LOG: TimeMs = 60_000;
 const SILENT_LOG: TimeMs = 6 * 3_600_000;
-/// Three passes that did not come, and this much more.
+/// Added to the time of three passes. After that a scan is stale.
 const STALE_SCAN_SECONDS: f64 = 60.0;
 
 label_enum! {
-    /// How bad it is, worst first.
+    /// The level of a finding, worst first.
     Level {
-        /// Somebody should look now.
+        /// Somebody must act now.
         Critical = "critical",
-        /// Something is not seen, so that nothing can be said.
+        /// Something is not observed, so nothing can be concluded from it.
         Blind = "blind",
         Warning = "warning",
         Well = "well",
@@ -47,24 +50,25 @@ label_enum! {
 pub struct HealthFinding {
     pub level: Level,
     pub text: String,
-    /// Name of the runbook that says what to do.
+    /// Name of the runbook that explains what to do.
     pub runbook: &'static str,
 }
 
-/// The level of several findings together.
+/// Returns the worst level of several findings.
 pub fn level<'a>(findings: impl IntoIterator<Item = &'a HealthFinding>) -> Level {
     findings.into_iter().map(|finding| finding.level).min().unwrap_or(Level::Well)
 }
 
-/// What may be said of a namespace without findings of its own that are worse: an exporter that does not see everything cannot
-/// call it well.
+/// Returns the level of a namespace. An exporter that does not observe everything cannot report
+/// that a namespace is well, so `Well` becomes `Blind`.
 pub fn level_of_namespace(findings: &[HealthFinding], of_exporter: &[HealthFinding]) -> Level {
     let own = level(findings);
     let is_blind = level(of_exporter) <= Level::Blind;
     if own == Level::Well && is_blind { Level::Blind } else { own }
 }
 
-/// The exporter's own sight: Redis, logs, and whether the numbers are fresh and saved.
+/// Returns findings about the exporter itself: whether it reads Redis and the logs, and whether the
+/// numbers are fresh and saved.
 pub fn of_exporter(snapshot: &Snapshot, now: TimeMs) -> Vec<HealthFinding> {
     let mut findings = HealthFindings::default();
     let age = now - snapshot.taken;
@@ -153,7 +157,7 @@ fn of_log(source: &SourceView, now: TimeMs, findings: &mut HealthFindings) {
     }
 }
 
-/// One namespace, by its own thresholds.
+/// Returns findings about one namespace, according to its own thresholds.
 pub fn of_namespace(view: &NamespaceView, now: TimeMs) -> Vec<HealthFinding> {
     let mut findings = HealthFindings::default();
     of_losses(view, &mut findings);
@@ -225,7 +229,8 @@ fn of_renewals(view: &NamespaceView, findings: &mut HealthFindings) {
     }
 }
 
-/// By the threshold of renewals, as the alert rules do: both ask Redis for the same thing, and fail for the same reasons.
+/// Uses the threshold for renewals, as the alert rules do: both operations send the same kind of
+/// request to Redis and fail for the same reasons.
 fn of_acquisitions(view: &NamespaceView, findings: &mut HealthFindings) {
     let NamespaceView { namespace, keyspace, lately, .. } = view;
     let failed = lately.windows[0].acquire_failures;
@@ -236,7 +241,7 @@ fn of_acquisitions(view: &NamespaceView, findings: &mut HealthFindings) {
     let text = format!("{attempts} to take a lock failed in 5 minutes, not counting those that found it taken");
     let threshold = namespace.thresholds.renewal_failure_ratio.unwrap_or(DEFAULT_RATIO);
     let runbook = "RedisLockAcquireFailing";
-    // Without every acquisition a share says nothing.
+    // If acquisitions are not observed completely, their share is meaningless.
     if ratio(keyspace).is_none() {
         return findings.add(Level::Warning, runbook, format!("{text}."));
     }
@@ -293,7 +298,7 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
     }
     let (some, most) = OVERDUE_SHARES;
     let share = state.renewal_overdue as f64 / state.held.max(1) as f64;
-    // A loop lock is renewed while its loop works, and rests otherwise.
+    // A loop lock is renewed only while its loop works, so an overdue renewal is normal.
     if share > some && namespace.style == Style::Item {
         let text = format!("{} of {} held locks are not renewed in time.", state.renewal_overdue, state.held);
         match share > most && state.renewal_overdue >= 2 {
@@ -326,7 +331,8 @@ fn of_expiries(view: &NamespaceView, keyspace: &KeyspaceView, findings: &mut Hea
     }
 }
 
-/// The headline. Never better than what is seen. `subjects` are the namespaces that are concerned.
+/// Returns the headline. It never claims more than what is observed. `subjects` are the affected
+/// namespaces.
 pub fn summary(snapshot: &Snapshot, level: Level, subjects: &[&str]) -> String {
     let seen = match (&snapshot.redis, snapshot.sources.is_empty()) {
         (Some(_), false) => "Every log is read and Redis is watched.",
@@ -362,7 +368,7 @@ impl HealthFindings {
     }
 }
 
-/// Only where every operation is seen; otherwise the share says nothing.
+/// Returns the ratios only if every operation is observed; otherwise they are meaningless.
 fn ratio(keyspace: &Option<KeyspaceView>) -> Option<crate::snapshot::Ratios> {
     let keyspace = keyspace.as_ref()?;
     (keyspace.now.source == Some(OperationsSource::Watch)).then_some(keyspace.ratios[0])
@@ -404,7 +410,7 @@ mod tests {
 
     const NOW: TimeMs = 10_000_000;
 
-    /// Watched, with ten successful operations for each failure to come.
+    /// A watched namespace with ten successful operations for each failure that a test adds.
     fn view() -> NamespaceView {
         let namespace = Namespace {
             name: "workflow".to_owned(),
@@ -602,7 +608,7 @@ mod tests {
         check_exporter(redis(|now| now.nodes_up = 0), &[(Level::Critical, "RedisLockRedisDown")]);
         check_exporter(redis(|now| now.nodes_tracking = 0), &[(Level::Blind, "RedisLockTrackingLost")]);
         check_exporter(redis(|now| now.scan_last_success = None), &[(Level::Blind, "RedisLockScanStale")]);
-        // Three intervals and three passes, and a minute.
+        // The limit is three intervals, three passes and one minute.
         check_exporter(redis(|now| now.scan_last_success = Some(NOW - 990_000)), &[]);
         check_exporter(
             redis(|now| now.scan_last_success = Some(NOW - 991_000)),

@@ -2,7 +2,7 @@
 //!
 //! The page, the API, `/metrics` and `advise` call this module. In reading order:
 //!
-//! * `health`: what is wrong now, in sentences with a level
+//! * `health`: what is wrong now, as sentences with a level
 //! * `advice`: which TTL and renewal interval the locks should have
 
 pub mod advice;

@@ -1,4 +1,5 @@
-//! Waiting longer after each failure, and not all at the same moment.
+//! Waiting times that grow after each failure and contain a random part, so that several clients do
+//! not retry at the same moment.
 
 use std::hash::BuildHasher;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Twice as long each time, for ever, minus up to half of it by chance.
+/// Doubles the time after each failure, up to `LONGEST`, and subtracts a random part of up to half.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -17,11 +18,11 @@ impl Backoff {
         Self { next: SHORTEST }
     }
 
-    /// How long to wait after one more failure.
+    /// Returns how long to wait after one more failure.
     pub(crate) fn next(&mut self) -> Duration {
         let full = self.next;
         self.next = (full * 2).min(LONGEST);
-        // The one source of randomness in std: each `RandomState` has keys of its own.
+        // `RandomState` is the only source of randomness in std. Each one has its own keys.
         let random = std::collections::hash_map::RandomState::new().hash_one(0);
         full / 2 + (full / 2).mul_f64(random as f64 / u64::MAX as f64)
     }

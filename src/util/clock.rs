@@ -1,30 +1,33 @@
-//! The clocks, in the one unit the program uses, and times as people say them.
+//! The clocks of the program, and times as text for people.
+//!
+//! All times are in milliseconds. Log lines use the wall clock; locks use the steady clock.
 
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// Milliseconds since the Unix epoch: the time of a log line, or of its arrival.
+/// Milliseconds since the Unix epoch.
 pub type TimeMs = i64;
 
 pub fn now() -> TimeMs {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis() as TimeMs)
 }
 
-/// A clock that never steps: the wall clock at the first call, and what has passed since. Deadlines of locks are kept in
-/// it, for a corrected wall clock must not make a lock expire.
+/// A clock that never jumps: the wall clock at the first call plus the time that has passed since.
+/// Deadlines of locks use this clock, because a correction of the wall clock must not make a lock
+/// expire.
 pub fn steady() -> TimeMs {
     static START: LazyLock<(Instant, TimeMs)> = LazyLock::new(|| (Instant::now(), now()));
     START.1 + START.0.elapsed().as_millis() as TimeMs
 }
 
-/// As RFC 3339. Nothing for a time that no calendar has.
+/// Formats a time as RFC 3339. Returns `None` for a time outside the supported range of years.
 pub fn format(time: TimeMs) -> Option<String> {
     jiff::Timestamp::from_millisecond(time).ok().map(|time| time.to_string())
 }
 
-/// As people say it: two digits that matter, never more than two units.
+/// Formats a time span for people: tenths of a second only below 10 s, and at most two units.
 pub fn span(time: TimeMs) -> String {
     let time = time.max(0);
     let seconds = time / 1000;

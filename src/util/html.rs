@@ -1,8 +1,11 @@
-//! Text that is safe in HTML.
+//! Escapes text for HTML.
+//!
+//! The page and the runbooks use it for all text that is not part of the program.
 
 use std::fmt::{self, Write};
 
-/// Text that is safe between tags and inside quoted attributes.
+/// Text that is displayed with escapes, so that it is safe between tags and inside quoted
+/// attributes.
 pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Escaped<'_> {

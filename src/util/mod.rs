@@ -1,8 +1,8 @@
-//! Small helpers without knowledge of locks. Every other module may use them.
+//! Small helpers that do not know about locks. Every other module may use them.
 //!
-//! * `clock`: the wall clock, a clock that never steps, and times as text
+//! * `clock`: the wall clock, a clock that never jumps, and times as text
 //! * `units`: durations and sizes as people write them
-//! * `backoff`: waits that grow after each failure
+//! * `backoff`: waiting times that grow after each failure
 //! * `percent`: percent encoding of URLs
 //! * `html`: text that is safe in HTML
 //! * `ports`: free ports for the servers that drills, demos and tests start

@@ -1,6 +1,9 @@
 //! Percent encoding of URLs.
+//!
+//! The API and the HTTP client decode with it. Queries to Prometheus and `healthcheck` encode with
+//! it. Only decoding can fail.
 
-/// Encodes everything but the characters that RFC 3986 calls unreserved.
+/// Encodes all bytes except the characters that RFC 3986 calls unreserved.
 pub(crate) fn percent_encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len() * 2);
     for byte in text.bytes() {

@@ -1,8 +1,8 @@
 //! Ports for servers that cannot choose their own, such as `redis-server` and Prometheus.
 //!
-//! Nobody can reserve a port for another program. So a starter asks [`free_port`] for a candidate, starts the server
-//! there, waits until [`is_listening`] confirms that this process has the port, and tries another port if the server
-//! ends instead.
+//! No program can reserve a port for another program. So a caller gets a candidate from
+//! [`free_port`], starts the server there, waits until [`is_listening`] confirms that this process
+//! has the port, and tries another port if the server exits instead.
 
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
@@ -10,14 +10,14 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 
-/// How many ports a starter tries before it gives up.
+/// How many ports a caller tries before it gives up.
 pub const ATTEMPTS: usize = 10;
 
-/// Below the range from which Linux takes the ports of outgoing connections and of listeners on port 0. A server that
-/// restarts therefore finds its port free.
+/// Below the range from which Linux takes the ports of outgoing connections and of listeners on
+/// port 0. So the port of a server is still free when the server restarts.
 const CANDIDATES: RangeInclusive<u16> = 12_000..=31_999;
 
-/// A random port of the loopback interface that is free at this moment.
+/// Returns a random port of the loopback interface that is free at this moment.
 pub fn free_port() -> io::Result<u16> {
     let n_candidates = u64::from(CANDIDATES.end() - CANDIDATES.start()) + 1;
     let mut refused = None;
@@ -32,18 +32,19 @@ pub fn free_port() -> io::Result<u16> {
     Err(refused.unwrap_or_else(|| io::Error::from(io::ErrorKind::AddrInUse)))
 }
 
-/// Whether the process `pid` listens on `port` of the loopback interface. A mere connection does not tell: another
-/// process may have taken the port first, while `pid` is about to fail.
+/// Returns true if the process `pid` listens on `port` of the loopback interface. A successful
+/// connection is not enough: another process may have taken the port first, while `pid` is about to
+/// fail.
 pub fn is_listening(pid: u32, port: u16) -> bool {
     match listening_sockets(pid, port) {
         Ok(inodes) if inodes.is_empty() => false,
         Ok(inodes) => has_socket(pid, &inodes),
-        // Without /proc a connection has to do.
+        // Without /proc, a connection is the only available test.
         Err(_) => TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok(),
     }
 }
 
-/// Inodes of the sockets that listen on `port` in the network of `pid`.
+/// Returns the inodes of the sockets that listen on `port` in the network namespace of `pid`.
 fn listening_sockets(pid: u32, port: u16) -> io::Result<Vec<String>> {
     const LISTEN: &str = "0A";
     let mut inodes = Vec::new();
@@ -55,7 +56,8 @@ fn listening_sockets(pid: u32, port: u16) -> io::Result<Vec<String>> {
             continue;
         };
         for line in text.lines().skip(1) {
-            // sl local_address rem_address st tx_queue:rx_queue tr:when retrnsmt uid timeout inode ...
+            // Columns: sl local_address rem_address st tx_queue:rx_queue tr:when retrnsmt uid
+            // timeout inode ...
             let fields: Vec<&str> = line.split_ascii_whitespace().collect();
             let (Some(local), Some(state), Some(inode)) = (fields.get(1), fields.get(3), fields.get(9)) else {
                 continue;
@@ -75,7 +77,8 @@ fn has_socket(pid: u32, inodes: &[String]) -> bool {
     targets.into_iter().any(|target| wanted.iter().any(|socket| target.as_os_str() == socket.as_str()))
 }
 
-/// A port on which nobody listens as long as this value lives: it belongs to the near end of an open connection.
+/// A port on which no process listens while this value exists: it is the local port of an open
+/// outgoing connection.
 pub struct UnusedPort {
     pub number: u16,
     _connection: (TcpListener, TcpStream),

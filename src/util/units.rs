@@ -1,17 +1,19 @@
-//! Durations (`1m30s`) and sizes (`64KiB`) as people write them in the configuration.
+//! Parses and formats durations (`1m30s`) and sizes (`64KiB`) as people write them in the
+//! configuration.
 
 use std::time::Duration;
 
 const DURATION_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// What to write instead of a duration that cannot be read.
+/// Help text for a duration that cannot be parsed.
 pub(crate) const DURATION_HELP: &str =
     "write whole numbers with a unit, large units first: 250ms, 2s, 10m, 1h, 7d, 1m30s";
 
-/// What to write instead of a size that cannot be read.
+/// Help text for a size that cannot be parsed.
 pub(crate) const SIZE_HELP: &str = "write a number of bytes, or a number with KiB or MiB: 65536, 64KiB, 1MiB";
 
-/// Reads `250ms`, `2s`, `10m`, `1h`, `7d` and concatenations, large units first and each at most once.
+/// Parses `250ms`, `2s`, `10m`, `1h`, `7d` and concatenations, large units first and each at most
+/// once.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut next_unit = 0;
@@ -29,7 +31,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     (!text.is_empty()).then(|| Duration::from_millis(total_ms))
 }
 
-/// Reads `65536`, `64KiB` or `1MiB`.
+/// Parses `65536`, `64KiB` or `1MiB`.
 pub(crate) fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split_number(text)?;
     let factor = match unit {
@@ -41,7 +43,7 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(factor)
 }
 
-/// The shortest way to write a duration.
+/// Returns the shortest text for a duration.
 pub(crate) fn format_duration(duration: Duration) -> String {
     let mut rest = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let mut text = String::new();
@@ -55,7 +57,7 @@ pub(crate) fn format_duration(duration: Duration) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
-/// The shortest way to write a size.
+/// Returns the shortest text for a size.
 pub(crate) fn format_size(bytes: u64) -> String {
     for (unit, factor) in [("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if bytes > 0 && bytes.is_multiple_of(factor) {

@@ -1,4 +1,4 @@
-//! Log sources of the configuration: patterns expand, names are unique, journals have valid matches.
+//! Log sources of the configuration: checks path patterns, unique names and journal matches.
 //!
 //! `config::assemble` calls [`build`]. In reading order:
 //!
@@ -16,22 +16,22 @@ use super::{JournalConfig, LogKind, LogSource, Overrides, Push, StartAt};
 use crate::util::units;
 use raw::{RawJournal, RawLog, RawOrigin, RawPush};
 
-/// The longest line that is searched as a whole, unless `max_line_bytes` says otherwise.
+/// The longest line that is searched completely, unless `max_line_bytes` is set.
 pub const DEFAULT_MAX_LINE_BYTES: usize = 1 << 20;
 
 const LINE_BYTES_RANGE: std::ops::RangeInclusive<u64> = 1 << 10..=64 << 20;
 const MAX_SOURCES: usize = 1000;
-/// Of one push request, unless `max_request_bytes` says otherwise.
+/// Size limit of one push request, unless `max_request_bytes` is set.
 const DEFAULT_REQUEST_BYTES: usize = 8 << 20;
 const REQUEST_BYTES_RANGE: std::ops::RangeInclusive<u64> = 64 << 10..=32 << 20;
 const JOURNAL: &str = "journal";
 const PUSH: &str = "push";
 const MAX_MATCHES: usize = 500;
 
-/// Standard input as a log source.
+/// The path that stands for standard input.
 pub const STDIN: &str = "-";
 
-/// The sources of the file, then those of the flags.
+/// Returns the sources of the file, then those of the flags.
 pub(super) fn build(raw: &[RawLog], overrides: &Overrides, findings: &mut ProblemCollector) -> Vec<LogSource> {
     let mut sources: Vec<LogSource> = Vec::new();
     for log in raw {
@@ -56,7 +56,7 @@ pub(super) fn build(raw: &[RawLog], overrides: &Overrides, findings: &mut Proble
     sources
 }
 
-/// Name and kind of a source, or nothing if there is a problem with it.
+/// Returns name and kind of a source, or `None` after reporting a problem.
 fn origin(
     from: &RawOrigin,
     name: Option<&At<String>>,
@@ -110,7 +110,7 @@ fn journal(raw: &RawJournal, findings: &mut ProblemCollector) -> Option<JournalC
             is_sound = false;
             continue;
         }
-        // As journalctl has it.
+        // `journalctl` also adds `.service` to a unit name without a suffix.
         let suffix = if unit.value.contains('.') { "" } else { ".service" };
         matches.push(format!("_SYSTEMD_UNIT={}{suffix}", unit.value));
     }
@@ -149,7 +149,7 @@ fn push(raw: &RawPush, findings: &mut ProblemCollector) -> Push {
     Push { max_request_bytes: max_request_bytes.unwrap_or(DEFAULT_REQUEST_BYTES) }
 }
 
-/// The directory of the flag, or else of the file.
+/// Returns the directory from the flag, otherwise from the file.
 pub(super) fn state_dir(raw: Option<&At<String>>, overrides: &Overrides) -> Option<PathBuf> {
     overrides.state_dir.clone().or_else(|| raw.map(|path| PathBuf::from(&path.value)))
 }

@@ -1,4 +1,6 @@
-//! A log source as it is written: files, a journal or pushed lines, before anything is compared with anything else.
+//! A log source as written: files, a journal or pushed lines, not yet compared with other sources.
+//!
+//! `RawConfig` calls [`RawLog::read`]. It reports missing and contradicting fields.
 
 use crate::config::StartAt;
 use crate::config::yaml::document::{YamlNode, YamlValue};
@@ -7,7 +9,7 @@ use crate::config::yaml::problem::ProblemCollector;
 
 #[derive(Debug)]
 pub(in crate::config) struct RawLog {
-    /// None: nothing usable is said.
+    /// `None` if no usable origin is given.
     pub(in crate::config) from: Option<RawOrigin>,
     pub(in crate::config) name: Option<At<String>>,
     pub(in crate::config) start_at: Option<At<StartAt>>,
@@ -81,7 +83,7 @@ impl RawLog {
     }
 }
 
-/// `push:` with nothing behind it is as good as `push: {}`.
+/// An empty `push:` means the same as `push: {}`.
 fn read_or_empty<T: Default>(
     node: &YamlNode,
     read: fn(&YamlNode, &mut ProblemCollector) -> Option<T>,

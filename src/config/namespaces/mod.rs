@@ -1,11 +1,11 @@
-//! Lock namespaces of the configuration: merges those of the user and of the presets field by field, then compares
-//! them with each other.
+//! Lock namespaces of the configuration: merges those of the user and of the presets field by
+//! field, then compares them with each other.
 //!
 //! `config::assemble` calls [`build`]. In reading order:
 //!
 //! * this file: the merged and checked namespaces
-//! * `raw_owner`: where the owner is in a lock's value
-//! * `overlap`: can one key match two key templates?
+//! * `raw_owner`: where the owner is in the value of a lock
+//! * `overlap`: checks whether one key can match two key templates
 
 mod overlap;
 pub(super) mod raw_owner;
@@ -23,19 +23,21 @@ use crate::model::namespace::{Namespace, OTHER, Thresholds};
 use crate::model::owner::OwnerRule;
 use crate::util::units::format_duration;
 
-/// Each namespace has about forty series, whether or not anything happens in it.
+/// Each namespace has about forty series, even if nothing happens in it.
 const MAX_NAMESPACES: usize = 200;
 pub(super) const KEY_HELP: &str = "write the key with its changing parts in braces: app:lock:{id}";
 const MAX_DURATION: Duration = Duration::from_secs(366 * 86_400);
 
-/// Is there a Redis whose keys must be told apart? Without one, a line's own rule tells what it is about.
+/// Whether a Redis is configured, so that every key must belong to one namespace. Without Redis,
+/// the rule that matches a line decides its namespace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OverlapCheck {
     Watched,
     NotWatched,
 }
 
-/// Namespaces in order: the user's, the presets', `other`. Earlier layers win field by field.
+/// Returns the namespaces in order: the user's, the presets', `other`. Earlier layers take
+/// precedence field by field.
 pub(super) fn build(
     layers: Vec<Vec<RawNamespace>>,
     keyspace: OverlapCheck,
@@ -91,7 +93,8 @@ fn merge(layers: Vec<Vec<RawNamespace>>, findings: &mut ProblemCollector) -> Vec
     merged
 }
 
-/// Fills in what a namespace does not say and the one that it is `like` says. Keys are each namespace's own.
+/// Fills in the missing fields of a namespace from the one that `like` names. Keys, components and
+/// fence are not copied.
 fn take_likenesses(merged: &mut [(String, RawNamespace)], findings: &mut ProblemCollector) {
     for index in 0..merged.len() {
         let Some(like) = merged[index].1.like.clone() else { continue };
@@ -111,7 +114,7 @@ fn take_likenesses(merged: &mut [(String, RawNamespace)], findings: &mut Problem
     }
 }
 
-/// Takes over from `lower` what `upper` does not give.
+/// Copies the fields that `upper` does not set from `lower`.
 fn fill(upper: &mut RawNamespace, lower: RawNamespace) {
     fn fill_field<T>(upper: &mut Option<T>, lower: Option<T>) {
         if upper.is_none() {
@@ -208,7 +211,8 @@ fn parse_templates<'a>(
     templates
 }
 
-/// Every lock of the namespace must have a fence counter of its own.
+/// Parses the key template of the fence counter. Reports a template that gives several locks the
+/// same counter.
 fn parse_fence(fence: &At<String>, keys: &[KeyTemplate], findings: &mut ProblemCollector) -> Option<KeyTemplate> {
     let help = "write the counter's key with the lock's in it: fence:{key}; or with fields of all its `keys`";
     let template = match KeyTemplate::parse(&fence.value) {
@@ -231,7 +235,8 @@ fn parse_fence(fence: &At<String>, keys: &[KeyTemplate], findings: &mut ProblemC
     Some(template)
 }
 
-/// A key must belong to one namespace, or else the component of a line must tell which of two it is about.
+/// Reports key templates of two namespaces that can match the same key, unless the `components` of
+/// the namespaces decide which one a line is about.
 fn check_overlaps(
     namespaces: &[Arc<Namespace>],
     templates: &[PlacedTemplate],
@@ -279,7 +284,8 @@ fn told_apart(first: &Namespace, second: &Namespace) -> bool {
     !both_take_any && !first.components.iter().any(|component| second.components.contains(component))
 }
 
-/// Of two places that are at odds, the one that the user can change: documents are in order, the user's first.
+/// Of two conflicting positions, returns the one that the user can change. Documents are in order,
+/// and the user's is the first.
 fn nearer_to_user(left: Place, right: Place) -> Place {
     if left.document == right.document { left.max(right) } else { left.min(right) }
 }

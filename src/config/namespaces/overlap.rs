@@ -1,11 +1,11 @@
-//! Can one key fit two key templates?
+//! Checks whether one key can match two key templates.
 //!
-//! Where two templates fit a key, the one with more literal text describes it. Only templates with equally much of it
-//! leave open which namespace the key belongs to.
+//! If two templates match a key, the one with more literal text applies. So only templates with the
+//! same amount of literal text are ambiguous. `namespaces::build` reports them.
 
 use crate::model::key_template::KeyTemplate;
 
-/// A step of a template: a character, any character, or any number of characters.
+/// A step of a template: one given character, any one character, or any number of characters.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
     Exactly(char),
@@ -13,17 +13,18 @@ enum Step {
     Rest,
 }
 
-/// Is there a key that fits both, and describes neither better?
+/// Returns true if a key can match both templates and both have the same amount of literal text.
 pub(in crate::config) fn is_ambiguous(left: &KeyTemplate, right: &KeyTemplate) -> bool {
     left.literal_length() == right.literal_length() && overlap(&steps(left.as_str()), &steps(right.as_str()))
 }
 
-/// Do both take exactly the same keys, whatever they call their fields?
+/// Returns true if both templates match exactly the same keys. The names of fields do not matter.
 pub(in crate::config) fn is_same(left: &KeyTemplate, right: &KeyTemplate) -> bool {
     steps(left.as_str()) == steps(right.as_str())
 }
 
-/// A field takes at least one character. Braces that are written twice are literal ones.
+/// Converts a template to steps. A field needs at least one character. Doubled braces are literal
+/// braces.
 fn steps(template: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut characters = template.chars().peekable();
@@ -40,15 +41,15 @@ fn steps(template: &str) -> Vec<Step> {
     steps
 }
 
-/// Walks both templates at once: `reachable[j]` says whether some text takes us past the steps of `left` so far and past
-/// the first `j` steps of `right`.
+/// Walks both templates at the same time. `reachable[j]` is true if some text matches the steps of
+/// `left` so far and the first `j` steps of `right`.
 fn overlap(left: &[Step], right: &[Step]) -> bool {
     let mut reachable = vec![false; right.len() + 1];
     reachable[0] = true;
     skip_rests(&mut reachable, right);
     for step in left {
         let mut next = match step {
-            // Nothing, or as much of `right` as we like.
+            // Matches nothing, or any number of steps of `right`.
             Step::Rest => {
                 let first = reachable.iter().position(|reached| *reached).unwrap_or(reachable.len());
                 (0..reachable.len()).map(|index| index >= first).collect()
@@ -71,7 +72,7 @@ fn overlap(left: &[Step], right: &[Step]) -> bool {
     reachable.last() == Some(&true)
 }
 
-/// "Any number of characters" may be none.
+/// A `Rest` step can match zero characters.
 fn skip_rests(reachable: &mut [bool], steps: &[Step]) {
     for (index, step) in steps.iter().enumerate() {
         if reachable[index] && *step == Step::Rest {

@@ -1,4 +1,7 @@
-//! Where the owner is in a lock's value: `owner` of a namespace, typed and with places, and made into a checked rule.
+//! The setting `owner` of a lock namespace: reads it and builds the checked [`OwnerRule`].
+//!
+//! The rule finds the owner in the value of a lock. Invalid expressions are reported with their
+//! position.
 
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -8,7 +11,7 @@ use crate::config::yaml::fields::{At, YamlMapping};
 use crate::config::yaml::problem::ProblemCollector;
 use crate::model::owner::OwnerRule;
 
-/// Memory for one compiled expression.
+/// Memory limit for one compiled expression.
 const MAX_COMPILED_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug, Default)]
@@ -50,7 +53,7 @@ impl RawOwner {
     }
 }
 
-/// Values are bytes, not always text.
+/// Compiles an expression for bytes, because the values of locks are not always text.
 fn compile(source: &At<String>, findings: &mut ProblemCollector) -> Option<Regex> {
     patterns::compile(source, findings)?;
     let mut builder = RegexBuilder::new(&source.value);

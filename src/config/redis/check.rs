@@ -1,4 +1,7 @@
-//! A checked `redis:` section with `scan:` and `watch:`: one way to one Redis, and nothing that contradicts it.
+//! Checks the sections `redis`, `scan` and `watch` and builds a [`RedisConfig`].
+//!
+//! `config::assemble` calls [`build`]. It reports settings that contradict each other, are out of
+//! range or have no effect.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,7 +25,7 @@ const DEFAULT_MAX_TRACKED_LOCKS: u64 = 2_000_000;
 const TIMEOUTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 const INTERVALS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(86_400));
 
-/// `None`: there is no Redis to look at, or it was reported what is wrong with it.
+/// Returns `None` if no Redis is configured.
 pub(in crate::config) fn build(
     user: &RawConfig,
     overrides: &Overrides,
@@ -83,7 +86,8 @@ pub(in crate::config) fn build(
     })
 }
 
-/// Looking at Redis without any keys to look for would look healthy for ever.
+/// Reports a Redis without any keys to observe. Otherwise the exporter would seem healthy and never
+/// observe a lock.
 pub(in crate::config) fn report_without_keys(user: &RawConfig, findings: &mut ProblemCollector) {
     let message = "no namespace has `keys`, so there is nothing to look for in Redis";
     let help = "add `keys: [\"app:lock:{id}\"]` to a namespace, or choose a preset such as `cordum`";
@@ -107,7 +111,8 @@ fn report_without_effect(user: &RawConfig, overrides: &Overrides, findings: &mut
     }
 }
 
-/// The URL of the flag, or else of the file. `None`: there is none, or it was reported what is wrong with it.
+/// Parses the URL of the flag, otherwise of the file. Returns `None` if there is no URL or after
+/// reporting a problem.
 fn parse_url(
     raw: &RawRedis,
     overrides: &Overrides,
@@ -124,7 +129,7 @@ fn parse_url(
     }
 }
 
-/// Reports what is wrong with the URL, wherever it was given.
+/// Reports a problem with the URL at the position where it was given: the file or the flag.
 fn add_to_url(raw: &RawRedis, overrides: &Overrides, message: &str, help: &str, findings: &mut ProblemCollector) {
     match (&overrides.redis_url, &raw.url) {
         (None, Some(url)) => findings.add(url.place, message, help),
@@ -132,7 +137,7 @@ fn add_to_url(raw: &RawRedis, overrides: &Overrides, message: &str, help: &str, 
     }
 }
 
-/// That of the URL first.
+/// Returns all addresses. The address of the URL is the first.
 fn addresses(
     raw: &RawRedis,
     url: Option<&RedisUrl>,
@@ -209,7 +214,8 @@ fn credentials(raw: &RawCredentials, findings: &mut ProblemCollector) -> Credent
     Credentials { username, password: file.or(environment) }
 }
 
-/// The file of the flag wins; the environment of the process only helps out where nothing else is said.
+/// The password file of the flag takes precedence. The environment variable is used only if nothing
+/// else configures a password.
 fn node_credentials(
     raw: &RawRedis,
     url: Option<&RedisUrl>,

@@ -5,7 +5,7 @@
 //! * this file: the checked `RedisConfig`
 //! * `url`: addresses as people write them
 //! * `raw`: the sections as written
-//! * `check`: from the sections to the checked configuration
+//! * `check`: builds the checked configuration from the sections
 
 pub(super) mod check;
 pub(super) mod raw;
@@ -15,13 +15,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A checked `redis:` section, with `scan:` and `watch:`.
+/// The checked sections `redis`, `scan` and `watch`.
 #[derive(Clone, Debug)]
 pub struct RedisConfig {
     /// The label `redis` of all keyspace metrics.
     pub name: String,
     pub mode: RedisMode,
-    /// The server, the Sentinels, or some nodes of the cluster, by mode.
+    /// Depends on the mode: the server, the Sentinels, or some nodes of the cluster.
     pub addresses: Vec<Address>,
     /// Always 0 in a cluster.
     pub database: u32,
@@ -31,7 +31,8 @@ pub struct RedisConfig {
     pub response_timeout: Duration,
     pub scan: ScanConfig,
     pub watch: WatchConfig,
-    /// Locks kept track of at the same time; more are counted as untracked.
+    /// Maximum number of locks that are tracked at the same time. Further locks are counted as
+    /// untracked.
     pub max_tracked_locks: usize,
 }
 
@@ -39,9 +40,9 @@ pub struct RedisConfig {
 pub enum RedisMode {
     Single,
     Sentinel {
-        /// The name the Sentinels know the primary by.
+        /// The name of the primary in the configuration of the Sentinels.
         primary: String,
-        /// For the Sentinels themselves.
+        /// Credentials for the Sentinels themselves.
         credentials: Credentials,
     },
     Cluster,
@@ -69,17 +70,18 @@ pub struct Credentials {
     pub password: Option<PasswordSource>,
 }
 
-/// Where a password comes from; files are read at each connection, so that a changed password is used.
+/// Where a password comes from. Files are read for each connection, so that a changed password
+/// takes effect.
 #[derive(Clone, PartialEq, Eq)]
 pub enum PasswordSource {
-    /// Out of the URL.
+    /// From the URL.
     Inline(String),
     File(PathBuf),
     /// The name of an environment variable.
     Environment(String),
 }
 
-/// Never shows a password.
+/// Never prints a password.
 impl fmt::Debug for PasswordSource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -92,21 +94,22 @@ impl fmt::Debug for PasswordSource {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// `None`: the system's certificates.
+    /// `None` for the certificates of the system.
     pub ca_file: Option<PathBuf>,
     /// Certificate and key of the client.
     pub client: Option<(PathBuf, PathBuf)>,
-    /// For SNI and the check of the server's certificate, where it differs from the host.
+    /// Name for SNI and for verifying the server's certificate, if it differs from the host.
     pub server_name: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScanConfig {
-    /// From the begin of one pass to the begin of the next, where changes are not watched.
+    /// Time between the starts of two passes, without tracking.
     pub interval: Duration,
-    /// The same where they are: passes only make good what a watcher may have missed.
+    /// Time between the starts of two passes, with tracking. Then passes only find changes that
+    /// tracking did not announce.
     pub watched_interval: Duration,
-    /// Of Redis's time, at most, that passes may take. 1 means no pauses.
+    /// Maximum share of the time of Redis that passes may use. 1 means no pauses.
     pub max_redis_share: f64,
     pub from: ScanFrom,
 }
@@ -115,14 +118,16 @@ pub struct ScanConfig {
 pub enum ScanFrom {
     #[default]
     Primary,
-    /// A replica lists the keys (and is read from, where changes are not watched); the primary if there is none.
+    /// A replica lists the keys. Without tracking, the replica also serves the reads. If there is
+    /// no replica, the primary is used.
     Replica,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchConfig {
     pub enabled: bool,
-    /// Reads caused by pushes; past that, keys are skipped, counted, and made good by the next pass.
+    /// Limit on reads caused by pushes. Above the limit, keys are skipped and counted, and the next
+    /// pass reads them.
     pub max_reads_per_second: u32,
 }
 

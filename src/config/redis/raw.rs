@@ -1,4 +1,6 @@
-//! What a file says about Redis: the sections `redis`, `scan` and `watch`, typed and with places. See `raw.rs`.
+//! The sections `redis`, `scan` and `watch` as written: typed values with positions.
+//!
+//! Part of the first stage, see `config/raw.rs`. `redis/check.rs` compares the values.
 
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ pub(in crate::config) enum RawMode {
     Cluster,
 }
 
-/// The default is a section that says nothing, for a Redis that only flags tell about.
+/// The default is an empty section. It is used if only flags configure Redis.
 #[derive(Debug, Default)]
 pub(in crate::config) struct RawRedis {
     pub(in crate::config) place: Place,
@@ -65,7 +67,7 @@ pub(in crate::config) struct RawScan {
 #[derive(Debug)]
 pub(in crate::config) struct RawWatch {
     pub(in crate::config) place: Place,
-    /// `auto` or `off`.
+    /// True for `auto`, false for `off`.
     pub(in crate::config) enabled: Option<At<bool>>,
     pub(in crate::config) max_reads_per_second: Option<At<u64>>,
 }
@@ -149,7 +151,7 @@ impl RawScan {
 impl RawWatch {
     const MODES: [(&str, bool); 2] = [("auto", true), ("off", false)];
 
-    /// One word, or a mapping with that word as `mode`.
+    /// Reads `watch: WORD`, or a mapping with that word as `mode`.
     pub(in crate::config) fn read(root: &YamlMapping<'_>, findings: &mut ProblemCollector) -> Option<Self> {
         let node = root.get("watch")?;
         if !matches!(node.kind, YamlValue::Mapping(_)) {

@@ -1,13 +1,15 @@
-//! Where a Redis is, as people write it: `redis://user:password@host:6379/0`, `unix:///run/redis.sock`, `host:6379`.
+//! Parses the address of a Redis: `redis://user:password@host:6379/0`, `unix:///run/redis.sock`,
+//! `host:6379`.
 //!
-//! Problems name the part that is wrong and never show the whole of a URL, for there may be a password in it.
+//! Problems name the part that is wrong and never contain the complete URL, because it may include
+//! a password.
 
 use std::net::Ipv6Addr;
 
 use super::Address;
 use crate::config::yaml::document::quote;
 
-/// What is wrong, and what to do about it.
+/// A problem message and a help text.
 pub(in crate::config) type Complaint = (String, String);
 
 const SCHEMES_HELP: &str = "write redis://HOST:PORT, rediss://HOST:PORT (TLS) or unix:///PATH";
@@ -79,7 +81,7 @@ fn parse_database(text: &str) -> Result<u32, Complaint> {
     }
 }
 
-/// `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
+/// Parses `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
 pub(in crate::config) fn parse_address(text: &str, default_port: u16) -> Result<Address, Complaint> {
     let help = "write HOST:PORT or [IPV6]:PORT";
     let refuse = |message: String| complain(message, help);
@@ -115,7 +117,7 @@ pub(in crate::config) fn parse_address(text: &str, default_port: u16) -> Result<
     Ok(Address::Tcp { host: host.to_owned(), port })
 }
 
-/// Takes `%40` and the like back. Nothing for an empty text.
+/// Decodes percent encoding such as `%40`. Returns `None` for an empty text.
 fn decode(text: &str) -> Result<Option<String>, Complaint> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

@@ -1,15 +1,16 @@
-//! What the rules can tell about each namespace. It decides which series exist from the start: those that no rule can ever
-//! count are left out, for they would be most of a scrape.
+//! Which series the rules can count for each lock namespace.
 //!
-//! A rule tells about its own namespace, or about every namespace where the key in the line decides. Anything else (a line
-//! of one namespace that names a key of another) is counted and shown all the same, from its first time on.
+//! These series exist from startup, at 0. Series that no rule can ever count are omitted, because
+//! they would be most of a scrape. A rule counts for its own namespace, or for every namespace if
+//! the key in the line decides. Any other event (a line of one namespace that contains a key of
+//! another) is still counted, and its series exists from the first event on.
 
 use super::rule::{KEY_FIELDS, ReasonDraft, RuleDraft, RuleEvent, RuleMatcher};
 use crate::model::failure::{ConflictKind, Operation, Reason};
 use crate::model::label::Label;
 use crate::model::namespace::NamespaceId;
 
-/// What can be counted for one namespace.
+/// The series that can be counted for one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountableSeries {
     pub renewal_failures: Vec<Reason>,
@@ -21,7 +22,7 @@ pub struct CountableSeries {
 }
 
 impl CountableSeries {
-    /// Where nothing is known about the rules.
+    /// Returns all series. Used if nothing is known about the rules.
     pub fn everything() -> Self {
         let reasons = || Reason::ALL.to_vec();
         Self {
@@ -35,8 +36,9 @@ impl CountableSeries {
     }
 
     fn add(&mut self, rule: &RuleDraft, from_texts: &[Reason]) {
-        // A fixed reason is what the rule says; one from a text is not a contradiction of the operation, and not the
-        // caller's own doing.
+        // A fixed reason applies as configured. A reason from an error text is never one that
+        // contradicts the operation (`never`), and never `Canceled`, which the program caused
+        // itself.
         let reasons = |never: Reason| match rule.reason {
             Some(reason) => vec![reason],
             None => from_texts.iter().copied().filter(|reason| ![never, Reason::Canceled].contains(reason)).collect(),
@@ -62,7 +64,7 @@ impl CountableSeries {
     }
 }
 
-/// By namespace, in the order of the configuration.
+/// Returns the countable series by namespace, in the order of the configuration.
 pub(crate) fn of_rules(rules: &[RuleDraft], reasons: &[ReasonDraft], n_namespaces: usize) -> Vec<CountableSeries> {
     let from_texts: Vec<Reason> = reasons.iter().map(|draft| draft.reason).chain([Reason::Other]).collect();
     let mut countable = vec![CountableSeries::default(); n_namespaces];

@@ -1,33 +1,35 @@
-//! Text that a line must contain for a rule to take it, so that whole blocks of a log can be searched before any line is
-//! parsed.
+//! Finds text that a line must contain for a rule to match it, so that complete blocks of a log can
+//! be searched before any line is parsed.
 //!
-//! A line is searched as it stands in the file, and encoders write some characters in several ways (`<` as `\u003c`, `/`
-//! as `\/`, `—` as `\u2014`), so only bytes that every encoder leaves alone are used.
+//! The search sees a line as it is in the file. Encoders write some characters in several forms
+//! (`<` as `\u003c`, `/` as `\/`, `—` as `\u2014`), so only bytes that every encoder leaves
+//! unchanged are used. A rule without such text is a configuration problem.
 
 use regex_syntax::hir::{Hir, HirKind};
 
 use super::rule::{FieldTest, RuleDraft, RuleMatcher};
 
-/// Shorter text is in too many lines.
+/// Shorter text occurs in too many lines to make the search faster.
 const MIN_LENGTH: usize = 3;
-/// An alternation of more texts than this is no help.
+/// An alternation of more texts than this does not make the search faster.
 const MAX_ALTERNATIVES: usize = 64;
 
-/// Texts of which a line must contain at least one.
+/// A line must contain at least one of these texts.
 pub type AnyOf = Vec<Vec<u8>>;
 
-/// Nothing if no literal text of three bytes, after leaving out what JSON encoders may escape, is in every match: the
-/// configuration refuses such a regex.
+/// Returns `None` if no literal text of at least three bytes is in every match. Bytes that JSON
+/// encoders may escape do not count. The configuration rejects such a regex.
 pub fn required_literals(regex_source: &str) -> Option<AnyOf> {
     of_regex(regex_source).into_iter().max_by_key(shortest_length)
 }
 
-/// Everything that a line must contain for a rule to take it. Each is needed, so a search may look for whichever it
-/// likes best. Empty if there is nothing.
+/// Returns everything that a line must contain for a rule to match it. Each set is required, so a
+/// search can use any of them. Empty if there is none.
 pub(crate) fn of_rule(rule: &RuleDraft) -> Vec<AnyOf> {
     let mut needed = of_matcher(&rule.matcher);
     for condition in &rule.conditions {
-        // Text formats write the first two in their own way, and a stack may be on other lines than the message.
+        // Text formats write component and level in different forms, and a stack can be on other
+        // lines than the message.
         if !["component", "level", super::rule::STACK].contains(&condition.field.as_str()) {
             needed.extend(of_test(&condition.test));
         }
@@ -73,12 +75,12 @@ fn of_hir(hir: &Hir) -> Vec<AnyOf> {
     }
 }
 
-/// The longer its shortest text, the more a set tells.
+/// A set is more selective the longer its shortest text is.
 fn shortest_length(any_of: &AnyOf) -> Option<usize> {
     any_of.iter().map(Vec::len).min()
 }
 
-/// The longest run of bytes that every encoder writes as they are.
+/// Returns the longest run of bytes that every encoder writes unchanged.
 fn safe_run(text: &[u8]) -> Option<Vec<u8>> {
     let mut longest: &[u8] = &[];
     for run in text.split(|byte| !is_safe(*byte)) {
@@ -97,7 +99,7 @@ fn is_safe(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// `expected` are the literals joined by `|`; empty for none.
+    /// `expected` contains the literals joined by `|`. Empty for none.
     fn check(regex: &str, expected: &str) {
         let found = required_literals(regex).unwrap_or_default();
         let found: Vec<String> = found.iter().map(|literal| String::from_utf8_lossy(literal).into_owned()).collect();

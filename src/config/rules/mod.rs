@@ -1,12 +1,13 @@
-//! Rules of the configuration: regexes compile, names resolve, and a rule sets only the fields that its event uses.
+//! Rules of the configuration: compiles regexes, resolves names, and checks that a rule sets only
+//! fields that its event uses.
 //!
 //! `config::assemble` calls `RuleBuilder`; `logs::rules` evaluates the result. In reading order:
 //!
 //! * `raw`: rules and reasons as written
-//! * this file: from raw rules to checked ones
+//! * this file: builds checked rules from raw rules
 //! * `rule`: the checked rules
 //! * `reasons`: which label value an error text gets
-//! * `patterns`: compiles regexes within bounds
+//! * `patterns`: compiles regexes with a memory limit
 //! * `literals`: text that a line must contain before a rule can match it
 //! * `countable`: which series the rules can ever count
 
@@ -40,13 +41,13 @@ use rule::{Condition, FieldTest, IdSource, RuleDraft, RuleEvent, RuleMatcher};
 pub(super) const USER: &str = "config";
 const MAX_RULES: usize = 5000;
 const MAX_NAME_CHARS: usize = 100;
-/// The ledger remembers failures for longer than this, whatever the configuration says.
+/// The ledger always remembers failures for longer than this.
 const MAX_JOINS: Duration = Duration::from_secs(60);
 
-/// Makes drafts of the rules of all layers, in the order in which they are tried.
+/// Builds the rules of all layers, in the order in which they are evaluated.
 pub(super) struct RuleBuilder<'a> {
     namespaces: &'a [Arc<Namespace>],
-    /// Every name so far: the layer of its rule and where it is.
+    /// All rule names so far, each with the layer and the position of its rule.
     names: BTreeMap<String, (String, Place)>,
     drafts: Vec<RuleDraft>,
 }
@@ -56,8 +57,8 @@ impl<'a> RuleBuilder<'a> {
         Self { namespaces, names: BTreeMap::new(), drafts: Vec::new() }
     }
 
-    /// Adds the rules of one layer: `config` or the name of a preset. A rule of the user stands in the place of a preset's
-    /// rule of the same name.
+    /// Adds the rules of one layer: `config`, or the name of a preset. A rule of the user replaces
+    /// a preset's rule of the same name.
     pub(super) fn add_layer(&mut self, layer: &str, rules: Vec<RawRule>, findings: &mut ProblemCollector) {
         for (index, raw) in rules.into_iter().enumerate() {
             let is_replaced = |name: &At<String>| self.names.get(&name.value).is_some_and(|(other, _)| other == USER);
@@ -177,7 +178,8 @@ fn event(raw: &RawRule, findings: &mut ProblemCollector) -> Option<RuleEvent> {
     })
 }
 
-/// A field without effect is a misunderstanding, so it is refused.
+/// Reports fields that have no effect with the event of the rule. Such a field shows that the user
+/// misunderstood it.
 fn report_unused_fields(raw: &RawRule, event: EventName, findings: &mut ProblemCollector) {
     use EventName::{AcquireFailed, ConflictingWrite, NotOwned, ReleaseFailed, RenewalFailed, TerminalState};
     let with_reason = [ReleaseFailed, RenewalFailed, AcquireFailed, EventName::Abandoned, EventName::UnlockedWork];
@@ -235,7 +237,7 @@ fn terminal_state(raw: &RawRule, findings: &mut ProblemCollector) -> Option<Rule
     Some(RuleEvent::TerminalState { state: state.value.clone(), terminal, legal })
 }
 
-/// Names of fields, or templates of whole keys.
+/// Each item is the name of a field, or a template of a complete key.
 fn ids(texts: Option<Vec<At<String>>>, findings: &mut ProblemCollector) -> Vec<IdSource> {
     let mut ids = Vec::new();
     for text in texts.into_iter().flatten() {
@@ -248,7 +250,7 @@ fn ids(texts: Option<Vec<At<String>>>, findings: &mut ProblemCollector) -> Vec<I
     ids
 }
 
-/// Expressions that find a lock's key in an error text.
+/// Compiles the expressions that find the key of a lock in an error text.
 pub(super) fn key_finders(sources: &[At<String>], findings: &mut ProblemCollector) -> Vec<Regex> {
     sources.iter().filter_map(|source| patterns::compile_key_finder(source, findings)).collect()
 }

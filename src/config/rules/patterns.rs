@@ -1,4 +1,7 @@
-//! Regular expressions of the configuration: compiled within bounds, errors in one line.
+//! Compiles the regular expressions of the configuration with a memory limit, and reports errors in
+//! one line.
+//!
+//! Rules, reasons and `owner` settings call it. On error it reports a problem and returns `None`.
 
 use regex::{Regex, RegexBuilder};
 
@@ -8,7 +11,7 @@ use crate::config::yaml::fields::At;
 use crate::config::yaml::problem::ProblemCollector;
 use crate::config::yaml::suggest;
 
-/// Memory for one compiled expression.
+/// Memory limit for one compiled expression.
 const MAX_COMPILED_BYTES: usize = 1 << 20;
 
 /// Compiles an expression that is tested against a text.
@@ -28,8 +31,8 @@ pub(in crate::config) fn compile(source: &At<String>, findings: &mut ProblemColl
     compiled.ok()
 }
 
-/// Compiles an expression that finds lines. It must have text in it that every match contains, because whole blocks of a
-/// log are searched for that text first.
+/// Compiles an expression that finds lines. Every match must contain some literal text, because
+/// complete blocks of a log are first searched for that text.
 pub(in crate::config) fn compile_matcher(source: &At<String>, findings: &mut ProblemCollector) -> Option<Regex> {
     const GROUPS: [&str; 3] = ["key", "id", "error"];
     let regex = compile(source, findings)?;
@@ -48,7 +51,7 @@ pub(in crate::config) fn compile_matcher(source: &At<String>, findings: &mut Pro
     Some(regex)
 }
 
-/// Compiles an expression that finds a lock's key in an error text.
+/// Compiles an expression that finds the key of a lock in an error text.
 pub(in crate::config) fn compile_key_finder(source: &At<String>, findings: &mut ProblemCollector) -> Option<Regex> {
     let regex = compile(source, findings)?;
     if !regex.capture_names().flatten().any(|group| group == "key") {
@@ -63,7 +66,7 @@ pub(in crate::config) fn compile_key_finder(source: &At<String>, findings: &mut 
     Some(regex)
 }
 
-/// What is wrong with an expression, in one line, and what to do.
+/// Returns what is wrong with an expression, in one line, and a help text.
 fn syntax_problem(source: &str) -> Option<(String, String)> {
     let (kind, column) = match regex_syntax::Parser::new().parse(source) {
         Ok(_) => return None,

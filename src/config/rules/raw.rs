@@ -1,4 +1,7 @@
-//! The rules and reasons of a configuration file or a preset, typed and with places. Part of the first stage, see `raw.rs`.
+//! The rules and reasons of a configuration file or preset as written: typed values with positions.
+//!
+//! Part of the first stage, see `config/raw.rs`. `rules/mod.rs` and `rules/reasons.rs` check the
+//! values.
 
 use std::time::Duration;
 
@@ -48,7 +51,7 @@ pub(in crate::config) enum RawTest {
     Absent,
 }
 
-/// The words that `event` takes.
+/// The words that `event` accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config) enum EventName {
     ReleaseFailed,
@@ -131,7 +134,7 @@ impl RawRule {
 }
 
 impl RawRule {
-    /// It makes an event of a line.
+    /// Returns true if the rule turns a record into an event.
     pub(in crate::config) fn counts(&self) -> bool {
         self.event.as_ref().is_some_and(|event| event.value != EventName::Ignore)
     }
@@ -143,7 +146,7 @@ impl YamlMapping<'_> {
         self.choice(name, &allowed, findings)
     }
 
-    /// Reports two fields of which exactly one must be there.
+    /// Reports a problem unless exactly one of the two fields is present.
     fn exactly_one(&self, first: &str, second: &str, findings: &mut ProblemCollector) {
         let message = match (self.has(first), self.has(second)) {
             (true, true) => format!("both `{first}` and `{second}`"),
@@ -154,8 +157,8 @@ impl YamlMapping<'_> {
     }
 }
 
-/// `where`: field names of the log's own choosing, each with a value, a list of values, `{regex}`, `{without}`, both of
-/// these, or `{absent: true}`.
+/// Reads `where`: any field names of the log, each with a value, a list of values, `{regex}`,
+/// `{without}`, both of these, or `{absent: true}`.
 fn read_conditions(node: &YamlNode, findings: &mut ProblemCollector) -> Vec<RawCondition> {
     let YamlValue::Mapping(entries) = &node.kind else {
         let message = format!("`where` must be a mapping, found {}", node.describe());

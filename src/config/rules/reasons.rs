@@ -1,11 +1,13 @@
-//! Checked reasons: which label value an error text gets.
+//! Builds the checked reasons, which map an error text to a label value.
+//!
+//! `config::assemble` calls [`build`] for each layer. A regex that does not compile is reported.
 
 use super::patterns;
 use super::raw::RawReason;
 use crate::config::rules::rule::{ReasonDraft, TextTest};
 use crate::config::yaml::problem::ProblemCollector;
 
-/// Drafts of the reasons of one layer, in the order in which they are tried.
+/// Returns the reasons of one layer, in the order in which they are evaluated.
 pub(in crate::config) fn build(reasons: Vec<RawReason>, findings: &mut ProblemCollector) -> Vec<ReasonDraft> {
     let mut drafts = Vec::new();
     for raw in reasons {

@@ -1,4 +1,6 @@
-//! Checked rules: their regexes are compiled and their names resolved. `logs::rules` evaluates them.
+//! Checked rules, with compiled regexes and resolved names.
+//!
+//! `RuleBuilder` creates them and `logs::rules` evaluates them. Nothing here checks them again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +14,18 @@ use crate::model::log_event::RuleId;
 use crate::model::failure::{ConflictKind, Operation, Reason};
 use crate::model::namespace::NamespaceId;
 
-/// In conditions: what a record says beside its message.
+/// Field name in conditions: everything in a record except its message.
 pub const STACK: &str = "stack";
-/// Fields that hold a whole key.
+/// Log fields that contain a complete key.
 pub const KEY_FIELDS: [&str; 2] = ["key", "lock_key"];
 
-/// The rules of all layers in the order in which they are tried, and what else decides what a record says.
+/// The rules of all layers in the order in which they are evaluated, and the other settings that
+/// decide what a record reports.
 #[derive(Debug)]
 pub struct RuleConfig {
     pub rules: Vec<RuleDraft>,
     pub reasons: Vec<ReasonDraft>,
-    /// Each has a group `key`.
+    /// Each expression has a group `key`.
     pub keys_in_text: Vec<Regex>,
     countable: Arc<[CountableSeries]>,
 }
@@ -38,7 +41,7 @@ impl RuleConfig {
         Self { rules, reasons, keys_in_text, countable }
     }
 
-    /// What the rules can count, by namespace.
+    /// Returns the series that the rules can count, by namespace.
     pub fn countable(&self) -> Arc<[CountableSeries]> {
         Arc::clone(&self.countable)
     }
@@ -51,26 +54,27 @@ impl RuleConfig {
         &self.rule(id).name
     }
 
-    /// The names of all rules, by [`RuleId`].
+    /// Returns the names of all rules, indexed by [`RuleId`].
     pub fn names(&self) -> Arc<[String]> {
         self.rules.iter().map(|rule| rule.name.clone()).collect()
     }
 }
 
-/// One rule: which records it takes, and what such a record says.
+/// One rule: which records it matches, and what such a record reports.
 #[derive(Clone, Debug)]
 pub struct RuleDraft {
     pub name: String,
     pub matcher: RuleMatcher,
-    /// All must hold.
+    /// All conditions must be true.
     pub conditions: Vec<Condition>,
     pub event: RuleEvent,
     pub namespace: Option<NamespaceId>,
-    /// Where the lock's id may be, in order.
+    /// Possible sources of the id of the lock, in the order in which they are tried.
     pub id: Vec<IdSource>,
-    /// Fixed reason. Without it, the reason is read from the error text.
+    /// Fixed reason. Without it, the reason comes from the error text.
     pub reason: Option<Reason>,
-    /// Such a line belongs to a failure of the same lock and operation counted up to this long before.
+    /// A matching line belongs to a failure of the same lock and operation that was counted up to
+    /// this long before.
     pub joins: Option<Duration>,
 }
 
@@ -78,7 +82,7 @@ pub struct RuleDraft {
 #[derive(Clone, Debug)]
 pub enum IdSource {
     Field(String),
-    /// The whole key, with fields of the record.
+    /// The complete key, built from fields of the record.
     Key(KeyTemplate),
 }
 
@@ -94,16 +98,18 @@ impl IdSource {
 
 #[derive(Clone, Debug)]
 pub enum RuleMatcher {
-    /// The whole message is one of these.
+    /// The complete message is equal to one of these.
     Message(Vec<String>),
-    /// Found somewhere in the message, or in an error field. The groups `key`, `id` and `error` are taken from it.
+    /// Matches somewhere in the message or in an error field. Its groups `key`, `id` and `error`
+    /// supply these values.
     Regex(Regex),
 }
 
 #[derive(Clone, Debug)]
 pub struct Condition {
-    /// `message` stands for the record's message, whatever it was called, and `stack` for everything that it says beside:
-    /// the lines of a stack trace, and the error fields.
+    /// `message` stands for the message of the record, regardless of its field name in the log.
+    /// `stack` stands for everything else in the record: the lines of a stack trace, and the error
+    /// fields.
     pub field: String,
     pub test: FieldTest,
 }
@@ -112,7 +118,7 @@ pub struct Condition {
 pub enum FieldTest {
     AnyOf(Vec<String>),
     Regex(Regex),
-    /// The field is there and the expression is nowhere in it.
+    /// The field is present and the expression does not match in it.
     Without(Regex),
     Absent,
 }
@@ -126,19 +132,19 @@ pub enum RuleEvent {
     Abandoned,
     UnlockedWork,
     TerminalState {
-        /// Field with the state.
+        /// The field that contains the state.
         state: String,
-        /// States that are final. Any other state is no event.
+        /// The states that are final. Any other state is not an event.
         terminal: Vec<String>,
         /// Pairs of final states where the second may follow the first.
         legal: Vec<(String, String)>,
     },
     ConflictingWrite(ConflictKind),
-    /// Looks like a lock event and is none.
+    /// The record resembles a lock event but is none.
     Ignore,
 }
 
-/// One step of the classification of an error text; the first one that holds decides.
+/// One test of an error text. The first test that matches decides the reason.
 #[derive(Clone, Debug)]
 pub struct ReasonDraft {
     pub test: TextTest,

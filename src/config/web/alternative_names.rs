@@ -1,18 +1,20 @@
-//! The Subject Alternative Names of a certificate, as text: DNS names, mail addresses, URIs and IP addresses.
+//! Reads the Subject Alternative Names of a certificate as text: DNS names, mail addresses, URIs
+//! and IP addresses.
 //!
-//! rustls compares names but does not list them. This reads just enough DER to find that one extension; anything that is not
-//! as it should be gives `None`, which means no name at all.
+//! rustls compares names but does not list them. This file parses just enough DER to find that one
+//! extension. Invalid input yields `None`, which means that the certificate has no names.
+//! `client_certificates` calls it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const SEQUENCE: u8 = 0x30;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 const OCTET_STRING: u8 = 0x04;
-/// `[3]` of the certificate's body.
+/// Tag `[3]` in the body of the certificate.
 const EXTENSIONS: u8 = 0xa3;
-/// 2.5.29.17
+/// Object identifier 2.5.29.17.
 const SUBJECT_ALT_NAME: [u8; 3] = [0x55, 0x1d, 0x11];
-/// Choices of a `GeneralName`.
+/// Tags of the variants of `GeneralName`.
 const MAIL: u8 = 0x81;
 const DNS: u8 = 0x82;
 const URI: u8 = 0x86;
@@ -56,7 +58,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).to_canonical())
 }
 
-/// The content of the first element with this tag.
+/// Returns the content of the first element with this tag.
 fn find(mut elements: &[u8], wanted: u8) -> Option<&[u8]> {
     loop {
         let (tag, content, rest) = element(elements)?;
@@ -67,13 +69,13 @@ fn find(mut elements: &[u8], wanted: u8) -> Option<&[u8]> {
     }
 }
 
-/// Tag, content and what follows.
+/// Returns tag, content and the bytes after the element.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first()?;
     let (length, rest) = match first {
         0..=0x7f => (usize::from(*first), rest),
-        // Up to three bytes of length: a certificate is never larger.
+        // The length has up to three bytes. A certificate is never larger.
         0x81..=0x83 => {
             let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
             (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
@@ -99,7 +101,8 @@ mod tests {
         [head, content.to_vec()].concat()
     }
 
-    /// A certificate as far as it is read: a body with a serial number and these names.
+    /// Builds the parts of a certificate that are read: a body with a serial number and these
+    /// names.
     fn certificate(names: &[u8]) -> Vec<u8> {
         let critical = node(0x01, &[0xff]);
         let other = node(SEQUENCE, &[node(OBJECT_IDENTIFIER, &[0x55, 0x1d, 0x0f]), node(OCTET_STRING, &[1])].concat());
@@ -134,7 +137,7 @@ mod tests {
             let at = at % bytes.len();
             bytes[at] = byte;
             bytes.truncate(cut);
-            // Whatever it says, it does not panic.
+            // Any input must not cause a panic.
             let _ = alternative_names(&bytes);
         }
     }

@@ -1,7 +1,9 @@
-//! Which client certificates are taken: any at all or only signed ones, from everybody or from those who have one, and only
-//! with certain names in them. These are the choices that Go's TLS has, and so the web configuration.
+//! Decides which client certificates the server accepts: any certificate or only signed ones,
+//! required or optional, and only with certain names.
 //!
-//! That a client has the key to its certificate is always checked, by its signature of the handshake.
+//! The web configuration has the same choices as Go's TLS. The signature of the handshake always
+//! proves that a client has the key of its certificate. rustls calls the verifier for each
+//! handshake.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +18,10 @@ use super::alternative_names::alternative_names;
 
 pub(crate) struct ClientCertificates {
     is_mandatory: bool,
-    /// `None`: any name will do.
+    /// `None` if any name is accepted.
     allowed_names: Option<Vec<String>>,
     algorithms: WebPkiSupportedAlgorithms,
-    /// Checks who signed; `None`: anybody may have.
+    /// Verifies the signer. `None` if any signer is accepted.
     signed: Option<Arc<dyn ClientCertVerifier>>,
 }
 

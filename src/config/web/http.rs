@@ -1,4 +1,5 @@
-//! `http_server_config` and `rate_limit`.
+//! Reads the sections `http_server_config` and `rate_limit` of the web configuration and reports
+//! invalid values.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::super::yaml::fields::YamlMapping;
 use super::super::yaml::problem::ProblemCollector;
 use super::RateLimit;
 
-/// The headers that can be set, and their values where only some make sense.
+/// The headers that can be set, and their allowed values. An empty list allows any value.
 const HEADERS: [(&str, &[&str]); 5] = [
     ("Strict-Transport-Security", &[]),
     ("X-Content-Type-Options", &["nosniff"]),
@@ -18,7 +19,7 @@ const HEADERS: [(&str, &[&str]); 5] = [
     ("Content-Security-Policy", &[]),
 ];
 
-/// `http2` is read and has no effect: clients agree on HTTP/1.1, which is all that is served here.
+/// `http2` is accepted and has no effect, because the server offers only HTTP/1.1.
 pub(super) fn headers(node: &YamlNode, findings: &mut ProblemCollector) -> Vec<(HeaderName, HeaderValue)> {
     let Some(fields) = YamlMapping::of(node, "`http_server_config`", &["http2", "headers"], findings) else {
         return Vec::new();
@@ -30,7 +31,8 @@ pub(super) fn headers(node: &YamlNode, findings: &mut ProblemCollector) -> Vec<(
     HEADERS.iter().filter_map(|(name, allowed)| header(&written, name, allowed, findings)).collect()
 }
 
-/// A blank value is the same as none.
+/// Reads one header. An empty value means that the header is not set, unless only certain values
+/// are allowed.
 fn header(
     written: &YamlMapping<'_>,
     name: &'static str,
@@ -44,7 +46,7 @@ fn header(
         return None;
     }
     let value = match &node.kind {
-        // `X-XSS-Protection: 0` is read as a number.
+        // YAML reads `X-XSS-Protection: 0` as a number.
         YamlValue::Integer(number) => number.to_string(),
         _ => written.text(name, findings)?.value,
     };
@@ -64,10 +66,10 @@ fn header(
     }
 }
 
-/// `None`: there is no limit, or it was reported what is wrong with it.
+/// Returns `None` if there is no limit or after reporting a problem.
 pub(super) fn rate_limit(node: &YamlNode, findings: &mut ProblemCollector) -> Option<RateLimit> {
     let fields = YamlMapping::of(node, "`rate_limit`", &["interval", "burst"], findings)?;
-    // A bare 0 is a duration too, and the way to turn it off.
+    // A bare 0 is a valid duration here and turns the limit off.
     let is_off = matches!(fields.get("interval"), None | Some(YamlNode { kind: YamlValue::Integer(0), .. }));
     let interval = if is_off { None } else { fields.duration("interval", findings) };
     let burst = fields.count("burst", findings);

@@ -1,11 +1,13 @@
-//! The web configuration file (`--web.config.file`): TLS, users and headers, in the format that Prometheus and its
-//! exporters share (exporter-toolkit). Text in, a checked [`WebConfig`] or all of its [`Problems`] out.
+//! The web configuration file (`--web.config.file`): TLS, users and headers, in the format that
+//! Prometheus and its exporters share (exporter-toolkit). Returns a checked [`WebConfig`] or all of
+//! its [`Problems`].
 //!
-//! `http::web_file` and `check` call [`WebConfig::load`]. Certificates and keys are read with it, so a valid web
-//! configuration can be served. A [`Fingerprint`] records what was read; `http/web_file.rs` uses it to notice changes.
-//! Problems never contain secrets (keys, password hashes). In reading order:
+//! `http::web_file` and `check` call [`WebConfig::load`]. Certificates and keys are read with it,
+//! so a valid web configuration can be served. A [`Fingerprint`] records what was read;
+//! `http/web_file.rs` uses it to detect changes. Problems never contain secrets (keys, password
+//! hashes). In reading order:
 //!
-//! * this file: the file as a whole
+//! * this file: reads the file and combines its sections
 //! * `users`: `basic_auth_users`
 //! * `http`: `http_server_config` and `rate_limit`
 //! * `tls`: `tls_server_config`
@@ -38,32 +40,32 @@ pub use self::users::Users;
 
 const FIELDS: [&str; 4] = ["tls_server_config", "http_server_config", "basic_auth_users", "rate_limit"];
 
-/// How to serve, checked. The default is plain HTTP for everybody.
+/// The checked web configuration. The default is plain HTTP without passwords.
 #[derive(Clone, Default)]
 pub struct WebConfig {
-    /// `None`: plain HTTP.
+    /// `None` for plain HTTP.
     pub tls: Option<Arc<ServerConfig>>,
     demands: Demands,
-    /// Added to answers that do not have them.
+    /// Added to responses that do not already have them.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Empty: everybody may ask.
+    /// Empty if no password is required.
     pub users: Users,
     pub rate_limit: Option<RateLimit>,
 }
 
-/// A bucket of `burst` requests that gets one more every `interval`.
+/// A token bucket of `burst` requests that gains one request every `interval`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     pub interval: Duration,
     pub burst: u64,
 }
 
-/// Which files were read, and what was in them; `None` where a file could not be read.
+/// The files that were read, each with a hash of its content. `None` if a file could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint(Vec<(PathBuf, Option<u64>)>);
 
 impl Fingerprint {
-    /// Of the same files as they are now.
+    /// Computes the fingerprint of the same files as they are now.
     pub fn again(&self) -> Self {
         let mut now = Self::default();
         for (path, _) in &self.0 {
@@ -84,10 +86,11 @@ fn digest(bytes: &[u8]) -> u64 {
 }
 
 impl WebConfig {
-    /// Reads the file and all that it names.
+    /// Reads the file and all files that it names.
     pub fn load(path: &Path) -> (Result<Self, Problems>, Fingerprint) {
         let mut fingerprint = Fingerprint::default();
-        // Taken before the file is read: a change in between is found by the next look.
+        // The fingerprint is taken before the file is read, so the next comparison finds a change
+        // in between.
         fingerprint.add(path, read_bounded(path).ok().as_deref());
         let loaded = match read_file(Some(path), "--web.config.file") {
             Ok(Some(document)) => Self::read(document, path, &mut fingerprint),
@@ -109,8 +112,9 @@ impl WebConfig {
         }
     }
 
-    /// What a running server with this configuration would lose with `next`. A file that is caught half written must not
-    /// open the doors, so such a change takes a restart.
+    /// Returns a problem if `next` would remove or weaken a protection of this configuration. A
+    /// file that is read while it is half written must not remove access control, so such a change
+    /// needs a restart.
     pub fn refuse_weaker(&self, file: &Path, next: &Self) -> Result<(), Problems> {
         let lost = if self.tls.is_some() && next.tls.is_none() {
             Some("TLS")
@@ -125,7 +129,7 @@ impl WebConfig {
         Err(Problems(vec![ConfigProblem::without_line(&file.display().to_string(), message, help)]))
     }
 
-    /// One line for people, without any secret.
+    /// Returns one line of text for people, without any secret.
     pub fn describe(&self) -> String {
         let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
         let protocol = if self.tls.is_some() { "https" } else { "plain http" };
@@ -166,20 +170,20 @@ fn build(root: &YamlNode, files: &mut Files<'_>, findings: &mut ProblemCollector
     }
 }
 
-/// A section with nothing behind it is one that is not there.
+/// Returns a section. An empty section counts as missing.
 fn section<'a>(fields: &YamlMapping<'a>, name: &str) -> Option<&'a YamlNode> {
     fields.get(name).filter(|node| !matches!(node.kind, YamlValue::Null))
 }
 
-/// Reads the files that a web configuration names, and notes what was in them.
+/// Reads the files that a web configuration names, and adds them to the fingerprint.
 struct Files<'a> {
-    /// Of the web configuration; relative paths start there.
+    /// Directory of the web configuration. Relative paths start there.
     directory: PathBuf,
     fingerprint: &'a mut Fingerprint,
 }
 
 impl Files<'_> {
-    /// The error says which file.
+    /// Reads one file. The error names the file.
     fn read(&mut self, name: &str) -> Result<Vec<u8>, String> {
         let path = self.directory.join(name);
         let read = read_bounded(&path);

@@ -1,4 +1,8 @@
-//! `tls_server_config`: from names of files and Go's words to what rustls serves with.
+//! Reads `tls_server_config`: converts file names and Go's names into a rustls server
+//! configuration.
+//!
+//! `web::build` calls [`build`]. It reports files that cannot be read, invalid PEM text, keys that
+//! do not belong to the certificate, and settings that rustls does not support.
 
 use std::sync::Arc;
 
@@ -23,21 +27,22 @@ const FIELDS: [&str; 13] = [
     "min_version", "max_version", "cipher_suites", "prefer_server_cipher_suites", "curve_preferences",
 ];
 
-/// What clients have to fulfill.
+/// What clients must satisfy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Demands {
     pub(super) client_auth: ClientAuth,
-    /// In their certificates. `None`: any will do.
+    /// Names in client certificates. `None` if any name is accepted.
     allowed_names: Option<Vec<String>>,
-    /// The oldest version of TLS, by its number in the protocol.
+    /// The oldest accepted version of TLS, by its number in the protocol.
     oldest_version: u16,
 }
 
 impl Demands {
-    /// What would be gone or weaker with others.
+    /// Returns what `next` would remove or weaken.
     pub(super) fn lost_with(&self, next: &Self) -> Option<&'static str> {
         let (auth, next_auth) = (self.client_auth, next.client_auth);
-        // Neither is more than the other: anybody's certificate, and a good one if there is one at all.
+        // Requiring a certificate and verifying one are independent checks: neither replaces the
+        // other.
         if auth.is_mandatory() && !next_auth.is_mandatory() || auth.verifies() && !next_auth.verifies() {
             return Some("the check of client certificates");
         }
@@ -50,7 +55,7 @@ impl Demands {
     }
 }
 
-/// What is asked of clients. Go's names.
+/// What the server requests from clients, with Go's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ClientAuth {
     #[default]
@@ -66,7 +71,7 @@ impl ClientAuth {
         ("NoClientCert", Self::NoClientCert),
         ("RequestClientCert", Self::RequestClientCert),
         ("RequireAnyClientCert", Self::RequireAnyClientCert),
-        // An old name for the same.
+        // An old name with the same meaning.
         ("RequireClientCert", Self::RequireAnyClientCert),
         ("VerifyClientCertIfGiven", Self::VerifyClientCertIfGiven),
         ("RequireAndVerifyClientCert", Self::RequireAndVerifyClientCert),
@@ -91,7 +96,7 @@ impl ClientAuth {
     }
 }
 
-/// Nothing where the section is empty or was reported.
+/// Returns `None` if the section is empty or after reporting a problem.
 pub(super) fn build(
     node: &YamlNode,
     files: &mut Files<'_>,
@@ -153,15 +158,16 @@ pub(super) fn build(
     }
 }
 
-/// PEM text, inline or out of a file.
+/// PEM text, given inline or in a file.
 struct Material {
     place: Place,
-    /// How people know it: the path, or the field.
+    /// The name in messages: the path, or the field.
     name: String,
     bytes: Vec<u8>,
 }
 
-/// Of `FIELD` or `FIELD_file`. `None`: neither is there, or it was reported.
+/// Reads `FIELD` or `FIELD_file`. Returns `None` if neither is present or after reporting a
+/// problem.
 fn material(
     fields: &YamlMapping<'_>,
     field: &str,
@@ -195,7 +201,7 @@ fn material(
     }
 }
 
-/// What is there instead of text may be a secret, so it is not shown.
+/// Does not show a value that is not text, because it may be a secret.
 fn inline(fields: &YamlMapping<'_>, field: &str, findings: &mut ProblemCollector) -> Option<At<String>> {
     let node = fields.get(field)?;
     if let YamlValue::Text(text) = &node.kind {
@@ -229,13 +235,13 @@ impl Material {
     }
 }
 
-/// The suites and curves that are named, or rustls' own choice.
+/// Uses the configured suites and curves, or the defaults of rustls.
 fn crypto(fields: &YamlMapping<'_>, findings: &mut ProblemCollector) -> CryptoProvider {
     let mut provider = ring::default_provider();
     let listed = |name| fields.has(name) && !fields.items(name, &mut ProblemCollector::default()).is_empty();
     if listed("cipher_suites") {
         let chosen = known(fields, "cipher_suites", &CIPHER_SUITES, findings);
-        // As in Go the list is about TLS 1.2: the suites of 1.3 are always there.
+        // As in Go, the list applies to TLS 1.2 only. The suites of TLS 1.3 are always available.
         let is_new = |suite: &SupportedCipherSuite| suite.tls13().is_some();
         provider.cipher_suites.retain(is_new);
         provider.cipher_suites.extend(chosen.into_iter().filter(|suite| !is_new(suite)));
@@ -246,7 +252,8 @@ fn crypto(fields: &YamlMapping<'_>, findings: &mut ProblemCollector) -> CryptoPr
     provider
 }
 
-/// The items of a list, each of which is a word of the format that rustls knows what to do with.
+/// Returns the items of a list that are supported. Reports names that the format does not have or
+/// rustls does not support.
 fn known<T: Copy>(
     fields: &YamlMapping<'_>,
     name: &str,
@@ -298,7 +305,7 @@ fn versions(fields: &YamlMapping<'_>, findings: &mut ProblemCollector) -> Vec<&'
     VERSIONS[first..=last].iter().filter_map(|(_, version)| *version).collect()
 }
 
-/// Notes in `demands` what it will ask for.
+/// Builds the verifier of client certificates and stores its requirements in `demands`.
 fn verifier(
     fields: &YamlMapping<'_>,
     crypto: &Arc<CryptoProvider>,

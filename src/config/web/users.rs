@@ -1,4 +1,7 @@
-//! `basic_auth_users`: names and bcrypt hashes of passwords.
+//! Reads `basic_auth_users`: user names and bcrypt hashes of passwords.
+//!
+//! `http/access.rs` checks passwords against the result. Problems never show a value, because it
+//! may be a plain password.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,17 +12,17 @@ use bcrypt::HashParts;
 use super::super::yaml::document::{YamlNode, YamlValue, quote};
 use super::super::yaml::problem::ProblemCollector;
 
-/// Beyond this one attempt takes seconds: a slip of the pen, not a wish.
+/// Above this cost, one attempt takes seconds, so a higher cost is certainly a mistake.
 const MAX_COST: u32 = 18;
 const HASH_HELP: &str = "make a hash with `htpasswd -nBC 10 NAME` (Debian: apache2-utils)";
 
-/// Who may ask. Hashes are not shown, not even by `Debug`.
+/// The users who can send requests. Hashes are not shown, not even by `Debug`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Users {
     hashes: BTreeMap<String, String>,
-    /// Stands for the hash of a user that is not there, so that refusing takes the same time.
+    /// Compared instead of the hash of an unknown user, so that a rejection takes the same time.
     nobody: String,
-    /// Of the hashes, the lowest and the highest.
+    /// The lowest and the highest cost of the hashes.
     costs: (u32, u32),
 }
 
@@ -32,7 +35,7 @@ impl Users {
         self.hashes.len()
     }
 
-    /// In words, where how long a refusal takes tells something about a name.
+    /// Returns a warning if the time of a rejection can reveal whether a user name exists.
     pub fn warning(&self) -> Option<String> {
         let (lowest, highest) = self.costs;
         (lowest < highest).then(|| {
@@ -43,7 +46,7 @@ impl Users {
         })
     }
 
-    /// The hash to compare with, and whether the user exists at all.
+    /// Returns the hash to compare with, and whether the user exists.
     pub fn find(&self, name: &str) -> (&str, bool) {
         match self.hashes.get(name) {
             Some(hash) => (hash, true),
@@ -60,7 +63,7 @@ impl fmt::Debug for Users {
 
 pub(super) fn build(node: &YamlNode, findings: &mut ProblemCollector) -> Users {
     let YamlValue::Mapping(entries) = &node.kind else {
-        // What is there may be a password.
+        // The value is not shown, because it may be a password.
         findings.add(node.place, "`basic_auth_users` must be a mapping", "write NAME: HASH, one user a line");
         return Users::default();
     };
@@ -91,7 +94,8 @@ pub(super) fn build(node: &YamlNode, findings: &mut ProblemCollector) -> Users {
     users
 }
 
-/// The hash and its cost. The complaint does not show it: people put plain passwords there.
+/// Returns the hash and its cost. The error does not show the value, because people may write plain
+/// passwords there.
 fn check_hash(node: &YamlNode) -> Result<(String, u32), (String, String)> {
     let no_hash = || ("the value is not a bcrypt hash of a password".to_owned(), HASH_HELP.to_owned());
     let YamlValue::Text(hash) = &node.kind else { return Err(no_hash()) };

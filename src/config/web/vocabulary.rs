@@ -1,14 +1,15 @@
-//! Names that Go gives to versions, cipher suites and curves, which the format took over, and what they are in rustls.
+//! Go's names for TLS versions, cipher suites and curves, and what they are in rustls. The format
+//! of the web configuration uses these names.
 
 use rustls::crypto::SupportedKxGroup;
 use rustls::crypto::ring::{cipher_suite as suite, kx_group};
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion, version};
 
-/// Oldest first. `None`: known, but nothing that can be served.
+/// Oldest first. `None` for a known version that cannot be served.
 pub(super) const VERSIONS: [(&str, Option<&SupportedProtocolVersion>); 4] =
     [("TLS10", None), ("TLS11", None), ("TLS12", Some(&version::TLS12)), ("TLS13", Some(&version::TLS13))];
 
-/// `None` as above.
+/// `None` for a known suite that cannot be served.
 pub(super) const CIPHER_SUITES: [(&str, Option<SupportedCipherSuite>); 17] = [
     ("TLS_AES_128_GCM_SHA256", Some(suite::TLS13_AES_128_GCM_SHA256)),
     ("TLS_AES_256_GCM_SHA384", Some(suite::TLS13_AES_256_GCM_SHA384)),
@@ -29,7 +30,7 @@ pub(super) const CIPHER_SUITES: [(&str, Option<SupportedCipherSuite>); 17] = [
     ("TLS_RSA_WITH_AES_256_GCM_SHA384", None),
 ];
 
-/// `None` as above.
+/// `None` for a known curve that cannot be served.
 pub(super) const CURVES: [(&str, Option<&'static dyn SupportedKxGroup>); 4] = [
     ("CurveP256", Some(kx_group::SECP256R1)),
     ("CurveP384", Some(kx_group::SECP384R1)),

@@ -1,11 +1,14 @@
-//! A YAML text as a tree in which every value knows its place, so that any problem can be shown with line and column.
+//! A YAML text as a tree in which every value knows its position, so that every problem can be
+//! shown with line and column.
 //!
-//! `serde_yaml` tells positions only in errors. So every value gets a number in the order of reading, and the position of
-//! value N is found by reading the text again and failing on purpose at value N. That costs one more pass for each problem
-//! shown and nothing at all for a configuration without problems, it needs no second YAML parser that might read the text
-//! differently, and it is exact in block and flow style alike. An alias leads to the place of its anchor.
+//! `serde_yaml` reports positions only in errors. So every value gets a number in the order of
+//! reading. To find the position of value N, the text is read again and the reader fails on purpose
+//! at value N. This costs one more pass for each problem shown, and nothing for a configuration
+//! without problems. It needs no second YAML parser that might read the text differently, and it is
+//! exact in block and flow style. An alias has the position of its anchor.
 //!
-//! What can go wrong: YAML that does not parse, more than one document, too many values (aliases of aliases).
+//! What can go wrong: YAML that does not parse, more than one document, too many values (aliases of
+//! aliases).
 
 use std::cell::Cell;
 use std::fmt;
@@ -14,18 +17,19 @@ use serde::de::{self, DeserializeSeed, EnumAccess, IgnoredAny, MapAccess, SeqAcc
 
 use super::problem::ConfigProblem;
 
-/// A value that an alias stands for counts each time. Keeps a small text from becoming a huge tree.
+/// A value that an alias stands for counts each time. The limit prevents a small text from becoming
+/// a huge tree.
 const MAX_VALUES: usize = 200_000;
 
 /// A YAML text: the user's file or a preset.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// How the user knows it: the path, or `preset NAME`.
+    /// The name in messages: the path, or `preset NAME`.
     pub(crate) name: String,
     pub(crate) text: String,
 }
 
-/// Where a value is: number `node` of document `document`, both in the order of reading.
+/// Position of a value: number `node` of document `document`, both in the order of reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) document: usize,
@@ -46,14 +50,14 @@ pub(crate) enum YamlValue {
     Float(f64),
     Text(String),
     List(Vec<YamlNode>),
-    /// In the order of the text; a key may be there twice.
+    /// In the order of the text. A key can occur twice.
     Mapping(Vec<(YamlNode, YamlNode)>),
-    /// A value with a tag such as `!secret`, which no field takes.
+    /// A value with a tag such as `!secret`. No field accepts tags.
     Tagged(String),
 }
 
 impl YamlNode {
-    /// What a person would call this value.
+    /// Returns a description of the value for messages.
     pub(crate) fn describe(&self) -> String {
         match &self.kind {
             YamlValue::Null => "nothing".to_owned(),
@@ -68,7 +72,7 @@ impl YamlNode {
     }
 }
 
-/// The text in quotes, on one line and not endless.
+/// Returns the text in quotes, on one line and with limited length.
 pub(crate) fn quote(text: &str) -> String {
     const MAX_CHARS: usize = 60;
     match text.char_indices().nth(MAX_CHARS) {
@@ -78,19 +82,21 @@ pub(crate) fn quote(text: &str) -> String {
 }
 
 impl Document {
-    /// Reads the whole text; `index` is what the places of its values say.
+    /// Parses the complete text. `index` becomes the document number in the positions of its
+    /// values.
     pub(crate) fn parse(&self, index: usize) -> Result<YamlNode, ConfigProblem> {
         let walk = Walk { document: index, visited: Cell::new(0), stop_at: None };
         let deserializer = serde_yaml::Deserializer::from_str(&self.text);
         NodeSeed(&walk).deserialize(deserializer).map_err(|error| {
-            // Where the parser does not tell a position, it is that of the last value it gave.
+            // If the parser reports no position, the position of the last value that was read is
+            // used.
             let last = Place { document: index, node: walk.visited.get().saturating_sub(1) };
             let position = error.location().map_or_else(|| self.position(last), |at| (at.line(), at.column()));
             self.explain(&error, position)
         })
     }
 
-    /// Line and column of a value, both counted from 1.
+    /// Returns line and column of a value, both counted from 1.
     pub(crate) fn position(&self, place: Place) -> (usize, usize) {
         let walk = Walk { document: place.document, visited: Cell::new(0), stop_at: Some(place.node) };
         let stopped = NodeSeed(&walk).deserialize(serde_yaml::Deserializer::from_str(&self.text));
@@ -98,7 +104,8 @@ impl Document {
     }
 
     fn explain(&self, error: &serde_yaml::Error, (line, column): (usize, usize)) -> ConfigProblem {
-        // The parser puts the position into its sentence; ours is in front of it.
+        // The parser includes the position in its message. It is removed, because our messages
+        // start with the position.
         let sentence = error.to_string().replacen(&format!(" at line {line} column {column}"), "", 1);
         let at = |(line, column), message: String, help: &str| {
             let help = Some(help.to_owned());
@@ -138,7 +145,8 @@ impl Document {
         }
     }
 
-    /// Position of the first value of the second document.
+    /// Returns the position of the `---` that begins the second document. If there is none, the
+    /// position of its first value.
     fn second_document(&self) -> (usize, usize) {
         let walk = Walk { document: 0, visited: Cell::new(0), stop_at: Some(0) };
         let second = serde_yaml::Deserializer::from_str(&self.text).nth(1);
@@ -150,7 +158,7 @@ impl Document {
     }
 }
 
-/// Line and column of a byte offset, both counted from 1.
+/// Returns line and column of a byte offset, both counted from 1.
 pub(crate) fn position_of(text: &str, offset: usize) -> (usize, usize) {
     let before = &text[..offset];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -168,16 +176,16 @@ fn is_control(character: char) -> bool {
 
 const TOO_MANY_VALUES: &str = "too many values";
 
-/// One reading of a document.
+/// The state of one reading of a document.
 struct Walk {
     document: usize,
     visited: Cell<usize>,
-    /// Fail at this value, so that the error tells where it is.
+    /// The reader fails at this value, so that the error contains its position.
     stop_at: Option<usize>,
 }
 
 impl Walk {
-    /// Numbers the value being read.
+    /// Numbers the value that is being read.
     fn enter<E: de::Error>(&self) -> Result<Place, E> {
         let node = self.visited.replace(self.visited.get() + 1);
         if self.stop_at == Some(node) {

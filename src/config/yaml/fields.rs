@@ -1,7 +1,9 @@
-//! Reads typed values out of a YAML tree and reports what does not fit, without stopping at the first problem.
+//! Reads typed values from a YAML tree and reports values that do not fit, without stopping at the
+//! first problem.
 //!
-//! serde's derived structs stop at the first error, so `raw.rs` uses these readers instead. A reader returns `None` for a
-//! value that is not there and for one that was reported; both mean "nothing to go on with here".
+//! The derived structs of serde stop at the first error, so the `raw.rs` files use these readers
+//! instead. A reader returns `None` for a value that is missing, and for one that was reported as a
+//! problem. In both cases the caller has no value to use.
 
 use std::time::Duration;
 
@@ -13,14 +15,14 @@ use crate::util::units;
 const LIST_HELP: &str = "begin each item with `- `, or put them in [ ]";
 const TAG_HELP: &str = "remove the tag: values are taken as they are written, nothing is looked up or included";
 
-/// A value and where it was written.
+/// A value with its position in the text.
 #[derive(Clone, Debug)]
 pub(crate) struct At<T> {
     pub(crate) place: Place,
     pub(crate) value: T,
 }
 
-/// The fields of one mapping, all of them known ones.
+/// The fields of one mapping. All of them are known fields.
 pub(crate) struct YamlMapping<'a> {
     /// What the mapping is, for messages: "a namespace".
     what: &'static str,
@@ -29,7 +31,7 @@ pub(crate) struct YamlMapping<'a> {
 }
 
 impl<'a> YamlMapping<'a> {
-    /// Reports a node that is not a mapping, and fields that are unknown or there twice.
+    /// Reports a node that is not a mapping, and fields that are unknown or occur twice.
     pub(crate) fn of(
         node: &'a YamlNode,
         what: &'static str,
@@ -66,7 +68,7 @@ impl<'a> YamlMapping<'a> {
         Some(fields)
     }
 
-    /// `<<: *anchor`: takes over the fields that are not given here.
+    /// Handles `<<: *anchor`: copies the fields that are not given here.
     fn merge(&mut self, node: &'a YamlNode, known: &[&str], findings: &mut ProblemCollector) {
         match &node.kind {
             YamlValue::Mapping(_) => {
@@ -98,7 +100,7 @@ impl<'a> YamlMapping<'a> {
         self.place
     }
 
-    /// Is the field written, be its value good or bad?
+    /// Returns true if the field is present, even if its value is invalid.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|(written, _)| *written == name)
     }
@@ -107,7 +109,7 @@ impl<'a> YamlMapping<'a> {
         self.entries.iter().find(|(written, _)| *written == name).map(|(_, node)| *node)
     }
 
-    /// Reports the field if it is not written.
+    /// Reports the field if it is missing.
     pub(crate) fn require(&self, name: &str, help: &str, findings: &mut ProblemCollector) {
         if !self.has(name) {
             findings.add(self.place, format!("{} without `{name}`", self.what), help);
@@ -118,7 +120,8 @@ impl<'a> YamlMapping<'a> {
         text(self.get(name)?, &format!("`{name}`"), findings)
     }
 
-    /// One text or a list of texts; `Some` if the field is written, even if nothing of it is usable.
+    /// Reads one text or a list of texts. Returns `Some` if the field is present, even if none of
+    /// its values is usable.
     pub(crate) fn texts(&self, name: &str, findings: &mut ProblemCollector) -> Option<Vec<At<String>>> {
         let node = self.get(name)?;
         match &node.kind {
@@ -137,7 +140,7 @@ impl<'a> YamlMapping<'a> {
         }
     }
 
-    /// As [`YamlMapping::texts`], where an empty list is a way to say that there are none.
+    /// Like [`YamlMapping::texts`], but accepts an empty list, which means "none".
     pub(crate) fn texts_or_none(&self, name: &str, findings: &mut ProblemCollector) -> Option<Vec<At<String>>> {
         match self.get(name)?.kind {
             YamlValue::List(ref items) if items.is_empty() => Some(Vec::new()),
@@ -145,7 +148,7 @@ impl<'a> YamlMapping<'a> {
         }
     }
 
-    /// The items of a list; a field with nothing behind it is an empty list.
+    /// Returns the items of a list. A field without a value is an empty list.
     pub(crate) fn items(&self, name: &str, findings: &mut ProblemCollector) -> &'a [YamlNode] {
         match self.get(name) {
             None | Some(YamlNode { kind: YamlValue::Null, .. }) => &[],
@@ -198,7 +201,7 @@ impl<'a> YamlMapping<'a> {
         None
     }
 
-    /// A number above 0 and up to 1.
+    /// Reads a number above 0 and up to 1.
     pub(crate) fn ratio(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<f64>> {
         let node = self.get(name)?;
         let number = match node.kind {
@@ -217,12 +220,12 @@ impl<'a> YamlMapping<'a> {
         None
     }
 
-    /// A whole number from 1 to a million.
+    /// Reads an integer from 1 to 1,000,000.
     pub(crate) fn count(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<u64>> {
         self.count_up_to(name, 1_000_000, findings)
     }
 
-    /// A whole number from 1 to `max`.
+    /// Reads an integer from 1 to `max`.
     pub(crate) fn count_up_to(&self, name: &str, max: u64, findings: &mut ProblemCollector) -> Option<At<u64>> {
         let node = self.get(name)?;
         let number = match node.kind {
@@ -238,7 +241,7 @@ impl<'a> YamlMapping<'a> {
         None
     }
 
-    /// One of a few words.
+    /// Reads one of a few words.
     pub(crate) fn choice<T: Copy>(
         &self,
         name: &str,
@@ -257,7 +260,7 @@ impl<'a> YamlMapping<'a> {
     }
 }
 
-/// A text that is not empty; `what` is the value's name in messages.
+/// Reads a text that is not empty. `what` is the name of the value in messages.
 pub(crate) fn text(node: &YamlNode, what: &str, findings: &mut ProblemCollector) -> Option<At<String>> {
     match &node.kind {
         YamlValue::Text(text) if text.is_empty() => {

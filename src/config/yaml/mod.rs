@@ -1,11 +1,13 @@
-//! Reads YAML into typed values that remember their line, and collects every problem instead of stopping at the first.
+//! Reads YAML into typed values that remember their position, and collects every problem instead of
+//! stopping at the first.
 //!
-//! The other parts of `config` and the check of rule files (`bundle`) call this module. In reading order:
+//! The other parts of `config` and the check of rule files (`bundle`) call this module. In reading
+//! order:
 //!
 //! * `document`: a YAML text as nodes with positions
-//! * `fields`: takes typed fields out of a mapping and reports unknown ones
+//! * `fields`: reads typed fields from a mapping and reports unknown ones
 //! * `problem`: one problem with its position and its help text, and the list of all problems
-//! * `suggest`: the known word that is closest to a misspelled one
+//! * `suggest`: the allowed word that is closest to a misspelled one
 
 pub(crate) mod document;
 pub(crate) mod fields;

@@ -1,7 +1,8 @@
-//! What is wrong with a configuration: where, what, and what to do about it.
+//! Problems of a configuration: the position, the message and a help text.
 //!
-//! The stages of loading add to one [`ProblemCollector`] and go on, so that a user sees everything at once. Line and column are
-//! looked up at the end, only for what was found (see `document.rs` for why that is a separate step).
+//! The stages of loading add problems to one [`ProblemCollector`] and continue, so that a user sees
+//! all problems at once. Line and column are computed at the end, only for problems that were found
+//! (see `document.rs` for the reason).
 
 use std::fmt;
 
@@ -9,29 +10,29 @@ use serde::Serialize;
 
 use super::document::{Document, Place};
 
-/// Looking up a position parses the text again, so the number of problems shown is bounded.
+/// Computing a position parses the text again, so the number of problems shown is limited.
 const MAX_SHOWN: usize = 100;
 
 /// One thing to fix in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConfigProblem {
-    /// The file as the user named it, `preset NAME`, or the flag at fault.
+    /// The file as the user named it, `preset NAME`, or the flag that caused the problem.
     pub file: String,
-    /// Counted from 1; 0 where there is no line, as for a file that cannot be read or for a flag.
+    /// Counted from 1. 0 if there is no line, as for a flag or for a file that cannot be read.
     pub line: usize,
-    /// In characters, counted from 1; 0 where there is no line.
+    /// In characters, counted from 1. 0 if there is no line.
     pub column: usize,
     pub message: String,
-    /// What to do about it.
+    /// How to fix the problem.
     pub help: Option<String>,
 }
 
-/// Every problem of a configuration, in the order of the text. Never empty.
+/// All problems of a configuration, in the order of the text. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<ConfigProblem>);
 
 impl ConfigProblem {
-    /// A problem of a file as a whole, or of a flag.
+    /// Returns a problem of a file that has no position, or of a flag.
     pub(crate) fn without_line(file: &str, message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { file: file.to_owned(), line: 0, column: 0, message: message.into(), help: some_help(help) }
     }
@@ -63,7 +64,7 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Problems found so far, each at a node of a document.
+/// The problems found so far, each at a node of a document.
 #[derive(Debug, Default)]
 pub(crate) struct ProblemCollector {
     found: Vec<(Place, String, String)>,
@@ -71,12 +72,12 @@ pub(crate) struct ProblemCollector {
 }
 
 impl ProblemCollector {
-    /// Reports what is wrong at a place. An empty `help` is left out.
+    /// Reports a problem at a position. An empty `help` is omitted.
     pub(crate) fn add(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
         self.found.push((place, message.into(), help.into()));
     }
 
-    /// Reports what is wrong with a flag, or whose position is known already.
+    /// Reports a problem of a flag, or one whose position is already known.
     pub(crate) fn add_problem(&mut self, problem: ConfigProblem) {
         self.without_place.push(problem);
     }
@@ -85,7 +86,7 @@ impl ProblemCollector {
         self.found.is_empty() && self.without_place.is_empty()
     }
 
-    /// Looks up line and column of everything that was found.
+    /// Computes line and column of every problem.
     pub(crate) fn into_problems(mut self, documents: &[Document]) -> Problems {
         self.found.sort_by_key(|(place, ..)| *place);
         let n_left_out = self.found.len().saturating_sub(MAX_SHOWN);

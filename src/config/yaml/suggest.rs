@@ -1,6 +1,7 @@
-//! "Did you mean": the allowed word nearest to the one that was written.
+//! Suggestions ("did you mean"): finds the allowed word that is closest to the word that was
+//! written. All parts of `config` use it for help texts.
 
-/// The nearest of `allowed`, unless all of them are far off.
+/// Returns the closest of `allowed`, or `None` if all of them are too different.
 pub(crate) fn nearest<'a>(written: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let normalized = normalize(written);
     let max_distance = (normalized.len() / 3).max(1);
@@ -12,7 +13,7 @@ pub(crate) fn nearest<'a>(written: &str, allowed: impl IntoIterator<Item = &'a s
         .map(|(_, word)| word)
 }
 
-/// A help text: the nearest allowed word if there is one, and all of them.
+/// Returns a help text: the closest allowed word, if there is one, and all allowed words.
 pub(crate) fn help_with(written: &str, allowed: &[&str]) -> String {
     let list = list(allowed);
     match nearest(written, allowed.iter().copied()) {
@@ -21,19 +22,21 @@ pub(crate) fn help_with(written: &str, allowed: &[&str]) -> String {
     }
 }
 
-/// Words for a sentence: "a, b, c".
+/// Returns the words as a list for a sentence: "a, b, c".
 pub(crate) fn list(words: &[&str]) -> String {
     words.join(", ")
 }
 
 fn normalize(word: &str) -> Vec<char> {
-    // Long text is never a misspelled word, and comparing costs length times length.
+    // Long text is never a misspelled word, and the comparison takes time proportional to the
+    // product of the lengths.
     const MAX_CHARS: usize = 64;
     let lower = word.chars().take(MAX_CHARS).flat_map(char::to_lowercase);
     lower.map(|c| if c == '-' || c == ' ' { '_' } else { c }).collect()
 }
 
-/// Edits (insert, delete, replace, swap neighbors) that turn one word into the other.
+/// Returns the number of edits (insert, delete, replace, swap neighbors) that turn one word into
+/// the other.
 fn distance(left: &[char], right: &[char]) -> usize {
     let mut before_last: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=right.len()).collect();

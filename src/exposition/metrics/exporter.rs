@@ -1,4 +1,6 @@
-//! How the exporter itself is doing: its log sources, its state, its configuration.
+//! Metrics about the exporter itself: its log sources, its state and its configuration.
+//!
+//! The totals of log sources and the counts of saves are part of the saved state.
 
 use super::{Metric, Numbers, counter, flag, gauge, info, timestamp, whole};
 

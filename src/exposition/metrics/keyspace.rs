@@ -1,13 +1,13 @@
-//! What Redis shows about the locks, and what follows from it together with the logs.
+//! Metrics about the locks in Redis, and metrics that combine Redis and the logs.
 //!
-//! Numbers that only some namespaces can have are left out of the others: together with short HELP this keeps a scrape
-//! small.
+//! A number that only some namespaces can have is omitted for the others. Together with short HELP
+//! texts, this keeps a scrape small.
 
 use super::{Distribution, Metric, Numbers, counter, gauge, histogram, real, timestamp, whole};
 use crate::model::namespace::Style;
 use crate::report::advice::Advice;
 
-/// Those of the ledger's bounds that are shown.
+/// The bounds of the ledger that are shown.
 const HOLD_BOUNDS: &[f64] = &[1.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
 const TAKEOVER_BOUNDS: &[f64] = &[15.0, 30.0, 60.0, 120.0];
 
@@ -62,7 +62,8 @@ pub(super) const METRICS: &[Metric] = &[
         "From taking a lock to its end.",
         Numbers::Distribution(|namespace, view| match namespace.style {
             Style::Item => Some(Distribution::at(&view.counters.hold_seconds, HOLD_BOUNDS)),
-            // Held until the TTL runs out on purpose: it says nothing.
+            // The hold time of a loop lock is meaningless: the lock is held until the TTL runs out
+            // on purpose.
             Style::Loop => None,
         }),
     ),
@@ -78,7 +79,8 @@ pub(super) const METRICS: &[Metric] = &[
         "From the last sign of life of an expired lock's owner to the next owner.",
         Numbers::Distribution(|namespace, view| {
             let takeovers = &view.counters.takeover_seconds;
-            // Somebody always waits to lead; few locks of single pieces of work are ever taken over.
+            // Other programs always wait for a loop lock, so its takeovers are shown from the
+            // start. An item lock is rarely taken over.
             let is_shown = namespace.style == Style::Loop || takeovers.count() > 0;
             is_shown.then(|| Distribution::at(takeovers, TAKEOVER_BOUNDS))
         }),
@@ -118,7 +120,7 @@ pub(super) const METRICS: &[Metric] = &[
     gauge(
         "redis_lock_non_lock_keys",
         "Keys that fit a template but are no lock by their type, read in the background.",
-        // Hardly any namespace has some.
+        // Almost no namespace has such keys, so zero is omitted.
         Numbers::Keyspace(|_, view| whole(view.now.not_locks).filter(|_| view.now.not_locks > 0)),
     ),
     gauge("redis_lock_operations_source", "1 for how operations are seen.", Numbers::OperationsSource),
@@ -147,7 +149,7 @@ pub(super) const METRICS: &[Metric] = &[
         "Share of ended locks whose TTL ran out.",
         Numbers::Ratio(|_, ratios| ratios.expiry),
     ),
-    // What would do, beside what is configured.
+    // Values that the TTL advice recommends, to compare with the configured values.
     gauge(
         "redis_lock_recommended_ttl_seconds",
         "TTL that the locks should have.",

@@ -1,9 +1,11 @@
-//! How looking at Redis goes. All of it is absent where no Redis is configured.
+//! Metrics about the connections to Redis. Their counts start with the process.
+//!
+//! All of them are absent if no Redis is configured.
 
 use super::{Distribution, Metric, Numbers, counter, flag, gauge, histogram, real, timestamp, whole};
 use crate::exposition::metric::Number;
 
-/// Those of the bounds that are shown.
+/// The bounds that are shown.
 const REPLY_BOUNDS: &[f64] = &[0.001, 0.01, 0.1, 1.0];
 
 pub(super) const METRICS: &[Metric] = &[

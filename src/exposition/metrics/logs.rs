@@ -1,4 +1,6 @@
-//! What the logs said: failures, each counted once.
+//! Metrics about the failures that logs report. Each failure is counted once.
+//!
+//! A series that no rule can count is omitted until it is counted once.
 
 use super::{Metric, Numbers, counter};
 

@@ -1,14 +1,15 @@
-//! The tables of all metrics: name, type, HELP, and where the number comes from.
+//! The tables of all metrics: name, type, HELP, and the source of the number.
 //!
-//! The collector walks them; tests compare `docs/metrics.md` with them; `check --rules` looks names up. To add a metric,
-//! add a row. HELP is short because it is part of every scrape. In reading order:
+//! The collector walks them; tests compare `docs/metrics.md` with them; `check --rules` searches
+//! them. To add a metric, add a row. HELP is short because it is part of every scrape. In reading
+//! order:
 //!
-//! * `logs`: failures that logs reported
+//! * `logs`: failures that logs report
 //! * `keyspace`: what Redis shows about locks
-//! * `policy`: what the configuration says about each namespace
+//! * `policy`: the configuration of each namespace
 //! * `links`: the connections to Redis
 //! * `exporter`: the exporter itself
-//! * `process`: the process, as the operating system sees it
+//! * `process`: numbers of the operating system about the process
 
 mod exporter;
 mod keyspace;
@@ -25,7 +26,7 @@ use crate::util::clock::TimeMs;
 const TABLES: [&[Metric]; 6] =
     [logs::METRICS, keyspace::METRICS, policy::METRICS, exporter::METRICS, links::METRICS, process::METRICS];
 
-/// Every metric, in the order in which `/metrics` shows them.
+/// Returns every metric, in the order of `/metrics`.
 pub fn metrics() -> impl Iterator<Item = &'static Metric> {
     TABLES.into_iter().flatten()
 }
@@ -62,7 +63,7 @@ pub(super) fn seconds(duration: Option<Duration>) -> Option<Number> {
     real(duration.map(|duration| duration.as_secs_f64()))
 }
 
-/// A moment that never came (0) is absent: 1970 would be a wrong answer.
+/// A time of 0 means "never" and is omitted: a timestamp in 1970 would be wrong.
 pub(super) fn timestamp(time: TimeMs) -> Option<Number> {
     (time > 0).then(|| Number::Real(time as f64 / 1000.0))
 }

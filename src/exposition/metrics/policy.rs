@@ -1,5 +1,5 @@
-//! What the configuration says, so that one static rule file serves every configuration. The names tell that it is configured,
-//! so HELP does not.
+//! Metrics about the configuration, so that one static rule file serves every configuration. The
+//! metric names show that the values are configured, so HELP does not repeat it.
 
 use super::{Metric, Numbers, flag, gauge, info, real, seconds, whole};
 

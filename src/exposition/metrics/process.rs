@@ -1,4 +1,6 @@
-//! What the operating system says about the process.
+//! Metrics about the process, from the operating system.
+//!
+//! `http/process.rs` reads the numbers. A number that cannot be read has no sample.
 
 use super::{Metric, Numbers, counter, gauge, real, whole};
 

@@ -1,4 +1,7 @@
-//! Compares what the locks need with what they have.
+//! Compares the TTL and renewal interval that the locks need with those that are configured.
+//!
+//! `/metrics` and the `advise` command call [`advise`]. Nothing here can fail. With too few
+//! samples, the advice contains no need and a note states the reason.
 
 use std::time::Duration;
 
@@ -9,12 +12,12 @@ use super::percentile::{BOUNDED_SAMPLES, Bracket, BucketedSample, MIN_SAMPLES};
 use super::{Advice, Confidence, Takeover};
 use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
 
-/// From so many samples on a percentile is between two neighboring bounds more often than not.
+/// From this many samples on, the bounds of a percentile are usually neighboring bucket bounds.
 const MANY_SAMPLES: u64 = 1000;
-/// A hold that takes this much of the TTL is near it.
+/// A hold that takes more than this share of the TTL is close to the TTL.
 const NEAR: f64 = 2.0 / 3.0;
 
-/// What the namespace should have, from what was seen of its locks.
+/// Returns the settings that the namespace should have, based on the evidence.
 pub fn advise(namespace: &Namespace, evidence: &Evidence) -> Advice {
     let measured = Measured::new(namespace, evidence);
     let mut advice = Advice {
@@ -40,22 +43,24 @@ pub fn advise(namespace: &Namespace, evidence: &Evidence) -> Advice {
     advice
 }
 
-/// What the model makes of the evidence.
+/// Quantities that the model derives from the evidence.
 struct Measured {
     model: Model,
     n_samples: u64,
     n_cut_off: u64,
     jitter: Jitter,
     p99: Option<Bracket>,
-    /// With the interval that follows, if the lock is renewed.
+    /// The needed TTL. If the lock is renewed, it assumes the interval `renew_every`, or a third of
+    /// the TTL.
     need: Option<Need>,
-    /// Of a lock that is renewed.
+    /// Only for a lock that is renewed.
     reserve: Option<Reserve>,
-    /// The configured one; where that is wrong whatever the pauses are, the one to have instead.
+    /// The configured interval. If that interval is wrong regardless of pauses, the interval that
+    /// should replace it.
     renew_every: Option<Duration>,
-    /// The hold or the pause that the percentile stands for, at least.
+    /// Lower bound of the hold or pause at the 99th percentile.
     seen: Duration,
-    /// Of those that expired, the logs told which were missed by their owner.
+    /// Number of expirations that a holder reported as a loss in the logs.
     lost: u64,
     logs_speak: bool,
 }
@@ -66,13 +71,13 @@ impl Measured {
             Style::Loop => Model::Loop,
             Style::Item => formulas::of_item(namespace, evidence),
         };
-        // The TTL of a loop runs out on purpose.
+        // A loop lets its TTL run out on purpose, so expirations do not count.
         let n_cut_off = if model == Model::Loop { 0 } else { evidence.cut_off() };
         let jitter = Jitter::of(&evidence.replies);
         let ttl = namespace.ttl.map(|ttl| ttl.as_secs_f64());
         let (sample, base) = match (model, ttl) {
             (Model::Held, _) => (evidence.finished_holds(), 0.0),
-            // Margins are shares of the TTL: without it they say nothing.
+            // Margins are shares of the TTL, so they are meaningless without it.
             (Model::Renewed | Model::Loop, None) => (BucketedSample::default(), 0.0),
             (Model::Renewed | Model::Loop, Some(ttl)) => {
                 let silences = BucketedSample::silences(&evidence.margins, ttl);
@@ -81,7 +86,7 @@ impl Measured {
                 (silences, every)
             }
         };
-        // What the TTL is for: the whole hold, or how late a renewal came.
+        // What the TTL must cover: the complete hold, or the delay of a renewal.
         let seen = |value: f64| match model {
             Model::Held => value,
             Model::Renewed | Model::Loop => (value - base).max(evidence.pause.as_secs_f64()),
@@ -129,7 +134,7 @@ impl Measured {
         if is_doubtful { by_number.min(Confidence::Low) } else { by_number }
     }
 
-    /// Is the TTL long enough for the work, or for the pauses?
+    /// Checks whether the TTL is long enough for the work, or for the pauses.
     fn judge_length(&self, namespace: &Namespace, advice: &mut Advice) {
         let Some(need) = self.need else { return };
         let Some(present) = namespace.ttl else {
@@ -147,10 +152,10 @@ impl Measured {
                 advice.findings.push(AdviceFinding::NoRoomForPause { ttl: present, renew_every, seen, need, every });
                 return;
             }
-            // With a longer TTL, too, another interval may be the better one.
+            // Another interval can also be better with a longer TTL.
             let need = self.reserve.map_or(need, |reserve| need.or(reserve.need_at_a_third()));
             advice.need = Some(need);
-            // What was cut off might have taken any time: twice as much shows more of it.
+            // The duration of holds that were cut off is unknown. Twice the TTL shows more of it.
             let step = need.low.max(present * 2);
             (advice.ttl, advice.is_step) = match need.high {
                 Some(high) => (Some(formulas::round_up(high)), false),
@@ -175,17 +180,18 @@ impl Measured {
         }
     }
 
-    /// A shorter one than the present, if the present TTL would not be too short when renewed at a third of it.
+    /// Returns an interval shorter than the current one, if the current TTL is long enough with an
+    /// interval of a third of the TTL.
     fn interval_that_fits(&self, namespace: &Namespace, ttl: Duration) -> Option<Duration> {
         let third = formulas::renewal_of(ttl, namespace);
         let fits = self.reserve?.need_at(third).low <= ttl;
         (fits && third < self.renew_every?).then(|| self.interval_of(ttl, namespace))
     }
 
-    /// Is the TTL short enough for the next owner to come in time?
+    /// Checks whether the TTL is short enough for the next owner to acquire the lock in time.
     fn judge_takeover(&self, namespace: &Namespace, advice: &mut Advice) {
         let Some(takeover @ Takeover { bound, slo: Some(slo), at_most }) = advice.takeover else { return };
-        // However often a lock is renewed.
+        // The need at the highest sensible renewal frequency.
         let least = advice.need.map(|need| self.reserve.map_or(need, |reserve| need.or(reserve.least_need())));
         let is_enough = |need: Option<Need>, ttl| need.and_then(|need| need.high).is_some_and(|high| high <= ttl);
         let fit = match at_most {
@@ -193,7 +199,7 @@ impl Measured {
             Some(at_most) if least.is_some_and(|need| need.low > at_most) => Fit::No,
             Some(at_most) if is_enough(advice.need, at_most) => Fit::Yes,
             Some(at_most) if is_enough(least, at_most) => Fit::RenewedMoreOften,
-            // Nothing but the takeover speaks against a shorter TTL.
+            // For a loop without measured pauses, only the takeover limits the TTL.
             Some(_) if advice.model == Model::Loop && advice.need.is_none() => Fit::Yes,
             Some(_) => Fit::Unknown,
         };
@@ -206,7 +212,7 @@ impl Measured {
                 fit,
             });
         }
-        // A longer one that was advised for the pauses is not needed with a shorter interval.
+        // A longer TTL that was advised because of pauses is not necessary with a shorter interval.
         let is_too_long = takeover.is_too_late() || (advice.ttl != namespace.ttl && advice.ttl > at_most);
         if matches!(fit, Fit::Yes | Fit::RenewedMoreOften) && is_too_long && !advice.is_step {
             advice.ttl = at_most;
@@ -217,7 +223,8 @@ impl Measured {
         }
     }
 
-    /// Are renewals frequent enough, and does the owner stop in time when they fail?
+    /// Checks whether renewals are frequent enough, and whether the owner stops in time when they
+    /// fail.
     fn judge_renewal(&self, namespace: &Namespace, evidence: &Evidence, advice: &mut Advice) {
         let jitter = without_assumption(advice.jitter);
         let Some(present) = namespace.renew_every else {
@@ -244,7 +251,8 @@ impl Measured {
         }
         let leaves_enough = |every: Duration| {
             let need = self.reserve.map(|reserve| reserve.need_at(every));
-            // What is there stays until it is surely wrong, what is new is surely right.
+            // A current value stays unless it is certainly wrong. A new value must be certainly
+            // right.
             let need = need.map(|need| if advised == ttl { need.low } else { need.high.unwrap_or(need.low) });
             need.is_none_or(|need| need <= advised)
         };
@@ -269,7 +277,7 @@ impl Measured {
         advice.may_fail = Some(may_fail(advised, every, jitter));
     }
 
-    /// A third of the TTL, or less if the pauses leave less.
+    /// Returns a third of the TTL, or less if the pauses leave less.
     fn interval_of(&self, ttl: Duration, namespace: &Namespace) -> Duration {
         let every = formulas::renewal_of(ttl, namespace);
         let reserve = self.reserve.map(|reserve| reserve.high.unwrap_or(reserve.low));
@@ -285,12 +293,12 @@ fn takeover(namespace: &Namespace) -> Option<Takeover> {
     Some(Takeover { bound: namespace.ttl? + retry, slo, at_most })
 }
 
-/// An assumption is no reason to find fault.
+/// An assumed jitter must not cause a finding, so it counts as 0.
 fn without_assumption(jitter: Jitter) -> Jitter {
     if jitter.is_assumed { Jitter { seconds: 0.0, ..jitter } } else { jitter }
 }
 
-/// Whether one renewal may fail and a fence falls in time, whatever the pauses are.
+/// Returns true if one renewal can fail and the fence applies in time, regardless of pauses.
 fn is_sound(namespace: &Namespace, ttl: Duration, every: Duration, jitter: Jitter) -> bool {
     let jitter = without_assumption(jitter);
     formulas::attempts(ttl, every, jitter) >= 2 && late_fence(namespace, ttl, every, jitter).is_none()

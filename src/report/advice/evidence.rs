@@ -1,4 +1,5 @@
-//! What was seen of the locks of one namespace, whoever saw it: the exporter itself, or Prometheus over a longer time.
+//! What was observed of the locks of one namespace. The source is the exporter itself, or
+//! Prometheus for a longer time range.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::snapshot::{KeyspaceView, NamespaceView};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
-    /// Seconds from taking a lock to its release or expiry.
+    /// Seconds from the acquisition of a lock to its release or expiration.
     pub holds: BucketedSample,
     /// Shares of the TTL that were left at renewals.
     pub margins: BucketedSample,
@@ -18,22 +19,24 @@ pub struct Evidence {
     pub replies: BucketedSample,
     pub renewals: u64,
     pub expirations: u64,
-    /// Of `loop` locks.
+    /// Only for `loop` locks.
     pub early_releases: u64,
     pub takeovers: u64,
     pub takeovers_beyond_slo: u64,
-    /// Locks that their holders found gone, because the TTL had run out as far as is known.
+    /// Locks that their holders reported as lost, for a cause that means, or may mean, that the TTL
+    /// ran out.
     pub lost: u64,
-    /// The logs told something about renewals or releases, so they would have told of lost locks too.
+    /// Whether the logs reported any failed renewals, failed releases or losses. If so, they would
+    /// also report lost locks.
     pub logs_speak: bool,
-    /// Every change was seen, not only what differs between two passes.
+    /// Whether every change was observed, and not only differences between two passes.
     pub is_complete: bool,
-    /// A pause that a living owner must survive, whether or not one was seen.
+    /// A pause that a live owner must survive, even if no such pause was observed.
     pub pause: Duration,
 }
 
 impl Evidence {
-    /// What the exporter knows. Nothing where it does not look at the namespace in Redis.
+    /// Returns the evidence in a snapshot. `None` if the namespace is not observed in Redis.
     pub fn of(view: &NamespaceView, replies: &BucketedSample) -> Option<Self> {
         let KeyspaceView { counters, now, .. } = view.keyspace.as_ref()?;
         Some(Self {
@@ -52,8 +55,9 @@ impl Evidence {
         })
     }
 
-    /// Locks whose TTL ran out while the work went on. A lock whose owner died runs out too, but nobody missed it: where
-    /// the logs speak they tell the two apart, elsewhere all count.
+    /// Returns the number of locks whose TTL ran out while the work continued. The lock of a dead
+    /// owner expires too, but nobody needed it any more. If the logs report losses, they
+    /// distinguish the two cases. Otherwise all expirations count.
     pub(super) fn cut_off(&self) -> u64 {
         if self.logs_speak { self.lost_by_expiry() } else { self.expirations }
     }
@@ -62,26 +66,29 @@ impl Evidence {
         self.lost.min(self.expirations)
     }
 
-    /// What the shortest of the holds that expired took, at least.
+    /// Returns a lower bound of the shortest hold that expired.
     pub(super) fn shortest_expired(&self) -> Option<f64> {
         self.holds.at_least(self.finished_holds().count() + 1)
     }
 
-    /// Holds that ended because the work was done. Without renewals none of them is longer than one that expired.
+    /// Returns the holds that ended because the work was done. Without renewals, none of them is
+    /// longer than a hold that expired.
     pub(super) fn finished_holds(&self) -> BucketedSample {
         self.holds.without_largest(self.expirations)
     }
 }
 
-/// Causes that mean that a TTL ran out under somebody's hands. An unknown one may: where the logs are read by another process
-/// than the one that looks at Redis, all are unknown. There are never more than expiries.
+/// Causes that mean that the TTL ran out while the holder still worked. An unknown cause may mean
+/// this: if one process reads the logs and another observes Redis, all causes are unknown. The
+/// number of losses is limited to the number of expirations.
 pub(crate) const EXPIRED: [Cause; 3] = [Cause::ExpiredNeverRenewed, Cause::RenewalsStopped, Cause::Unknown];
 
 fn lost(causes: &Tally<Cause>) -> u64 {
     EXPIRED.iter().map(|cause| causes.get(*cause)).sum()
 }
 
-/// Lines about renewals or releases: where these are read, a lock that was lost would have one.
+/// Returns true if the logs contain lines about renewals or releases. Such logs would also report a
+/// lost lock.
 fn speak(logs: &LogCounters) -> bool {
     let LogCounters { not_owned, renewal_failures, release_failures, abandonments, .. } = logs;
     not_owned.total() + renewal_failures.total() + release_failures.total() + abandonments > 0

@@ -1,4 +1,5 @@
-//! What is wrong with a TTL or renewal interval, and what to know about the advice; each as one sentence for people.
+//! Findings about a TTL or a renewal interval, and notes about the advice. Each is shown as one
+//! sentence for people.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use crate::util::units::format_duration;
 /// Something that should be changed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AdviceFinding {
-    /// The locks need more than they have, for a hold or a pause of at least `seen`.
+    /// The locks need a longer TTL for a hold or a pause of at least `seen`.
     TooShort {
         model: Model,
         ttl: Duration,
@@ -20,21 +21,23 @@ pub enum AdviceFinding {
         n_samples: u64,
         logs_speak: bool,
     },
-    /// 99 of 100 fit, but there are more than a hundred.
+    /// 99 of 100 holds fit into the TTL, but some locks were still lost.
     LostAllTheSame { model: Model, n_lost: u64, ttl: Duration },
-    /// Holds come near the TTL and nothing prolongs it.
+    /// Holds take almost the complete TTL and nothing renews the lock.
     NotRenewed { ttl: Duration, every: Duration },
-    /// The lock is to be renewed, and never is.
+    /// The configuration states that the lock is renewed, but it never is.
     NeverRenewed { renew_every: Duration, n_samples: u64 },
-    /// The next owner comes later than the SLO allows.
+    /// The next owner acquires the lock later than the SLO allows.
     TooLong { bound: Duration, slo: Duration, retry_every: Option<Duration>, at_most: Option<Duration>, fit: Fit },
-    /// The SLO wants a shorter TTL than the work needs.
+    /// The SLO allows only a shorter TTL than the work needs.
     Conflict { model: Model, need: Duration, at_most: Duration, slo: Duration, retry_every: Option<Duration> },
-    /// One renewal that fails is one too many.
+    /// The lock is lost as soon as one renewal fails.
     RenewalTooRare { ttl: Duration, renew_every: Duration, n_attempts: u64 },
-    /// After a renewal that failed, the next one comes too late if its owner pauses as it does; every `every` it would not.
+    /// After a failed renewal, the next one comes too late if the owner pauses as observed. With
+    /// the interval `every` it comes in time.
     NoRoomForPause { ttl: Duration, renew_every: Duration, seen: Duration, need: Duration, every: Duration },
-    /// The owner stops its work when somebody else may have begun it. `n_in_time` failures it would know of before.
+    /// The owner stops its work only after another owner may have started. Before the TTL runs out,
+    /// it observes `n_in_time` failures.
     FenceAfterExpiry {
         ttl: Duration,
         renew_every: Duration,
@@ -45,11 +48,11 @@ pub enum AdviceFinding {
     },
 }
 
-/// Whether a TTL that is short enough for the SLO is long enough for the work.
+/// Whether a TTL that satisfies the SLO is long enough for the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     Yes,
-    /// With a shorter renewal interval than the present one.
+    /// Only with a shorter renewal interval than the current one.
     RenewedMoreOften,
     No,
     Unknown,
@@ -227,7 +230,7 @@ impl fmt::Display for AdviceFinding {
     }
 }
 
-/// Something to know about the advice.
+/// A remark about the advice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Note {
     TooFew {
@@ -235,18 +238,18 @@ pub enum Note {
         n_samples: u64,
     },
     TtlUnknown,
-    /// The present TTL is between what is surely needed and what is surely enough.
+    /// The current TTL is between the certain minimum and the certain maximum of what is needed.
     Unclear {
         model: Model,
         need: Need,
     },
-    /// By configuration it is, but the work is over before.
+    /// Renewals are configured, but the work ends before the first one is due.
     RarelyRenewed,
-    /// Owners that died may be among those whose lock ran out.
+    /// The expired locks may include locks of owners that died.
     LogsSilent {
         n_cut_off: u64,
     },
-    /// What is advised for the work is too long for the takeover.
+    /// The TTL that is advised for the work is too long for the takeover.
     BeyondSlo {
         model: Model,
         ttl: Duration,
@@ -267,7 +270,7 @@ pub enum Note {
     },
     JitterAssumed,
     PassesOnly,
-    /// Prometheus has seen more than one TTL.
+    /// Prometheus has recorded more than one TTL in the time range.
     TtlChanged,
 }
 
@@ -350,7 +353,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// As in the configuration, but with tenths of seconds: `7.5s`.
+/// Formats a duration as in the configuration, but with tenths of seconds: `7.5s`.
 pub(crate) fn brief(duration: Duration) -> String {
     let tenths = (duration.as_secs_f64() * 10.0).round() as u64;
     match tenths {

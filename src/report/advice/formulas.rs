@@ -1,4 +1,5 @@
-//! The formulas: from a 99th percentile to the TTL that it calls for, and what a renewal interval means for a TTL.
+//! The formulas: compute the TTL from a 99th percentile, and what a renewal interval means for a
+//! TTL. `docs/ttl-advice.md` explains them.
 
 use std::time::Duration;
 
@@ -6,24 +7,24 @@ use super::evidence::Evidence;
 use super::percentile::{BucketedSample, MIN_SAMPLES};
 use crate::model::namespace::{Namespace, OnRenewalFailure};
 
-/// On top of what was seen, for what was not: a share of it, and at least so much.
+/// Reserve for what was not observed: a share of the observed value, and a minimum in seconds.
 const GUARD_SHARE: f64 = 0.25;
 const LEAST_GUARD: f64 = 0.25;
-/// Where too few replies were timed.
+/// Used if too few replies were timed. In seconds.
 const ASSUMED_JITTER: f64 = 1.0;
-/// One renewal may be late by a whole interval, and the one before may have failed.
+/// One renewal may be late by a complete interval, and the previous one may have failed.
 const RENEWALS_PER_TTL: u32 = 3;
-/// Renewing more often than this is load, not safety.
+/// More frequent renewals add load but no safety.
 const MOST_RENEWALS_PER_TTL: f64 = 10.0;
 
-/// What the TTL of a lock follows from.
+/// What the TTL of a lock depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// Not renewed: it must outlive the work.
+    /// Not renewed: the TTL must be longer than the work.
     Held,
-    /// Renewed: it must outlive the pauses of its owner.
+    /// Renewed: the TTL must be longer than the pauses of the owner.
     Renewed,
-    /// Held until the TTL runs out on purpose: only the takeover is judged.
+    /// Held until the TTL runs out on purpose: only the takeover is assessed.
     Loop,
 }
 
@@ -37,18 +38,18 @@ impl Model {
     }
 }
 
-/// What Redis takes to answer, in the worst of a hundred cases.
+/// The time that Redis needs to answer, at the 99th percentile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jitter {
     pub seconds: f64,
-    /// Not measured, for want of replies.
+    /// Not measured, because there were too few replies.
     pub is_assumed: bool,
 }
 
 impl Jitter {
     pub(super) fn of(replies: &BucketedSample) -> Self {
         let bracket = replies.p99(0, 0.0);
-        // What lies beyond the last bound is at least that much.
+        // A value above the last bound counts as the last bound.
         match bracket.map(|bracket| bracket.high.unwrap_or(bracket.low)) {
             Some(seconds) => Self { seconds, is_assumed: false },
             None => Self { seconds: ASSUMED_JITTER, is_assumed: true },
@@ -56,11 +57,11 @@ impl Jitter {
     }
 }
 
-/// The least TTL that fits, between two bounds.
+/// The shortest TTL that is long enough, between two bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     pub low: Duration,
-    /// `None`: it cannot be told how much is enough.
+    /// `None` if no upper bound is known.
     pub high: Option<Duration>,
 }
 
@@ -69,15 +70,15 @@ impl Need {
         Self { low: duration(formula(low)), high: high.map(|high| duration(formula(high))) }
     }
 
-    /// Whichever of two ways asks for less.
+    /// Returns the smaller of two alternatives.
     pub(super) fn or(self, other: Self) -> Self {
         let high = self.high.zip(other.high).map(|(one, other)| one.min(other));
         Self { low: self.low.min(other.low), high }
     }
 }
 
-/// What must be left of the TTL when the second renewal in a row is due, the first one having failed: pause + jitter + guard, in
-/// seconds, between two bounds.
+/// What must be left of the TTL when the second renewal in a row is due after the first one failed:
+/// pause + jitter + guard, in seconds, between two bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Reserve {
     pub(super) low: f64,
@@ -90,18 +91,19 @@ impl Reserve {
         Need::of(self.low, self.high, |reserve| 2.0 * every.as_secs_f64() + reserve)
     }
 
-    /// Renewed at a third of the TTL: 2/3 TTL + reserve = TTL.
+    /// With an interval of a third of the TTL: 2/3 TTL + reserve = TTL.
     pub(super) fn need_at_a_third(self) -> Need {
         Need::of(self.low, self.high, |reserve| f64::from(RENEWALS_PER_TTL) * reserve)
     }
 
-    /// Renewed as often as makes sense.
+    /// With the shortest sensible interval.
     pub(super) fn least_need(self) -> Need {
         Need::of(self.low, self.high, |reserve| reserve / (1.0 - 2.0 / MOST_RENEWALS_PER_TTL))
     }
 }
 
-/// The longest interval that leaves this much of the TTL; none where it would have to be too short.
+/// Returns the longest interval that leaves this much of the TTL. `None` if the interval would be
+/// too short.
 pub(super) fn interval_for(ttl: Duration, reserve: f64) -> Option<Duration> {
     let ttl = ttl.as_secs_f64();
     let longest = Some((ttl - reserve) / 2.0).filter(|every| *every >= ttl / MOST_RENEWALS_PER_TTL);
@@ -121,39 +123,41 @@ fn guard(seen: f64) -> f64 {
     (seen * GUARD_SHARE).max(LEAST_GUARD)
 }
 
-/// Which model fits a lock of style `item`.
+/// Returns the model for a lock of style `item`.
 pub(super) fn of_item(namespace: &Namespace, evidence: &Evidence) -> Model {
     let n_silences = evidence.margins.count() + evidence.cut_off();
     let hold = evidence.finished_holds().p99(evidence.cut_off(), f64::INFINITY);
     match (namespace.renew_every, hold) {
-        // It is renewed, whatever is configured.
+        // Renewals are observed although none are configured.
         (None, _) if evidence.margins.count() >= MIN_SAMPLES => Model::Renewed,
         (None, _) => Model::Held,
-        // Nobody renews what should be renewed.
+        // Renewals are configured, but none are observed.
         (Some(every), Some(hold)) if evidence.renewals == 0 && hold.low >= every.as_secs_f64() => Model::Held,
         (Some(_), _) if n_silences >= MIN_SAMPLES && evidence.margins.count() > 0 => Model::Renewed,
-        // Renewals are rare because the work is over before the first one is due.
+        // Renewals are rare because the work ends before the first one is due.
         (Some(every), Some(hold)) if hold.high.is_some_and(|high| high <= every.as_secs_f64()) => Model::Held,
         (Some(_), _) => Model::Renewed,
     }
 }
 
-/// Renewals that are tried after the last good one and answered before the TTL is over.
+/// Returns the number of renewals that are attempted after the last successful one and answered
+/// before the TTL runs out.
 pub(super) fn attempts(ttl: Duration, renew_every: Duration, jitter: Jitter) -> u64 {
     let time = ttl.as_secs_f64() - jitter.seconds;
-    // The one that falls on the very end comes too late.
+    // An attempt exactly at the end of the TTL is too late.
     ((time / renew_every.as_secs_f64()).ceil() - 1.0).max(0.0) as u64
 }
 
-/// When an owner whose renewals fail stops its own work, counted from its last good renewal. `None`: it never does, or it
-/// is not known.
+/// Returns when an owner whose renewals fail stops its own work, as the time since its last
+/// successful renewal. `None` if it never stops or if this is unknown.
 pub(super) fn fence(namespace: &Namespace, renew_every: Duration) -> Option<Duration> {
     let budget =
         namespace.renewal_failure_budget.filter(|_| namespace.on_renewal_failure == OnRenewalFailure::Fence)?;
     Some(renew_every.saturating_mul(u32::try_from(budget).unwrap_or(u32::MAX)))
 }
 
-/// A third of the TTL; less where more renewals in a row have to fail before the fence falls, which it must do in time.
+/// Returns a third of the TTL. If more renewals in a row must fail before the fence applies, the
+/// interval is shorter, so that the fence still applies in time.
 pub(super) fn renewal_of(ttl: Duration, namespace: &Namespace) -> Duration {
     let budget = namespace.renewal_failure_budget.filter(|_| namespace.on_renewal_failure == OnRenewalFailure::Fence);
     let parts = budget.map_or(RENEWALS_PER_TTL, |budget| {
@@ -162,7 +166,8 @@ pub(super) fn renewal_of(ttl: Duration, namespace: &Namespace) -> Duration {
     round(ttl / parts, f64::floor)
 }
 
-/// To half seconds, above 10 s to whole ones: more digits would pretend to know more.
+/// Rounds to hundredths below 1 s, to half seconds below 10 s, and to seconds above. More digits
+/// would suggest a precision that the data does not have.
 pub(super) fn round_up(duration: Duration) -> Duration {
     round(duration, f64::ceil)
 }
@@ -178,7 +183,7 @@ fn round(duration: Duration, to_whole: fn(f64) -> f64) -> Duration {
         1.0..10.0 => 0.5,
         _ => 1.0,
     };
-    // Steps are no binary fractions: 0.3 / 0.01 is a bit less than 30.
+    // The steps are not exact binary fractions: 0.3 / 0.01 is slightly less than 30.
     Duration::from_millis((to_whole((seconds / step * 1e6).round() / 1e6) * step * 1e3).round() as u64)
 }
 
@@ -201,7 +206,8 @@ mod tests {
         assert_eq!(for_hold(0.1, Jitter { seconds: 0.01, ..jitter }), ms(360));
     }
 
-    /// With what comes out, one renewal fails, the next is late by the pause, and the lock is still there.
+    /// With the computed values, one renewal fails, the next is late by the pause, and the lock is
+    /// still held.
     #[test]
     fn the_formulas_for_pauses_survive_what_they_are_for() {
         let jitter = Jitter { seconds: 0.1, is_assumed: false };

@@ -1,42 +1,47 @@
-//! Measurements that are known by their bucket only, and what they say for sure about a 99th percentile.
+//! Samples of which only the bucket is known, and what they prove about the 99th percentile.
 //!
-//! No shape of the distribution is assumed: the bounds are order statistics, so they hold for every one. The price is that
-//! nothing is said between two bounds of buckets, and nothing at all from few samples.
+//! No shape of the distribution is assumed: the bounds are order statistics, so they are valid for
+//! every distribution. The cost is that nothing is known between two bucket bounds, and nothing at
+//! all with few samples.
 
 use crate::model::counters::{Bounds, Histogram};
 
-/// Fewer samples say nothing about a 99th percentile: the estimate would be the largest of them.
+/// Fewer samples show nothing about a 99th percentile: the estimate would be the largest sample.
 pub const MIN_SAMPLES: u64 = 100;
-/// From so many samples on the largest is above the 99th percentile with a confidence of 95 %: 0.99^299 is below 0.05.
+/// From this many samples on, the largest is above the 99th percentile with a confidence of 95 %:
+/// 0.99^299 is below 0.05.
 pub const BOUNDED_SAMPLES: u64 = 299;
 
-/// What one sample in a hundred exceeds.
+/// The share of samples above the 99th percentile.
 const SHARE_ABOVE: f64 = 0.01;
-/// That a bound may be wrong, on each side.
+/// Probability that a bound is wrong, on each side.
 const RISK: f64 = 0.05;
-/// Of the standard normal distribution, for `RISK`.
+/// Quantile of the standard normal distribution for `RISK`.
 const NORMAL_QUANTILE: f64 = 1.644_853_6;
-/// From here on the binomial distribution is as good as normal; and not long before its terms would become too small.
+/// From this many samples on, the normal distribution is a good approximation of the binomial
+/// distribution. With about 70,000 samples, the first binomial term would be too small for an
+/// `f64`.
 const MANY_SAMPLES: u64 = 20_000;
 
-/// Counts by bucket, upper bounds ascending; the last one may be infinite.
+/// Counts by bucket, with ascending upper bounds. The last bound can be infinite.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BucketedSample {
     buckets: Vec<(f64, u64)>,
 }
 
-/// Where the 99th percentile is, with a confidence of 95 % on each side.
+/// The range of the 99th percentile, with a confidence of 95 % on each side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bracket {
     pub n_samples: u64,
-    /// Not below this.
+    /// The percentile is not below this value.
     pub low: f64,
-    /// Not above this. `None`: it is not known how far, because the largest values were cut off or lie beyond the last bound.
+    /// The percentile is not above this value. `None` if no upper bound is known, because the
+    /// largest values were cut off or are above the last bound.
     pub high: Option<f64>,
 }
 
 impl BucketedSample {
-    /// Counts of each bucket on its own, in ascending order of the upper bounds.
+    /// Takes non-cumulative counts, in ascending order of the upper bounds.
     pub fn new(buckets: Vec<(f64, u64)>) -> Self {
         debug_assert!(buckets.is_sorted_by(|left, right| left.0 < right.0));
         Self { buckets }
@@ -50,7 +55,7 @@ impl BucketedSample {
         self.buckets.iter().map(|(_, count)| count).sum()
     }
 
-    /// Without the largest ones.
+    /// Returns the sample without its largest values.
     pub(super) fn without_largest(&self, mut n_left_out: u64) -> Self {
         let mut buckets = self.buckets.clone();
         for (_, count) in buckets.iter_mut().rev() {
@@ -61,7 +66,7 @@ impl BucketedSample {
         Self { buckets }
     }
 
-    /// With so many more of one value.
+    /// Returns the sample with `n_more` additional values.
     #[cfg(test)]
     pub(super) fn with(mut self, value: f64, n_more: u64) -> Self {
         let bucket = self.buckets.iter_mut().find(|(upper, _)| value <= *upper);
@@ -69,7 +74,8 @@ impl BucketedSample {
         self
     }
 
-    /// Margins of renewals as the silences before them: a share `m` left of the TTL is a silence of `1 - m` TTLs.
+    /// Converts margins of renewals to the silences before them: if a share `m` of the TTL is left,
+    /// the silence lasted `1 - m` TTLs.
     pub(super) fn silences(margins: &Self, ttl: f64) -> Self {
         let mut buckets = Vec::with_capacity(margins.buckets.len());
         let mut lower = 0.0;
@@ -81,8 +87,8 @@ impl BucketedSample {
         Self { buckets }
     }
 
-    /// Where the 99th percentile is. `n_cut_off` more values are known to be larger than all of these, and at least `cut_at`.
-    /// Nothing with too few samples.
+    /// Returns the range of the 99th percentile. `n_cut_off` additional values are known to be
+    /// larger than all of these, and at least `cut_at`. `None` with too few samples.
     pub fn p99(&self, n_cut_off: u64, cut_at: f64) -> Option<Bracket> {
         let n_known = self.count();
         let n_samples = n_known + n_cut_off;
@@ -99,7 +105,7 @@ impl BucketedSample {
         Some(Bracket { n_samples, low, high })
     }
 
-    /// What the value with this rank is, at least; the smallest has 1.
+    /// Returns a lower bound of the value with this rank. The smallest value has rank 1.
     pub(super) fn at_least(&self, rank: u64) -> Option<f64> {
         self.bucket_of(rank).map(|(lower, _)| lower)
     }
@@ -108,7 +114,8 @@ impl BucketedSample {
         self.at_least(self.count().div_ceil(2))
     }
 
-    /// Lower and upper bound of the value with this rank, the smallest having 1. `None`: there are not so many.
+    /// Returns the lower and upper bound of the value with this rank. The smallest value has rank
+    /// 1. `None` if there are fewer values.
     fn bucket_of(&self, rank: u64) -> Option<(f64, f64)> {
         let (mut so_far, mut lower) = (0, 0.0);
         for (upper, count) in &self.buckets {
@@ -122,8 +129,9 @@ impl BucketedSample {
     }
 }
 
-/// How many of the samples lie above the 99th percentile: at most the first number, at least the second, each with a confidence
-/// of 95 %. No second number: it may be that none does.
+/// Returns how many samples are above the 99th percentile: at most the first number and at least
+/// the second, each with a confidence of 95 %. The second is `None` if possibly no sample is above
+/// it.
 fn above(n_samples: u64) -> (u64, Option<u64>) {
     let n = n_samples as f64;
     if n_samples >= MANY_SAMPLES {
@@ -132,7 +140,8 @@ fn above(n_samples: u64) -> (u64, Option<u64>) {
         let least = (mean - NORMAL_QUANTILE * deviation - 0.5).floor();
         return (most as u64, Some(least as u64));
     }
-    // Binomial: the chance that `k` of them do, summed from 0 on.
+    // Binomial distribution: sums the probability that exactly `k` samples are above, starting at
+    // 0.
     let mut chance = (1.0 - SHARE_ABOVE).powf(n);
     let mut sum = chance;
     let mut least = None;
@@ -159,7 +168,8 @@ mod tests {
         BucketedSample::of(&histogram)
     }
 
-    /// Values with equal steps of probability: what a sample of a distribution looks like without its luck.
+    /// Returns values with equal steps of probability: a sample of a distribution without random
+    /// deviation.
     fn drawn(n: u32, quantile: impl Fn(f64) -> f64) -> BucketedSample {
         sample((0..n).map(|index| quantile((f64::from(index) + 0.5) / f64::from(n))))
     }
@@ -172,17 +182,17 @@ mod tests {
 
     #[test]
     fn distributions_whose_99th_percentile_is_known() {
-        // Uniform up to 10 s: 9.9 s.
+        // Uniform up to 10 s: the percentile is 9.9 s.
         check(&drawn(5000, |p| 10.0 * p), 0, Some((8.0, Some(10.0))));
-        // Exponential with a mean of 2 s: 9.21 s.
+        // Exponential with a mean of 2 s: the percentile is 9.21 s.
         check(&drawn(5000, |p| -2.0 * (1.0 - p).ln()), 0, Some((8.0, Some(10.0))));
         // Constant.
         check(&drawn(5000, |_| 7.0), 0, Some((6.0, Some(8.0))));
         // Two kinds of work, 97 % of 50 ms and 3 % of 35 s: the slow kind decides.
         check(&drawn(5000, |p| if p < 0.97 { 0.05 } else { 35.0 }), 0, Some((30.0, Some(40.0))));
-        // 0.3 % of it: for sure not.
+        // With 0.3 % of slow work, the percentile is certainly in the fast part.
         check(&drawn(5000, |p| if p < 0.997 { 0.05 } else { 35.0 }), 0, Some((0.025, Some(0.05))));
-        // 1 %: it may be either.
+        // With 1 % of slow work, the percentile can be in either part.
         check(&drawn(5000, |p| if p < 0.99 { 0.05 } else { 35.0 }), 0, Some((0.025, Some(40.0))));
     }
 
@@ -190,10 +200,10 @@ mod tests {
     fn few_samples_bound_little() {
         check(&drawn(99, |p| p), 0, None);
         check(&BucketedSample::default(), 0, None);
-        // The largest is all there is above.
+        // Only the largest value is certainly above the percentile.
         check(&drawn(100, |p| if p < 0.99 { 0.4 } else { 3.5 }), 0, Some((0.25, Some(4.0))));
         check(&drawn(299, |p| if p < 0.996 { 0.4 } else { 3.5 }), 0, Some((0.25, Some(4.0))));
-        // From here on one that is larger may be ignored.
+        // From 473 samples on, one larger value can be ignored.
         check(&drawn(473, |p| if p < 0.997 { 0.4 } else { 3.5 }), 0, Some((0.25, Some(0.5))));
         check(&drawn(472, |p| if p < 0.997 { 0.4 } else { 3.5 }), 0, Some((0.25, Some(4.0))));
     }
@@ -202,9 +212,9 @@ mod tests {
     fn what_was_cut_off_is_larger_than_all_that_is_known() {
         let holds = drawn(1000, |p| 5.0 * p);
         check(&holds, 1, Some((4.0, Some(5.0))));
-        // 1 % may or may not be beyond.
+        // 1 % was cut off: the percentile may or may not be among these values.
         check(&holds, 10, Some((4.0, None)));
-        // 3 % are: where, is not known.
+        // 3 % were cut off: the percentile is among these values, and its upper bound is unknown.
         check(&holds, 30, Some((10.0, None)));
         check(&BucketedSample::default(), 100, Some((10.0, None)));
         check(&sample([9000.0; 500]), 0, Some((7200.0, None)));
@@ -229,7 +239,8 @@ mod tests {
         assert_eq!(bounds, [(6, 1), (9, 0), (12, 2), (15, 0), (18, 0), (21, 0), (24, 0), (27, 0), (30, 1)]);
     }
 
-    /// From tables of the binomial distribution; and no step where the normal one takes over.
+    /// Values from tables of the binomial distribution. The result must not jump at the switch to
+    /// the normal distribution.
     #[test]
     fn numbers_above_a_percentile() {
         assert_eq!(above(100), (3, None));
