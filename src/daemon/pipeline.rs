@@ -35,7 +35,7 @@ const SHOW_UNSAVED_AFTER: Duration = Duration::from_secs(5);
 const DUE_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of keys in one request to the keyspace source.
 const DUE_AT_ONCE: usize = 1_000;
-/// A survey of all locks takes at most one part in this many of the time.
+/// At most one part in `SURVEY_SHARE` of the time is spent on surveys of all locks.
 const SURVEY_SHARE: u32 = 50;
 /// How long a lost lock waits for its cause while Redis reports changes. This is longer than a push
 /// and a save take.
@@ -150,7 +150,7 @@ impl Pipeline {
             awaiting_save: Vec::new(),
             failing_since: None,
         };
-        // The loaded state was saved by the last process, so it can be published immediately.
+        // The loaded state is already saved, so it can be published immediately.
         pipeline.publish.send_replace(Arc::new(pipeline.snapshot()));
         pipeline
     }
@@ -183,8 +183,7 @@ impl Pipeline {
                     Some(PipelineInput::Link(batch)) => self.apply_link(batch),
                     Some(PipelineInput::LogsReady) => {
                         self.unstarted = self.unstarted.saturating_sub(1);
-                        // Save the start positions of the logs before any line after them is
-                        // counted.
+                        // Save now: after the first save of the start positions, no line is lost.
                         next_save = Instant::now();
                     }
                     None => break,

@@ -91,8 +91,8 @@ pub(crate) async fn report_life(limit: Duration, pipeline: watch::Receiver<Optio
     }
 }
 
-/// Returns when the pipeline has answered. Also returns if the pipeline is gone: a reload or a stop
-/// is replacing it, and those have their own time limits.
+/// Returns when the pipeline has answered. Also returns if the pipeline is gone: then a reload or a
+/// stop is running, and both have their own time limits.
 async fn answers(inquiries: mpsc::Sender<Inquiry>) {
     let (answer, answered) = oneshot::channel();
     if inquiries.send(Inquiry::Lock(String::new(), answer)).await.is_ok() {
