@@ -1,4 +1,6 @@
-//! Parses the arguments, starts logging, dispatches to a command. No logic.
+//! Parses the arguments, starts logging and calls a command. Contains no other logic.
+//!
+//! Invalid arguments print an error and set the exit code; each command returns its own exit code.
 
 use std::process::ExitCode;
 
@@ -10,12 +12,12 @@ fn main() -> ExitCode {
     let command = match Cli::parse_from(std::env::args_os()) {
         Ok(command) => command,
         Err(refused) => {
-            // Where the error cannot be printed there is nobody to tell.
+            // If the error message cannot be printed, there is no other output to report that on.
             let _ = refused.error.print();
             return refused.exit_code.into();
         }
     };
-    // Fails only where a provider is installed already, which is then as good.
+    // Fails only if a provider is already installed, which works as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match command {
         Command::Run(args) => {

@@ -1,8 +1,8 @@
-//! One GET of one URL, for the commands that talk to a running exporter or to Prometheus.
+//! One GET of one URL, for the commands that query a running exporter or Prometheus.
 //!
-//! A connection for each request: these commands ask a few times a second at most. Redirects are not followed (the answer
-//! shows them). Everything is limited: the time of the whole, and the bytes of the answer. Errors name the URL without the
-//! user and password that may be in it.
+//! Each request opens its own connection, because these commands send at most a few requests a
+//! second. Redirects are not followed; the response shows them. The total time and the response
+//! size are limited. Errors name the URL without its user and password.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,11 +27,11 @@ const AGENT: &str = concat!("redis_lock_exporter/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Clone, Debug)]
 pub struct ClientLimits {
-    /// From the look-up of the name to the last byte.
+    /// From the name lookup to the last byte of the response.
     pub time: Duration,
-    /// Of the body.
+    /// Size of the response body.
     pub bytes: usize,
-    /// For https://: whom to trust instead of the system's certificates.
+    /// For `https://`: the CA certificates to trust instead of the system's.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -41,12 +41,13 @@ impl Default for ClientLimits {
     }
 }
 
-/// For https://: what to show, and how much to believe.
+/// For `https://`: the client certificate, and whether the server's certificate is checked.
 #[derive(Clone, Debug, Default)]
 pub struct ClientTls {
-    /// Certificate and key, in PEM files.
+    /// PEM files of the certificate and the key.
     pub client: Option<(PathBuf, PathBuf)>,
-    /// Take any certificate of the server. For a server on the same machine, whose certificate has another name.
+    /// Accept any server certificate. For a server on the same machine whose certificate has
+    /// another name.
     pub insecure: bool,
 }
 
@@ -57,7 +58,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// The body of an answer that is fine, as text.
+    /// Returns the body as text, or an error if the status is not 200.
     pub fn text(self) -> anyhow::Result<String> {
         let text = String::from_utf8(self.body).context("the answer is not UTF-8")?;
         if self.status != 200 {
@@ -68,34 +69,34 @@ impl Response {
     }
 }
 
-/// What an http:// or https:// URL says.
+/// The parts of an `http://` or `https://` URL.
 #[derive(Debug, PartialEq, Eq)]
 struct HttpTarget {
     is_tls: bool,
-    /// An IPv6 address without its brackets.
+    /// An IPv6 address has no brackets here.
     host: String,
     port: u16,
-    /// For the header `Host`.
+    /// Value of the `Host` header.
     authority: String,
     path: String,
-    /// The header `Authorization`.
+    /// Value of the `Authorization` header.
     authorization: Option<String>,
 }
 
-/// The answer to a GET of `http://HOST:PORT/PATH` or `https://...`; `USER:PASSWORD@` before the host is sent as basic
-/// authentication.
+/// Sends a GET to `http://HOST:PORT/PATH` or `https://...`. A `USER:PASSWORD@` before the host is
+/// sent as basic authentication.
 pub async fn get(url: &str, limits: &ClientLimits) -> anyhow::Result<Response> {
     get_as(url, limits, &ClientTls::default()).await
 }
 
-/// The same, with an identity of our own.
+/// Like [`get`], with a client certificate or without checking the server's certificate.
 pub async fn get_as(url: &str, limits: &ClientLimits, identity: &ClientTls) -> anyhow::Result<Response> {
     let shown = shown(url);
     let target = HttpTarget::parse(url).with_context(|| format!("bad URL {shown}"))?;
     within(limits, &shown, ask(&target, limits, identity)).await
 }
 
-/// The same over a Unix socket, in plain HTTP.
+/// Like [`get`], over a Unix socket in plain HTTP.
 pub async fn get_over_unix(socket: &Path, path: &str, limits: &ClientLimits) -> anyhow::Result<Response> {
     let target = HttpTarget {
         is_tls: false,
@@ -123,15 +124,15 @@ async fn within(
     }
 }
 
-/// The URL of something below a base URL that may or may not end in a slash.
+/// Appends a path to a base URL, which may end in a slash.
 pub fn below(base: &str, path: &str) -> String {
     format!("{}/{}", base.trim_end_matches('/'), path.trim_start_matches('/'))
 }
 
-/// A URL that may be shown: without user and password.
+/// Removes user and password from a URL, so that it can be printed.
 pub fn shown(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
-        // Not a URL, but perhaps meant to be one, with a password.
+        // Not a URL, but perhaps a mistyped one that contains a password.
         return url.rsplit_once('@').map_or(url, |(_, rest)| rest).to_owned();
     };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
@@ -141,7 +142,7 @@ pub fn shown(url: &str) -> String {
 
 impl HttpTarget {
     fn parse(url: &str) -> anyhow::Result<Self> {
-        // The reason is not passed on where it could hold a part of a password.
+        // The parser's error is dropped, because it may contain a part of the password.
         let uri: Uri = url.parse().ok().context("expected http://HOST:PORT/PATH or https://HOST:PORT/PATH")?;
         let is_tls = match uri.scheme_str() {
             Some("http") => false,
@@ -203,7 +204,8 @@ where
         let body = Limited::new(response.into_body(), max_bytes).collect().await.map_err(anyhow::Error::from_boxed)?;
         Ok(Response { status, body: body.to_bytes().to_vec() })
     };
-    // The connection moves only while it is polled; an answer may be complete before it has ended.
+    // hyper makes progress only while the connection is polled. The response may be complete before
+    // the connection ends, or after.
     let mut answer = std::pin::pin!(answer);
     tokio::select! {
         answer = &mut answer => answer,
@@ -259,7 +261,8 @@ mod tests {
         }
     }
 
-    /// A server that gives one answer to one request, and what it was asked.
+    /// Starts a server that sends `answer` to one request. Returns its URL and the request that it
+    /// gets.
     async fn serve(answer: &'static [u8]) -> (String, tokio::task::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://me:secret@{}/x", listener.local_addr().unwrap());

@@ -1,4 +1,5 @@
-//! HTTP requests to an exporter or to Prometheus, for the commands that ask one. The daemon does not use it.
+//! HTTP requests to an exporter or to Prometheus, for the commands that query one. The daemon does
+//! not use this module.
 //!
 //! `advise`, `healthcheck`, `drill` and `demo` call this module. In reading order:
 //!

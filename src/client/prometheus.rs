@@ -1,6 +1,7 @@
-//! Questions to a Prometheus, for the commands that want to know what it has or what it makes of it.
+//! Queries to a Prometheus server, for `advise`, the drill and the demo.
 //!
-//! Errors name its address without user and password, and without the query, which would drown the reason.
+//! Errors name the server's address without user and password. Connection errors omit the query,
+//! because a long query would hide the reason.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +17,11 @@ pub struct Prometheus {
     limits: ClientLimits,
 }
 
-/// One element of the answer to a query.
+/// One series of a query result.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Series {
     pub metric: BTreeMap<String, String>,
-    /// Time and number, the number as text.
+    /// The time, and the number as text.
     pub value: (f64, String),
 }
 
@@ -37,7 +38,7 @@ struct Vector {
 }
 
 impl Series {
-    /// Empty where there is none.
+    /// Returns the label's value, or an empty string if the label is missing.
     pub fn label(&self, name: &str) -> &str {
         self.metric.get(name).map_or("", String::as_str)
     }
@@ -52,18 +53,18 @@ impl Prometheus {
         Self { base: base.to_owned(), limits }
     }
 
-    /// Its address, as it may be shown.
+    /// The server's address without user and password.
     pub fn shown(&self) -> String {
         shown(&self.base)
     }
 
-    /// What a query gives now.
+    /// Evaluates a query now.
     pub async fn query(&self, query: &str) -> anyhow::Result<Vec<Series>> {
         let vector: Vector = self.ask(&format!("query?query={}", percent_encode(query)), query).await?;
         Ok(vector.result)
     }
 
-    /// The data of any other answer; `what` is something below `/api/v1/`.
+    /// Returns the data of another endpoint. `what` is a path below `/api/v1/`.
     pub async fn data<T: DeserializeOwned>(&self, what: &str) -> anyhow::Result<T> {
         self.ask(what, what).await
     }

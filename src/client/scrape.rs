@@ -1,22 +1,25 @@
-//! The numbers of one scrape of an exporter, for the commands that compare them with what really happened.
+//! The samples of one scrape of an exporter. The demo and the drill compare them with what their
+//! workers did.
+//!
+//! Lines that cannot be parsed are skipped.
 
 use std::collections::BTreeMap;
 
-/// Series as written, and value.
+/// Values, keyed by series as `/metrics` writes it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Samples(BTreeMap<String, f64>);
 
-/// Which series of a metric are meant.
+/// Selects series of one metric by their labels.
 #[derive(Clone, Debug)]
 pub(crate) struct SeriesSelector {
     pub(crate) metric: &'static str,
     pub(crate) labels: Vec<(&'static str, String)>,
-    /// Series with one of these are not meant.
+    /// Series with one of these labels are excluded.
     pub(crate) but: Vec<(&'static str, &'static str)>,
 }
 
 impl Samples {
-    /// Classic text, of which only the fitting series are kept.
+    /// Parses the classic text format. Keeps only the series that `is_kept` accepts.
     pub(crate) fn parse(text: &str, is_kept: impl Fn(&str) -> bool) -> Self {
         let series_and_values = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
             let (series, value) = line.rsplit_once(' ')?;
@@ -25,7 +28,7 @@ impl Samples {
         Self(series_and_values.collect())
     }
 
-    /// The series that are new or have another value than before.
+    /// Returns the series that are new or whose value differs from `before`.
     pub(crate) fn changed_from(&self, before: &Self) -> Self {
         let is_changed = |(series, value): &(&String, &f64)| before.0.get(*series) != Some(*value);
         Self(self.0.iter().filter(is_changed).map(|(series, value)| (series.clone(), *value)).collect())
@@ -39,7 +42,7 @@ impl Samples {
         self.0.is_empty()
     }
 
-    /// The sum over all series that fit; 0 where there is none.
+    /// Returns the sum over all selected series, or 0 if there is none.
     pub(crate) fn sum(&self, selector: &SeriesSelector) -> f64 {
         self.fitting(selector).map(|(_, value)| value).sum()
     }
@@ -48,7 +51,7 @@ impl Samples {
         self.fitting(selector).next().is_some()
     }
 
-    /// The sums by the values of a label.
+    /// Returns one sum per value of the label `name`.
     pub(crate) fn by_label(&self, selector: &SeriesSelector, name: &str) -> BTreeMap<String, f64> {
         let mut sums = BTreeMap::new();
         for (series, value) in self.fitting(selector) {
@@ -85,8 +88,8 @@ fn metric_of(series: &str) -> &str {
     series.split('{').next().unwrap_or_default()
 }
 
-/// For the labels that are asked for here: names of namespaces and words of closed lists, without quotes and commas. Other
-/// labels beside them may hold anything.
+/// Returns the value of one label. Works only for values without quotes and commas, such as names
+/// of lock namespaces and words from closed lists. The values of other labels may contain anything.
 fn label_of<'a>(series: &'a str, name: &str) -> Option<&'a str> {
     let (_, labels) = series.split_once('{')?;
     let begins = |at: &usize| *at == 0 || labels.as_bytes()[at - 1] == b',';

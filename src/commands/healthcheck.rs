@@ -1,4 +1,6 @@
-//! `healthcheck`: is the exporter well? For containers without curl.
+//! The `healthcheck` command: asks an exporter whether it is healthy, for containers without curl.
+//!
+//! `main` calls [`run`]. Exit code 1 if the exporter does not answer or is not healthy.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,7 +13,7 @@ use crate::client::http::{self, ClientLimits, ClientTls, Response};
 use crate::http::connection::HTTPS_WANTED;
 use crate::util::percent::percent_encode;
 
-/// An answer is a few lines.
+/// The response has only a few lines.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 const BAD_REQUEST: u16 = 400;
 const UNAUTHORIZED: u16 = 401;
@@ -49,7 +51,8 @@ fn ask(args: &HealthcheckArgs) -> anyhow::Result<String> {
     judge(args, response)
 }
 
-/// Somebody who asks for a password, or for https, is alive, which is all that is asked for by default.
+/// Without `--ready`, a server that demands a password or https counts as healthy, because it is
+/// alive.
 fn judge(args: &HealthcheckArgs, response: Response) -> anyhow::Result<String> {
     if response.status == UNAUTHORIZED && args.user.is_none() && !args.ready {
         return Ok("healthy, and asks for a password".to_owned());
@@ -60,7 +63,7 @@ fn judge(args: &HealthcheckArgs, response: Response) -> anyhow::Result<String> {
     response.text()
 }
 
-/// The URL with the user and the password of the file.
+/// Returns the URL with the user and the password from the file.
 fn with_login(args: &HealthcheckArgs) -> anyhow::Result<String> {
     let (Some(user), Some(file)) = (&args.user, &args.password_file) else { return Ok(args.url.clone()) };
     let password =

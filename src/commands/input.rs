@@ -1,4 +1,6 @@
-//! Log files that a command reads once, from beginning to end: plain, `.gz`, or standard input.
+//! Log files that a command reads once from beginning to end: plain, gzip, or standard input.
+//!
+//! `check --logs` and `replay` call [`open`]. It fails if a file cannot be read or is a directory.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -20,7 +22,7 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 pub(super) struct LogInput {
     pub(super) pieces: Pieces,
-    /// Bytes to expect, where that is known.
+    /// Size of the input, if it is known.
     pub(super) length: Option<u64>,
 }
 
@@ -61,14 +63,14 @@ pub(super) fn open(path: &Path) -> anyhow::Result<LogInput> {
     if metadata.is_dir() {
         anyhow::bail!("{name:?} is a directory; name the files in it");
     }
-    // What is no regular file (a pipe, a device) cannot be rewound and is taken as it is.
+    // Pipes and devices cannot be rewound, so they are read without the gzip check.
     let is_gzip = metadata.is_file() && {
         let mut magic = Vec::new();
         file.by_ref().take(2).read_to_end(&mut magic).with_context(|| format!("cannot read {name:?}"))?;
         file.rewind().with_context(|| format!("cannot read {name:?}"))?;
         magic == GZIP_MAGIC
     };
-    // Files of /proc have no size, and pipes none either.
+    // Files in /proc and pipes have no size.
     let length = Some(metadata.len()).filter(|length| *length > 0 && metadata.is_file() && !is_gzip);
     let pieces = match (is_gzip, length) {
         (true, _) => Pieces::stream(MultiGzDecoder::new(file)),
@@ -78,13 +80,14 @@ pub(super) fn open(path: &Path) -> anyhow::Result<LogInput> {
     Ok(LogInput { pieces, length })
 }
 
-/// The time to judge an event by. Where lines carry no time, their distance stands for it, as when the daemon reads a
-/// backlog; `bytes_before` are those of the files read before this one.
+/// Returns the time of an event. If the line has no time, its distance in bytes from the start is
+/// converted to a time, as when the daemon reads a backlog. `bytes_before` is the size of the files
+/// read before this one.
 pub(super) fn time_of(event: &LogEvent, now: TimeMs, bytes_before: u64) -> TimeMs {
     event.time.unwrap_or_else(|| now + ((bytes_before + event.offset) / ASSUMED_BYTES_PER_MS) as TimeMs)
 }
 
-/// `... | head` is no failure.
+/// A closed pipe, as in `... | head`, is not a failure.
 pub(super) fn is_closed_pipe(failure: &anyhow::Error) -> bool {
     failure.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,4 +1,7 @@
-//! `completions` and `man`: what packages install, made from the command line itself.
+//! The `completions` and `man` commands: shell completions and manual pages, generated from the
+//! command-line definition. Packages install them.
+//!
+//! `main` calls [`completions`] and [`pages`].
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -28,7 +31,7 @@ pub fn pages(args: &ManArgs) -> ExitCode {
 
 fn print(text: &[u8]) -> anyhow::Result<()> {
     match io::stdout().lock().write_all(text) {
-        // `| head` has seen enough.
+        // `| head` closes the pipe when it has enough lines.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot write to standard output"),
     }

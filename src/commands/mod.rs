@@ -1,4 +1,5 @@
-//! The subcommands that answer one question and exit. They print text or JSON, and errors on standard error.
+//! The subcommands that do one task and exit. They print text or JSON, and errors on standard
+//! error.
 //!
 //! `main` calls one of them. In reading order:
 //!
@@ -10,7 +11,7 @@
 //! * `healthcheck`: asks a running exporter whether it is healthy
 //! * `manual`: manual pages and shell completions
 //! * `input`: reads log lines from files or standard input, for `check` and `replay`
-//! * `table`: aligned columns of text
+//! * `table`: the table that `replay` prints
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,5 +1,7 @@
-//! `pack`: writes what is embedded in the program to a directory. All or nothing: files that people changed are not replaced
-//! unless that is wanted, and then nothing is written at all.
+//! The `pack` command: writes the files that are embedded in the program to a directory.
+//!
+//! `main` calls [`run`]. If an existing file differs, the command writes nothing and lists such
+//! files, unless `--force` is given. Identical files are not written again.
 
 use std::fs;
 use std::io;

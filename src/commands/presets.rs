@@ -1,4 +1,7 @@
-//! `presets`: which ones there are, and what one reads, sees and does not see. `docs/presets.md` has the same text.
+//! The `presets` command: lists the presets, and shows what one preset reads, sees and does not
+//! see.
+//!
+//! `main` calls [`run`]. `docs/presets.md` has the same text; [`markdown`] generates it.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -26,7 +29,7 @@ pub fn run(args: &PresetsArgs) -> u8 {
         }
     };
     match io::stdout().lock().write_all(text.as_bytes()) {
-        // `| head` has seen enough.
+        // `| head` closes the pipe when it has enough lines.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => EXIT_OK,
         Err(error) => {
             eprintln!("cannot write to standard output: {error}");
@@ -36,7 +39,7 @@ pub fn run(args: &PresetsArgs) -> u8 {
     }
 }
 
-/// One line of the list.
+/// One row of the list.
 #[derive(Serialize)]
 struct PresetRow<'a> {
     name: &'a str,
@@ -53,7 +56,7 @@ impl<'a> PresetRow<'a> {
 }
 
 fn json(value: &impl Serialize) -> String {
-    // Text, lists and options cannot fail to become JSON.
+    // Serializing text, lists and options cannot fail.
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }
 
@@ -80,7 +83,7 @@ fn explain(preset: &Preset) -> String {
     text + "\nThe preset itself:\n\n" + &preset.yaml
 }
 
-/// What there is to say about a preset, for people.
+/// Returns the titled lists of sentences about a preset. Empty lists are omitted.
 fn sections(preset: &Preset) -> Vec<(&'static str, Vec<String>)> {
     let About { checked, logs, log_level, keyspace, keys_from_user, notes, .. } = &preset.about;
     let plain = |sentences: &[String]| sentences.to_vec();
@@ -110,7 +113,7 @@ fn sections(preset: &Preset) -> Vec<(&'static str, Vec<String>)> {
     sections.into_iter().filter(|(_, sentences)| !sentences.is_empty()).collect()
 }
 
-/// The text of `docs/presets.md`.
+/// Returns the text of `docs/presets.md`.
 pub fn markdown() -> String {
     let mut text = String::from(
         "# Presets\n\n\
@@ -126,7 +129,7 @@ pub fn markdown() -> String {
     let presets = presets::all();
     for preset in &presets {
         let About { title, language, checked, .. } = &preset.about;
-        // What was run, without what was done with it.
+        // The part before the colon names what was run.
         let runs = checked.iter().filter_map(|checked| match checked {
             Checked::Run(what) => what.split(": ").next(),
             Checked::Source(_) => None,
@@ -147,7 +150,7 @@ pub fn markdown() -> String {
     text
 }
 
-/// Braces and angle brackets are read as they are; a star would begin something.
+/// Escapes characters that Markdown would interpret. Inside code nothing is escaped.
 fn escaped(text: &str) -> String {
     let mut in_code = false;
     let mut out = String::new();

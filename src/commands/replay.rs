@@ -1,7 +1,9 @@
-//! `replay`: reads whole log files once, with the rules and the ledger of the daemon, and shows what happened.
+//! The `replay` command: reads complete log files once, with the rules and the ledger of the
+//! daemon, and prints what it counts.
 //!
-//! Events go to standard output as they are found, one JSON object a line; metrics and the table come at the end. Progress is
-//! shown on standard error when that is a terminal.
+//! `main` calls [`run`]. Events are printed as they are found, one JSON object per line; metrics
+//! and the table are printed at the end. Standard error shows the progress if it is a terminal. A
+//! file that cannot be read is reported; the other files are still read, and the exit code is 2.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
@@ -81,7 +83,7 @@ struct EventLine<'a> {
     lock_namespace: &'a str,
     operation: Option<&'static str>,
     reason: Option<&'static str>,
-    /// Left out, not null, with `--redact`.
+    /// Omitted with `--redact`, not null.
     #[serde(skip_serializing_if = "Option::is_none")]
     lock_id: Option<Option<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -208,7 +210,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// A line on the terminal that says how far a long replay is.
+/// The progress line of a long replay, on standard error.
 struct ReplayProgress {
     is_terminal: bool,
     expected: Option<u64>,
@@ -217,7 +219,7 @@ struct ReplayProgress {
 }
 
 impl ReplayProgress {
-    /// Short replays show nothing.
+    /// Short replays show no progress.
     const FIRST_AFTER: Duration = Duration::from_millis(500);
     const EVERY: Duration = Duration::from_millis(100);
 
@@ -226,7 +228,7 @@ impl ReplayProgress {
         Self { is_terminal, expected: None, next: Instant::now() + Self::FIRST_AFTER, shown: false }
     }
 
-    /// The size of the file that comes next, where it is known.
+    /// Sets the size of the next file, if it is known.
     fn expect(&mut self, bytes: Option<u64>) {
         self.expected = bytes;
     }

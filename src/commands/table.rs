@@ -1,4 +1,6 @@
-//! The table of `replay` for people.
+//! The table that `replay` prints.
+//!
+//! Lock namespaces without failures are omitted.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -9,7 +11,7 @@ use crate::model::label::Label;
 use crate::model::position::SourceTotals;
 use crate::snapshot::NamespaceView;
 
-/// Heading and number of each column but the first.
+/// Heading and value of each column except the first.
 type Column = (&'static str, fn(&LogCounters) -> u64);
 
 const COLUMNS: [Column; 10] = [

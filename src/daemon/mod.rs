@@ -1,10 +1,11 @@
-//! The running exporter: starts the sources, the pipeline and the HTTP server, reloads the configuration, and stops.
+//! The daemon: starts the sources, the pipeline and the HTTP server, reloads the configuration, and
+//! stops.
 //!
 //! `main` calls [`run::run`]. In reading order:
 //!
 //! * `run`: start, reload, stop
-//! * `pipeline`: the only writer of the ledger: applies batches, saves, then publishes
-//! * `state_file`: positions and counters together in one file, replaced atomically
+//! * `pipeline`: the only writer of the ledger; it applies batches, saves, then publishes
+//! * `state_file`: saves positions and counters in one file, which it replaces atomically
 //! * `systemd`: messages to the service manager
 
 pub mod pipeline;

@@ -1,8 +1,9 @@
-//! The only writer of the ledger: takes batches, applies them, saves, and only then publishes.
+//! The only writer of the ledger: receives batches, applies them, saves, and only then publishes.
 //!
-//! What is shown has been saved, so a crash can never make a counter step back. The one exception: while saving keeps
-//! failing (disk full, read-only) the numbers are shown after a while all the same, for being blind during an incident is
-//! worse than a possible step back; `state_durable` says so.
+//! `run` starts one pipeline per generation. Published numbers have been saved, so a crash never
+//! makes a counter go backward. The one exception: if saving fails for 5 seconds (disk full,
+//! read-only), the pipeline publishes unsaved numbers, because no numbers during an incident are
+//! worse than a counter that may go backward. `state_durable` is then 0.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,26 +23,28 @@ use crate::snapshot::{ExporterView, NamespaceView, RedisNow, RedisView, Snapshot
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 
-/// Shortest time between two saves, and the time between attempts while they fail.
+/// Shortest time between two saves. Also the time between attempts while saving fails.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
-/// Shortest time between two saves while somebody waits for one, and how many times as long as the last one took.
+/// Shortest time between two saves while a push client waits for one: the larger of `PROMPT_SAVE`
+/// and `PROMPT_SAVE_SHARE` times the duration of the last save.
 const PROMPT_SAVE: Duration = Duration::from_millis(100);
 const PROMPT_SAVE_SHARE: u32 = 4;
-/// How long saving may fail before unsaved numbers are shown.
+/// If saving fails for this long, unsaved numbers are published.
 const SHOW_UNSAVED_AFTER: Duration = Duration::from_secs(5);
-/// How often the ledger is asked for locks whose deadline has come.
+/// How often the pipeline asks the ledger for locks whose deadline has passed.
 const DUE_INTERVAL: Duration = Duration::from_millis(50);
-/// Keys to be read that are handed over at once.
+/// Maximum number of keys in one request to the keyspace source.
 const DUE_AT_ONCE: usize = 1_000;
-/// Walking all locks may take this part of the time at most.
+/// At most one part in `SURVEY_SHARE` of the time is spent on surveys of all locks.
 const SURVEY_SHARE: u32 = 50;
-/// How long a lost lock waits for Redis to show why, where changes are watched: longer than a push and a save take.
+/// How long a lost lock waits for its cause while Redis reports changes. This is longer than a push
+/// and a save take.
 const CAUSE_WAIT: Duration = Duration::from_secs(3);
 
 pub struct Pipeline {
     config: Arc<Config>,
     ledger: Ledger,
-    /// All that is saved but the ledger's part.
+    /// The saved state, without the ledger.
     state: SavedState,
     directory: Option<Arc<StateDirectory>>,
     sources_now: Arc<Mutex<Vec<SourceNow>>>,
@@ -51,22 +54,22 @@ pub struct Pipeline {
     started_at: TimeMs,
     reloads: watch::Receiver<ReloadStatus>,
     ready: watch::Sender<bool>,
-    /// There is something that has not been saved.
+    /// Something has changed since the last save.
     changed: bool,
-    /// Log sources that have yet to say that they have their place to start from.
+    /// Number of log readers that have not yet reported their start positions.
     unstarted: usize,
-    /// Clients whose lines are counted but not saved.
+    /// Push clients whose lines are counted but not saved yet.
     awaiting_save: Vec<oneshot::Sender<()>>,
     failing_since: Option<Instant>,
 }
 
-/// What the pipeline is built from.
+/// The arguments of [`Pipeline::new`].
 pub struct PipelineParts {
     pub config: Arc<Config>,
     pub state: SavedState,
     pub directory: Option<Arc<StateDirectory>>,
     pub sources_now: Arc<Mutex<Vec<SourceNow>>>,
-    /// `None`: no Redis is configured.
+    /// `None` if no Redis is configured.
     pub redis: Option<RedisSide>,
     pub publish: watch::Sender<Arc<Snapshot>>,
     pub ready: watch::Sender<bool>,
@@ -74,37 +77,37 @@ pub struct PipelineParts {
     pub reloads: watch::Receiver<ReloadStatus>,
 }
 
-/// What connects the pipeline with the keyspace source, beside the queue.
+/// Connects the pipeline with the keyspace source, in addition to the event queue.
 pub struct RedisSide {
     pub now: Arc<Mutex<RedisNow>>,
-    /// Where to ask for keys to be read.
+    /// Keys that the keyspace source should read.
     pub reads: mpsc::Sender<Vec<Box<str>>>,
 }
 
-/// What the pipeline is told and asked.
+/// The queues that the pipeline reads from.
 pub struct Inputs {
     pub events: mpsc::Receiver<PipelineInput>,
     pub inquiries: mpsc::Receiver<Inquiry>,
 }
 
-/// How the last attempt to load the configuration went.
+/// Result of the last attempt to load the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct ReloadStatus {
     pub ok: bool,
-    /// The same for the web configuration.
+    /// Result of the last attempt to load the web configuration.
     pub web_ok: bool,
-    /// Of either.
+    /// Last time that either configuration was loaded.
     pub last_success: TimeMs,
 }
 
 impl ReloadStatus {
-    /// The configuration was loaded.
+    /// Records that the configuration was loaded.
     pub fn note_config(&mut self, now: TimeMs) {
         self.ok = true;
         self.last_success = now;
     }
 
-    /// The web configuration was loaded, or refused.
+    /// Records that the web configuration was loaded or refused.
     pub fn note_web(&mut self, ok: bool, now: TimeMs) {
         self.web_ok = ok;
         if ok {
@@ -128,7 +131,7 @@ impl Pipeline {
             });
         }
         let journals = config.logs.iter().filter(|source| matches!(source.kind, LogKind::Journal(_))).count();
-        // The tailer is always there.
+        // The tailer always runs, even without files to follow.
         let unstarted = 1 + journals;
         let pipeline = Self {
             config,
@@ -147,12 +150,12 @@ impl Pipeline {
             awaiting_save: Vec::new(),
             failing_since: None,
         };
-        // What was loaded is what was saved: it can be shown at once.
+        // The loaded state is already saved, so it can be published immediately.
         pipeline.publish.send_replace(Arc::new(pipeline.snapshot()));
         pipeline
     }
 
-    /// Runs until every sender is gone, saves a last time and gives the state back.
+    /// Runs until all senders of events are dropped. Then saves once more and returns the state.
     pub async fn run(mut self, inputs: Inputs) -> SavedState {
         let Inputs { mut events, mut inquiries } = inputs;
         let mut next_save = Instant::now();
@@ -180,7 +183,7 @@ impl Pipeline {
                     Some(PipelineInput::Link(batch)) => self.apply_link(batch),
                     Some(PipelineInput::LogsReady) => {
                         self.unstarted = self.unstarted.saturating_sub(1);
-                        // Where the logs begin must be on disk before anything else happens to them.
+                        // Save now: after the first save of the start positions, no line is lost.
                         next_save = Instant::now();
                     }
                     None => break,
@@ -196,7 +199,7 @@ impl Pipeline {
         let Some(source) = self.config.logs.get(batch.source) else { return };
         self.changed = true;
         self.state.sources.entry(source.name.clone()).or_default().add(&batch.seen);
-        // Lines carry the wall clock's time; what Redis tells comes in that of the steady clock.
+        // Log lines carry wall-clock times; the ledger uses the steady clock.
         let now = clock::steady();
         let correction = now - clock::now();
         for (at, event) in &batch.events {
@@ -230,7 +233,7 @@ impl Pipeline {
         self.ledger.apply_link(batch);
     }
 
-    /// What cannot be handed over now is asked for again later: the ledger goes on offering it.
+    /// If the queue is full, no keys are sent. The ledger offers the same keys again later.
     fn ask_for_due_reads(&mut self) {
         let Some(redis) = &self.redis else { return };
         let Ok(permit) = redis.reads.try_reserve() else { return };
@@ -240,7 +243,7 @@ impl Pipeline {
         }
     }
 
-    /// Causes that are due, and from time to time what only a walk over all locks can tell.
+    /// Finds the causes that are due. Surveys all locks if the last survey was long enough ago.
     fn look_around(&mut self) {
         let now = clock::steady();
         self.changed |= self.ledger.settle(now);
@@ -262,7 +265,8 @@ impl Pipeline {
                     }
                     self.changed = false;
                     for saved in self.awaiting_save.drain(..) {
-                        // A client that does not wait any more will send its lines again, and they will be known.
+                        // A client that stopped waiting sends its lines again, and they are
+                        // recognized.
                         let _ = saved.send(());
                     }
                 }
@@ -300,7 +304,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// The last published numbers stay; only how the exporter is doing is brought up to date.
+    /// Updates only the health of the exporter and of Redis. The other published numbers stay the
+    /// same.
     fn publish_health(&self) {
         let mut snapshot = Snapshot::clone(&self.publish.borrow());
         snapshot.exporter = self.exporter_view();

@@ -1,8 +1,11 @@
-//! `run`: the daemon. Wires sources, pipeline and HTTP, and handles signals and reloads.
+//! The `run` command: connects the sources, the pipeline and the HTTP server, and handles signals
+//! and reloads.
 //!
-//! A *generation* is one configuration at work: sources and pipeline. A reload loads the new configuration first, and only
-//! if it is good stops the generation (sources end, the queue empties, a last save) and starts the next from its state; HTTP
-//! goes on meanwhile. Stopping the daemon is the same without a successor.
+//! `main` calls [`run`]; the drill starts an `Exporter`. A *generation* is the sources and the
+//! pipeline of one configuration. A reload first loads the new configuration. If it is valid, the
+//! old generation stops (sources end, the queue drains, a last save) and the next one starts from
+//! its state. HTTP keeps running. A stop is the same without a next generation. If a source, the
+//! pipeline or the HTTP server ends unexpectedly, the process exits with an error.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -41,20 +44,22 @@ use crate::snapshot::Snapshot;
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 
-/// Batches that may wait for the pipeline. A full queue makes the tailer wait, and the files are its buffer.
+/// Batches that may wait for the pipeline. If the queue is full, log readers wait; the unread lines
+/// stay in the files.
 const QUEUE: usize = 64;
-/// Lists of keys that may wait to be read. A full queue is asked again later.
+/// Lists of keys that may wait to be read. If the queue is full, the pipeline tries again later.
 const READS: usize = 16;
-/// Questions that may wait for the pipeline; more are told to come back.
+/// Inquiries that may wait for the pipeline. The API answers 503 if there are more.
 const INQUIRIES: usize = 8;
-/// The name of the source that follows files.
+/// Name of the source that follows files.
 const TAILER: &str = "tailer";
-/// The name of the source that looks at Redis.
+/// Name of the source that watches Redis.
 const KEYSPACE: &str = "keyspace";
-/// The name of a source that reads a journal, and of the one that takes pushed lines.
+/// Names of the sources that read a journal and that receive push requests.
 const JOURNAL: &str = "reader of a journal";
 const PUSH: &str = "taker of pushed lines";
-/// How long stopping may take before the process gives up and says what was still busy.
+/// Time limit of each step of a stop: sources, last save, HTTP connections. After this time the
+/// process exits with an error that names the step.
 const GRACE: Duration = Duration::from_secs(20);
 
 pub fn run(args: &RunArgs) -> ExitCode {
@@ -84,7 +89,8 @@ pub fn run(args: &RunArgs) -> ExitCode {
 }
 
 async fn serve(args: &RunArgs, config: Config, web: Option<(WebFile, WebFollower)>) -> anyhow::Result<()> {
-    // Signals first: from here on, being told to stop means stopping in order.
+    // Install the signal handlers first, so that a signal during the start also causes an orderly
+    // stop.
     let mut signals = Signals::new()?;
     let mut exporter = Exporter::start(args, config, web).await?;
     let is_ready = exporter.daemon.ready.subscribe();
@@ -121,9 +127,10 @@ async fn serve(args: &RunArgs, config: Config, web: Option<(WebFile, WebFollower
     exporter.stop().await
 }
 
-/// Everything that `run` runs, without its signals. Other commands start one to see what it makes of their workers.
+/// Everything that `run` starts, without the signal handling. The drill also starts one, to compare
+/// its numbers with what the workers of the drill did.
 pub(crate) struct Exporter {
-    /// Where it listens for TCP connections.
+    /// The addresses of its TCP listeners.
     pub(crate) addresses: Vec<SocketAddr>,
     daemon: Daemon,
     generation: Generation,
@@ -219,13 +226,13 @@ async fn tell_when_ready(mut is_ready: watch::Receiver<bool>, config: Arc<Config
     }
 }
 
-/// For `systemctl status`.
+/// The status text for `systemctl status`.
 fn describe(config: &Config) -> String {
     let redis = config.redis.as_ref().map_or_else(String::new, |redis| format!(", redis {}", redis.name));
     format!("watching {} log sources{redis}, {} namespaces", config.logs.len(), config.namespaces.len())
 }
 
-/// What outlives a generation.
+/// The parts that outlive a generation.
 struct Daemon {
     args: RunArgs,
     web: Option<WebFile>,
@@ -233,21 +240,21 @@ struct Daemon {
     directory: Option<Arc<StateDirectory>>,
     publish: watch::Sender<Arc<Snapshot>>,
     ready: watch::Sender<bool>,
-    /// Where the generation at work takes questions.
+    /// Inquiry queue of the running generation.
     inquiries: watch::Sender<Option<mpsc::Sender<Inquiry>>>,
-    /// Where the generation at work takes pushed lines.
+    /// Receiver of push requests in the running generation.
     intake: watch::Sender<Option<Intake>>,
-    /// Owners look the same over a reload.
+    /// Kept across reloads, so that an owner's hash stays the same.
     hasher: OwnerHasher,
     started: TimeMs,
     reloads: watch::Sender<ReloadStatus>,
 }
 
-/// One configuration at work.
+/// The running sources and pipeline of one configuration.
 struct Generation {
     config: Arc<Config>,
     stop: CancellationToken,
-    /// Each gives its name back when it ends.
+    /// Each task returns the name of its source when it ends.
     sources: JoinSet<&'static str>,
     pipeline: JoinHandle<SavedState>,
 }
@@ -373,8 +380,9 @@ impl Daemon {
         Ok(Generation { config, stop, sources, pipeline })
     }
 
-    /// Ok(Err) when the new configuration is refused and the old one goes on. That of the web side stands for itself: one
-    /// may be taken and the other refused.
+    /// Returns `Ok(Err)` if a new configuration is refused and the old one stays in effect. The
+    /// configuration and the web configuration are independent: one may be accepted and the other
+    /// refused.
     async fn reload(&mut self, generation: &mut Generation) -> anyhow::Result<Result<(), String>> {
         let web = match &self.web {
             Some(web) => web.reload().await,
@@ -408,7 +416,7 @@ impl Daemon {
 }
 
 impl Generation {
-    /// Waits until a part ends that should not. Standard input may end.
+    /// Returns when a part ends that should keep running. Standard input may end.
     async fn failed(&mut self) -> anyhow::Error {
         loop {
             tokio::select! {
@@ -427,7 +435,7 @@ impl Generation {
         }
     }
 
-    /// Sources finish their batch, the pipeline takes what is left and saves.
+    /// The sources finish their batch. Then the pipeline applies the remaining batches and saves.
     async fn stop(&mut self) -> anyhow::Result<SavedState> {
         self.stop.cancel();
         let sources = async { while self.sources.join_next().await.is_some() {} };
@@ -437,7 +445,8 @@ impl Generation {
     }
 }
 
-/// A source that reads files would go on for ever otherwise, and the runtime would wait for it.
+/// Without the cancellation, a source that reads files would run forever, and the runtime would
+/// wait for it.
 impl Drop for Generation {
     fn drop(&mut self) {
         self.stop.cancel();

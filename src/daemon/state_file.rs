@@ -1,8 +1,10 @@
-//! The state file: positions in the logs and the counters that belong to them, together, in one atomic rename.
+//! The state file: log positions and the counters that belong to them, replaced by one atomic
+//! rename.
 //!
-//! That pairing is what makes every line count exactly once: after a crash both are of the same moment. A file that cannot
-//! be used (damaged, foreign, of a newer version) is set aside, never overwritten. The directory is locked, for two
-//! processes on one state would each undo the other's work.
+//! Both describe the same moment after a crash, so every line counts exactly once. `run` opens the
+//! directory and loads the file; the pipeline saves it. A file that cannot be used (damaged,
+//! foreign or from a newer version) is renamed to `state.json.unusable-<time>` and never
+//! overwritten. The directory is locked, because two processes would overwrite each other's state.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -23,7 +25,7 @@ const TEMPORARY: &str = "state.json.tmp";
 const LOCK: &str = "lock";
 const FORMAT: &str = "redis_lock_exporter state";
 const VERSION: u32 = 1;
-/// Larger than any state this program writes; a larger file is not one of ours.
+/// No state that this program writes is this large. A larger file is treated as foreign.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Everything that survives a restart.
@@ -31,11 +33,12 @@ const MAX_BYTES: u64 = 64 << 20;
 #[serde(default, deny_unknown_fields)]
 pub struct SavedState {
     pub ledger: ledger::Saved,
-    /// By name, which is the path pattern for files. One that is here has been followed before.
+    /// Keyed by source name, which is the path pattern for files. A source in this map has been
+    /// followed before.
     pub sources: BTreeMap<String, SourceTotals>,
     pub cursors: BTreeMap<FileId, Cursor>,
     pub next_file_id: u64,
-    /// By name of the source. Left out while there are none, so that an older version can still read the file.
+    /// Keyed by source name. Omitted while empty, so that an older version can still read the file.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub journals: BTreeMap<String, JournalPosition>,
     #[serde(skip_serializing_if = "Known::is_empty")]
@@ -78,7 +81,7 @@ struct Header {
 /// A locked state directory.
 pub struct StateDirectory {
     path: PathBuf,
-    /// Held for the life of the process; the lock goes with it.
+    /// Keeps the directory locked until the process ends.
     _lock: File,
 }
 
@@ -94,7 +97,8 @@ impl StateDirectory {
         }
     }
 
-    /// The saved state; an empty one where there is none or it had to be set aside.
+    /// Returns the saved state. Returns an empty state if there is no file, or if the file was
+    /// unusable and has been renamed.
     pub fn load(&self, now: TimeMs) -> Result<SavedState, StateError> {
         let path = self.path.join(FILE);
         let fail = |source| StateError::Read { path: path.clone(), source };
@@ -118,7 +122,8 @@ impl StateDirectory {
         }
     }
 
-    /// Replaces the state file. When this returns, the state survives a crash of the machine.
+    /// Replaces the state file. When this function returns, the state survives a crash of the
+    /// machine.
     pub fn save(&self, encoded: &[u8]) -> io::Result<()> {
         let temporary = self.path.join(TEMPORARY);
         let mut file = File::create(&temporary)?;
@@ -190,8 +195,8 @@ mod tests {
         assert_eq!(state_directory.load(0).unwrap(), state);
     }
 
-    /// A state file of format 1 in which every field is set. Other versions of the program read such files, so neither
-    /// names nor order may change.
+    /// A state file of format 1 in which every field is set. Other versions of the program read
+    /// such files, so neither the names nor the order of the fields may change.
     const VERSION_1: &[u8] = include_bytes!("../../tests/fixtures/state/v1.json");
 
     #[test]
@@ -200,7 +205,7 @@ mod tests {
         assert_eq!(String::from_utf8(encode(&state)).unwrap(), str::from_utf8(VERSION_1).unwrap());
     }
 
-    /// A field that is 0 in the fixture could be lost without a test that fails.
+    /// If a field is 0 in the fixture, a version that drops this field still passes the other test.
     #[test]
     fn every_field_of_the_fixture_is_set() {
         fn assert_set(path: &str, value: &serde_json::Value) {
@@ -223,7 +228,7 @@ mod tests {
         let body = VERSION_1.splitn(2, |byte| *byte == b'\n').nth(1).unwrap();
         let body: serde_json::Value = serde_json::from_slice(body).unwrap();
         assert_set("state", &body);
-        // These fields are left out while they are empty.
+        // The program omits these fields while they are empty.
         for optional in ["/journals", "/pushed", "/sources/~1var~1log~1app~1*.log/duplicates"] {
             assert!(body.pointer(optional).is_some(), "{optional}");
         }

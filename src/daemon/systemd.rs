@@ -1,7 +1,8 @@
-//! What systemd is told about this process (`sd_notify`): started, reloading, stopping, still alive.
+//! Reports the state of this process to systemd (`sd_notify`): started, reloading, stopping, alive.
 //!
-//! Nothing happens where systemd did not ask for it (`Type=notify`, `Type=notify-reload`, `WatchdogSec=`), and on other
-//! systems. A message that cannot be sent is logged and forgotten.
+//! `run` calls this module. It does nothing on other systems, or if the unit does not request
+//! messages (`Type=notify`, `Type=notify-reload`, `WatchdogSec=`). If a message cannot be sent, the
+//! module logs a warning and does not send it again.
 
 #[cfg(target_os = "linux")]
 mod supervisor {
@@ -10,12 +11,12 @@ mod supervisor {
     use sd_notify::NotifyState;
     use tracing::warn;
 
-    /// Started, or done with reloading. The status is a line for people, shown by `systemctl status`.
+    /// Reports that the start or a reload is complete. `systemctl status` shows the status text.
     pub(crate) fn ready(status: &str) {
         tell(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
-    /// To be followed by [`ready`].
+    /// Reports that a reload begins. Call [`ready`] when the reload ends.
     pub(crate) fn reloading() {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => tell(&[NotifyState::Reloading, now, NotifyState::Status("loading the configuration again")]),
@@ -31,7 +32,8 @@ mod supervisor {
         tell(&[NotifyState::Watchdog]);
     }
 
-    /// After this time without [`alive`] systemd ends the process. `None`: it does not watch.
+    /// systemd ends the process if it receives no [`alive`] for this long. Returns `None` if the
+    /// watchdog is off.
     pub(crate) fn watchdog() -> Option<Duration> {
         sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero())
     }
@@ -66,8 +68,8 @@ use crate::model::query::Inquiry;
 
 pub(crate) use self::supervisor::{ready, reloading, stopping, watchdog};
 
-/// Tells systemd that we are alive for as long as the pipeline answers questions, which it does between two batches, two
-/// saves, two looks at all locks. Runs until it is dropped.
+/// Sends `alive` to systemd while the pipeline answers inquiries. The pipeline answers between
+/// batches, saves and surveys of all locks. Runs until it is dropped.
 pub(crate) async fn report_life(limit: Duration, pipeline: watch::Receiver<Option<mpsc::Sender<Inquiry>>>) {
     let mut ticks = interval(limit / 2);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -75,7 +77,7 @@ pub(crate) async fn report_life(limit: Duration, pipeline: watch::Receiver<Optio
     loop {
         ticks.tick().await;
         let inquiries = pipeline.borrow().clone();
-        // Together with the pause this stays below the limit.
+        // The interval and this timeout add up to 3/4 of the limit.
         let is_alive = match inquiries {
             Some(inquiries) => timeout(limit / 4, answers(inquiries)).await.is_ok(),
             None => true,
@@ -89,7 +91,8 @@ pub(crate) async fn report_life(limit: Duration, pipeline: watch::Receiver<Optio
     }
 }
 
-/// Ends when the pipeline has answered, or is gone: then it is being replaced, and who replaces it has time limits.
+/// Returns when the pipeline has answered. Also returns if the pipeline is gone: then a reload or a
+/// stop is running, and both have their own time limits.
 async fn answers(inquiries: mpsc::Sender<Inquiry>) {
     let (answer, answered) = oneshot::channel();
     if inquiries.send(Inquiry::Lock(String::new(), answer)).await.is_ok() {

@@ -1,9 +1,11 @@
-//! Who may ask, and how often: passwords of basic authentication, and the rate limit.
+//! Access control: passwords of basic authentication, and the rate limit.
 //!
-//! Comparing a password with its bcrypt hash is slow on purpose, so it is done on a few threads beside those that serve, the
-//! verdict is remembered, and only so many requests may wait for one: a storm of wrong passwords costs others nothing that
-//! they would notice. Good and bad verdicts are kept apart, so that bad ones cannot push out good ones. A name that does not
-//! exist takes as long as one that does. Passwords are not kept: a verdict is found by a keyed hash of all that led to it.
+//! `web_file` calls this module for each request. Comparing a password with its bcrypt hash is slow
+//! on purpose. The comparison therefore runs on a few blocking threads, its result is cached, and
+//! only 64 requests may wait for one. A flood of wrong passwords does not slow down other clients
+//! noticeably. Good and bad results have separate caches, so that bad ones cannot evict good ones.
+//! An unknown user takes as long as a known one. Passwords are not stored: the cache key is a keyed
+//! hash of the user, the bcrypt hash and the password.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -18,20 +20,21 @@ use tokio::time::Instant;
 
 use crate::config::{RateLimit, Users};
 
-/// Good verdicts beyond the number of users; a password is good in more than one form only beyond its 72nd byte.
+/// Cached good results in addition to one per user. bcrypt reads only 72 bytes, so several
+/// passwords are good for one user if they differ only after byte 72.
 const SPARE_GOOD_VERDICTS: usize = 64;
 const MAX_BAD_VERDICTS: usize = 4_096;
-/// Requests that may wait for a verdict at the same time.
+/// Requests that may wait for a comparison at the same time.
 const MAX_WAITING: usize = 64;
 
-/// Why somebody is not let in.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccessDenied {
-    /// No password, or a wrong one.
+    /// The password is missing or wrong.
     Unauthorized,
-    /// More verdicts are asked for than can be given.
+    /// Too many requests wait for a comparison.
     Busy,
-    /// More requests than the rate limit allows.
+    /// The rate limit is exceeded.
     TooMany,
 }
 
@@ -49,7 +52,7 @@ struct Verdicts {
     bad: HashSet<u128>,
 }
 
-/// What is left of a rate limit.
+/// The remaining tokens of a rate limit.
 struct TokenBucket {
     limit: RateLimit,
     tokens: f64,
@@ -69,7 +72,7 @@ impl Access {
         }
     }
 
-    /// Takes one from the bucket.
+    /// Takes one token from the bucket.
     pub(super) fn spend(&self, limit: Option<RateLimit>) -> Result<(), AccessDenied> {
         let Some(limit) = limit else { return Ok(()) };
         let Ok(mut bucket) = self.bucket.lock() else { return Ok(()) };
@@ -122,14 +125,14 @@ impl Access {
             Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => return Err(AccessDenied::Busy),
         };
         let turn = Arc::clone(&self.comparing).acquire_owned().await.map_err(|_| AccessDenied::Busy)?;
-        // Somebody with the same password may have been before us in the queue.
+        // A request with the same password may have been ahead in the queue.
         if let Some(is_good) = self.remembered(key) {
             return Ok(is_good);
         }
         let hash = hash.to_owned();
         let compared = tokio::task::spawn_blocking(move || {
             let fits = bcrypt::verify(password, &hash).unwrap_or(false);
-            // Held until the work is done, even where nobody waits for it any more.
+            // The permit is held until the comparison ends, even if the client is gone.
             drop(turn);
             fits
         });
@@ -138,7 +141,7 @@ impl Access {
         Ok(is_good)
     }
 
-    /// A full set starts anew: forgetting costs a comparison, no more.
+    /// Clears a full cache. Each lost entry costs one more comparison.
     fn remember(&self, key: u128, is_good: bool, max_good: usize) {
         let Ok(mut verdicts) = self.verdicts.lock() else { return };
         let (set, max) = if is_good { (&mut verdicts.good, max_good) } else { (&mut verdicts.bad, MAX_BAD_VERDICTS) };
@@ -148,7 +151,7 @@ impl Access {
         set.insert(key);
     }
 
-    /// With the hash in it, so that a changed password makes old verdicts useless.
+    /// Includes the bcrypt hash, so that cached results of an old password no longer match.
     fn key(&self, name: &str, hash: &str, password: &[u8]) -> u128 {
         let mut hasher = SipHasher24::new_with_keys(self.secret.0, self.secret.1);
         for part in [name.as_bytes(), hash.as_bytes(), password] {
@@ -159,7 +162,7 @@ impl Access {
     }
 }
 
-/// Name and password of `Authorization: Basic ...`.
+/// Returns name and password from `Authorization: Basic ...`.
 fn credentials(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
     let header = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = header.split_once(' ')?;

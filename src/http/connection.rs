@@ -1,7 +1,9 @@
-//! One client: HTTP/1 over one connection, inside TLS where that is configured, until either side has enough.
+//! Serves one client: HTTP/1 over one connection, inside TLS if that is configured.
 //!
-//! Ends when the client closes, breaks a limit or stalls, when the connection has lived long enough, or when the server
-//! stops; in the last two cases a running answer may finish within the drain limit. An error here concerns this client only.
+//! The server starts [`serve`] for each accepted connection. The connection ends if the client
+//! closes it, breaks a limit or stalls, if it reaches its maximum age, or if the server stops. In
+//! the last two cases, a running response may finish within the drain limit. An error here affects
+//! only this client.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,13 +27,13 @@ use super::routes::HttpResponse;
 use super::stall::StallGuard;
 use super::{Context, routes};
 
-/// A request head has to fit; hyper answers 431 otherwise.
+/// Limits of a request head. hyper answers 431 to a larger head.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 const MAX_HEADERS: usize = 64;
-/// For those who speak plain HTTP, and get nothing else.
+/// The response to plain HTTP on a TLS port.
 pub(crate) const HTTPS_WANTED: &str = "this is an https server: use https://\n";
 
-/// Anything that carries bytes both ways.
+/// A bidirectional byte stream.
 trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
@@ -49,12 +51,13 @@ pub(super) async fn serve(client: Client, context: Arc<Context>) {
     }
 }
 
-/// What HTTP is spoken over.
+/// Returns the stream that carries HTTP: the connection itself, or TLS over it.
 async fn open(client: Client, context: &Context) -> io::Result<Box<dyn ByteStream>> {
     let tls = context.web.as_ref().and_then(|web| web.tls());
     match client {
         Client::Tcp(stream) => {
-            // Answers go out in one piece; waiting to fill a packet would only delay its end.
+            // Each response is sent in one piece. Waiting to fill a packet would only delay its
+            // last bytes.
             if let Err(error) = stream.set_nodelay(true) {
                 debug!(%error, "cannot set TCP_NODELAY");
             }
@@ -74,14 +77,14 @@ async fn accept_tls<S: ByteStream>(stream: S, tls: Arc<ServerConfig>) -> io::Res
     TlsAcceptor::from(tls).accept(stream).await
 }
 
-/// Somebody who speaks plain HTTP gets an answer that can be understood, instead of the bytes of an alert.
+/// Sends a readable response to a client that uses plain HTTP, instead of a TLS alert.
 async fn expect_tls(mut stream: TcpStream) -> io::Result<TcpStream> {
     let mut first = [0];
     let is_letter = stream.peek(&mut first).await? == 1 && first[0].is_ascii_uppercase();
     if !is_letter {
         return Ok(stream);
     }
-    // Closing with something unread would reset the connection, and the answer might be lost with it.
+    // Closing a connection with unread bytes resets it, and the client might not get the response.
     let _ = stream.read(&mut [0; 4096]).await?;
     let head = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close";
     let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{HTTPS_WANTED}", HTTPS_WANTED.len());
@@ -118,7 +121,7 @@ async fn serve_http(stream: Box<dyn ByteStream>, context: Arc<Context>) {
     }
 }
 
-/// The routes, behind what the web configuration asks for.
+/// Checks the access rules of the web configuration, then calls the routes.
 async fn answer(context: &Context, request: Request<Incoming>) -> HttpResponse {
     let Some(web) = &context.web else { return routes::answer(context, request).await };
     let mut answer = match web.admit(request.headers()).await {

@@ -1,7 +1,9 @@
-//! Where connections come from: TCP addresses, Unix sockets, and sockets that systemd opened for us.
+//! Listeners for connections: TCP addresses, Unix sockets, and sockets that systemd opened.
 //!
-//! A Unix socket that a dead process left behind is removed first; one that somebody answers on is not. Its file goes when
-//! we stop. Sockets of systemd stay systemd's.
+//! `run` binds the listeners; the server accepts from them. Before a Unix socket is bound, a socket
+//! file that a dead process left behind is removed. If a process still answers on it, binding
+//! fails. The socket file is removed when the exporter stops. Sockets from systemd are never
+//! removed.
 
 use std::fmt;
 use std::fs;
@@ -21,19 +23,19 @@ pub enum Listener {
     Unix(UnixListener, SocketFile),
 }
 
-/// One client, as it was accepted.
+/// An accepted connection.
 pub(super) enum Client {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-/// The file of a socket that is ours, removed in the end.
+/// The file of a Unix socket, removed on drop. `None` if systemd owns the socket.
 pub struct SocketFile(Option<PathBuf>);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // Where somebody else removed it, there is nothing to do.
+            // If another process already removed the file, there is nothing to do.
             let _ = fs::remove_file(path);
         }
     }
@@ -70,7 +72,7 @@ impl Listener {
         }
     }
 
-    /// `None`: it is a Unix socket.
+    /// `None` for a Unix socket.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(listener) => listener.local_addr().ok(),
@@ -78,12 +80,12 @@ impl Listener {
         }
     }
 
-    /// The sockets that systemd passed to this process, at least one.
+    /// Returns the sockets that systemd passed to this process. Fails if there is none.
     pub fn from_systemd() -> anyhow::Result<Vec<Self>> {
         let mut passed = ListenFd::from_env();
         let mut listeners = Vec::new();
         for index in 0..passed.len() {
-            // Asking for the wrong kind of socket leaves it where it is.
+            // If the socket has another type, `take_tcp_listener` does not take it.
             let listener = match passed.take_tcp_listener(index) {
                 Ok(Some(listener)) => {
                     listener.set_nonblocking(true)?;
@@ -113,7 +115,7 @@ impl Listener {
         }
     }
 
-    /// For people: `127.0.0.1:9877` or `unix:///run/exporter.sock`.
+    /// Text for logs: `127.0.0.1:9877` or `unix:///run/exporter.sock`.
     pub(super) fn describe(&self) -> io::Result<String> {
         Ok(match self {
             Self::Tcp(listener) => listener.local_addr()?.to_string(),
@@ -125,7 +127,7 @@ impl Listener {
     }
 }
 
-/// Removes a socket on which nobody answers.
+/// Removes a socket file on which no process listens.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let kind = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata.file_type(),
@@ -142,26 +144,27 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Where to listen. A host is looked up when the address is bound, not when it is parsed.
+/// An address to listen on. A host name is resolved by `bind`, not by the parser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
     Tcp {
-        /// Empty: every interface. An IPv6 address is without its brackets.
+        /// An empty host means every interface. An IPv6 address has no brackets here.
         host: String,
         port: u16,
     },
     Unix {
         path: PathBuf,
-        /// Permissions of the socket; `None`: what the umask leaves.
+        /// Permissions of the socket file. `None` leaves them to the umask.
         mode: Option<u32>,
     },
 }
 
 impl ListenAddress {
-    /// Addresses to try in turn until one can be bound.
+    /// Returns the addresses to try in turn until one can be bound.
     pub fn candidates(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         if host.is_empty() {
-            // On most systems the first one takes IPv4 as well; the second is for machines without IPv6.
+            // On most systems the IPv6 address also accepts IPv4. The IPv4 address is for systems
+            // without IPv6.
             let everywhere = [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()];
             return Ok(everywhere.to_vec());
         }

@@ -1,33 +1,34 @@
-//! The HTTP side: accepts connections and answers from the published snapshot. Only questions about single locks go to the
-//! pipeline, and they do not wait for it for long.
+//! The HTTP server: accepts connections and answers from the published snapshot. Only queries about
+//! single locks go to the pipeline, with a short time limit.
 //!
 //! | route | answer |
 //! |---|---|
-//! | `GET /metrics` | the metrics, OpenMetrics or classic text by `Accept`, gzip by `Accept-Encoding` |
+//! | `GET /metrics` | the metrics; `Accept` chooses the text format, `Accept-Encoding` gzip |
 //! | `GET /-/healthy` | 200 as long as the process answers |
-//! | `GET /-/ready` | 200 with what is degraded, or 503 with the reasons, one a line |
-//! | `POST /-/reload` | loads the configuration again; 403 unless enabled, 500 with the reasons when refused |
-//! | `GET /` | a page for people, and its parts under `/page/` |
+//! | `GET /-/ready` | 200 and what is degraded, or 503 and the reasons, one per line |
+//! | `POST /-/reload` | reloads the configuration; 403 unless enabled, 500 if refused |
+//! | `GET /` | the page for people; its files are under `/page/` |
 //! | `GET /runbooks/` | the runbooks |
-//! | `GET /api/v1/overview` | what is wrong now, and all namespaces in short |
-//! | `GET /api/v1/namespaces` | every namespace: its policy and its numbers |
+//! | `GET /api/v1/overview` | what is wrong now, and a summary of all lock namespaces |
+//! | `GET /api/v1/namespaces` | policy and numbers of every lock namespace |
 //! | `GET /api/v1/locks` | the locks that are held |
 //! | `GET /api/v1/locks/{key}` | one lock and its history |
-//! | `GET /api/v1/incidents` | locks that were lost, and why |
+//! | `GET /api/v1/incidents` | lost locks with their causes |
 //! | `GET /api/v1/config` | the configuration in effect, without secrets |
-//! | `POST /loki/api/v1/push` | takes log lines in Loki's protocol; 404 unless the configuration wants them |
+//! | `POST /loki/api/v1/push` | accepts log lines in Loki's protocol; 404 unless configured |
 //!
-//! `HEAD` works wherever `GET` does, `PUT` wherever `POST` does. Each connection is a task of its own with limits on time and
-//! size, so a slow client holds up nobody but itself. When file descriptors run out, accepting backs off and goes on.
+//! `HEAD` works wherever `GET` does, `PUT` wherever `POST` does. Each connection is a task with
+//! limits on time and size, so a slow client delays only itself. If file descriptors run out, the
+//! server waits up to a second before it accepts again.
 //!
-//! With a web configuration file all of this is behind TLS, passwords and a rate limit, without exceptions.
+//! TLS, passwords and a rate limit come from the web configuration file and apply to every route.
 //!
 //! `daemon::run` calls [`serve_with_limits`]. In reading order:
 //!
-//! * `listener`: TCP addresses, Unix sockets, sockets of systemd
+//! * `listener`: TCP addresses, Unix sockets, sockets from systemd
 //! * `connection`, `stall`: one client connection, and writes that stall
 //! * `access`: passwords and the rate limit
-//! * `routes`, `negotiate`: from a request to its answer; text format and gzip
+//! * `routes`, `negotiate`: from a request to its response; text format and gzip
 //! * `api`: `/api/v1`
 //! * `page`: the page and the runbooks
 //! * `push`: the push endpoint
@@ -72,46 +73,47 @@ const ACCEPT_WARNINGS_APART: Duration = Duration::from_secs(60);
 /// What the server needs from the rest of the program.
 pub struct App {
     pub snapshot: watch::Receiver<Arc<Snapshot>>,
-    /// Whether the program does its work by now; otherwise the reasons why not, one a line. Called for each request.
+    /// Called for each request to `/-/ready`. The error lists the reasons, one per line.
     pub readiness: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
-    /// Where to ask for the configuration to be loaded again; `None` unless that is enabled.
+    /// Queue for reload requests. `None` if reloading over HTTP is off.
     pub reload: Option<mpsc::Sender<ReloadRequest>>,
-    /// Where to ask about single locks: the pipeline of the day, and none while the exporter starts. `None`: the API is
-    /// off.
+    /// Inquiry queue of the current pipeline. The channel holds `None` while the exporter starts.
+    /// The field is `None` if the API is off.
     pub inquiries: Option<watch::Receiver<Option<mpsc::Sender<Inquiry>>>>,
-    /// Where pushed lines go: `None` inside unless the configuration in effect wants them.
+    /// Receiver of push requests. The channel holds `None` if the configuration has no push source.
     pub pushes: watch::Receiver<Option<Intake>>,
     /// Serve the page, which needs the API, and the runbooks, which do not.
     pub page: bool,
 }
 
-/// Somebody asked for the configuration to be loaded again and waits for the outcome.
+/// A client requests a reload and waits for the result.
 #[derive(Debug)]
 pub struct ReloadRequest {
-    /// The error is shown to the client as it is.
+    /// The client receives the error text unchanged.
     pub answer: oneshot::Sender<Result<(), String>>,
 }
 
-/// What a client may take from us.
+/// Limits for clients.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimits {
-    /// At the same time; more wait in the kernel's queue until one ends.
+    /// Maximum number of open connections. Further clients wait in the kernel's queue.
     pub connections: usize,
-    /// For a whole request head, and for the next one on an idle connection.
+    /// Time for a complete request head, and for the next one on an idle connection.
     pub header_read: Duration,
-    /// Without the client taking a single byte of an answer.
+    /// Time without the client accepting a byte of a response.
     pub write_stall: Duration,
-    /// After this the connection is closed at the next chance; Prometheus just opens another one.
+    /// Maximum age of a connection. It then closes after the current response, and Prometheus opens
+    /// another one.
     pub connection_life: Duration,
-    /// For what is still being answered when a connection has to close.
+    /// Time for a running response when its connection has to close.
     pub drain: Duration,
-    /// For a reload to be finished.
+    /// Time for a reload.
     pub reload: Duration,
-    /// For the pipeline to answer a question.
+    /// Time for the pipeline to answer an inquiry.
     pub inquiry: Duration,
-    /// For a whole request body, where one is read.
+    /// Time for a complete request body, on routes that read one.
     pub body_read: Duration,
-    /// For pushed lines to be counted and saved.
+    /// Time for pushed lines to be counted and saved.
     pub push: Duration,
 }
 
@@ -131,10 +133,10 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// Where to listen, and what to ask of those who come.
+/// A listener and the access rules for its clients.
 pub struct Entrance {
     pub listener: Listener,
-    /// `None`: plain HTTP for everybody.
+    /// `None` means plain HTTP without access control.
     pub web: Option<Arc<Web>>,
 }
 
@@ -144,7 +146,8 @@ impl From<TcpListener> for Entrance {
     }
 }
 
-/// Serves until `stop`, then lets running answers finish for a few seconds.
+/// Serves until `stop`. Running responses then have the drain limit (5 seconds by default) to
+/// finish.
 pub async fn serve_with_limits(
     entrance: impl Into<Entrance>,
     app: App,
@@ -190,14 +193,14 @@ pub async fn serve_with_limits(
             }
         }
     }
-    // New clients are refused from here on; each connection ends by itself within the drain limit.
+    // New clients are refused from here on. Each connection ends within its drain limit.
     drop(listener);
     connections.close();
     connections.wait().await;
     Ok(())
 }
 
-/// What every connection shares.
+/// Shared by all connections.
 struct Context {
     app: App,
     limits: ConnectionLimits,
@@ -205,13 +208,14 @@ struct Context {
     stop: CancellationToken,
 }
 
-/// Waits for a free slot first: a connection that cannot be served stays in the kernel's queue.
+/// Waits for a free slot first. Until then, new connections stay in the kernel's queue.
 async fn accept(listener: &Listener, slots: &Arc<Semaphore>) -> io::Result<(Client, OwnedSemaphorePermit)> {
     let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
     Ok((listener.accept().await?, slot))
 }
 
-/// Errors of `accept` that say nothing about the next client.
+/// Returns whether an error of `accept` affects only one client, so that the next `accept` may
+/// succeed.
 fn concerns_one_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)

@@ -1,12 +1,15 @@
-//! What a client wants: the text format by `Accept`, gzip by `Accept-Encoding`. Nobody is refused: who asks for nothing we
-//! have gets the classic text as it is, as from other exporters.
+//! Content negotiation: the text format by `Accept`, gzip by `Accept-Encoding`. `routes` calls it.
+//!
+//! No client is refused. If a client accepts nothing that the exporter offers, it gets uncompressed
+//! classic text, as from other exporters.
 
 use hyper::HeaderMap;
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderName};
 
 use crate::exposition::TextFormat;
 
-/// The format with the highest quality; of two equals the one that was named first, and never OpenMetrics for a bare `*/*`.
+/// Returns the format with the highest quality. If both are equal, the one named first wins. A bare
+/// `*/*` gets classic text.
 pub(super) fn format(headers: &HeaderMap) -> TextFormat {
     let ranges = ranges(headers, &ACCEPT);
     let openmetrics = best_match(&ranges, "application/openmetrics-text", "1.0.0");
@@ -30,7 +33,8 @@ pub(super) fn gzip(headers: &HeaderMap) -> bool {
     gzip > 0.0 && gzip >= quality(&["identity"]).unwrap_or(0.0)
 }
 
-/// One element of such a header, such as `text/plain;version=0.0.4;q=0.5`.
+/// One element of an `Accept` or `Accept-Encoding` header, such as
+/// `text/plain;version=0.0.4;q=0.5`.
 struct Range<'a> {
     name: &'a str,
     version: Option<&'a str>,
@@ -61,7 +65,8 @@ fn parse_range(text: &str) -> Range<'_> {
     range
 }
 
-/// The most specific range that takes this type and version decides, wherever it stands; of equals the most wanted.
+/// The most specific range that matches this type and version decides, regardless of its position.
+/// Among equally specific ranges, the highest quality wins.
 fn best_match(ranges: &[Range<'_>], media_type: &str, version: &str) -> Option<Preference> {
     let main_type = media_type.split('/').next().unwrap_or("");
     let specificity = |range: &Range<'_>| match range.version {
@@ -102,7 +107,7 @@ mod tests {
     #[test]
     fn prometheus_gets_openmetrics() {
         use TextFormat::OpenMetrics;
-        // 2.45, 2.50 with native histograms, 3.x
+        // The headers of Prometheus 2.45, of 2.50 with native histograms, and of 3.x.
         check_format(
             "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
              text/plain;version=0.0.4;q=0.5,*/*;q=0.1",

@@ -1,6 +1,7 @@
-//! What the operating system says about this process, read from `/proc` at each scrape.
+//! Process metrics, read from `/proc` at each scrape.
 //!
-//! Anything that cannot be read or understood (another system, a hardened container) is absent; nothing here fails.
+//! `routes` calls this module. A value that cannot be read or parsed (another operating system, a
+//! hardened container) is absent. No function here fails.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -9,7 +10,7 @@ use crate::exposition::ProcessStats;
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 
-/// Used where the kernel does not tell: the values of every Linux on common hardware.
+/// Used if the kernel does not provide the values. They hold for Linux on common hardware.
 const USUAL_TICKS_PER_SECOND: u64 = 100;
 const USUAL_PAGE_BYTES: u64 = 4096;
 
@@ -17,10 +18,10 @@ const USUAL_PAGE_BYTES: u64 = 4096;
 const AT_PAGESZ: u64 = 6;
 const AT_CLKTCK: u64 = 17;
 
-/// When the server was started first.
+/// Time of the first start of the server.
 static STARTED: OnceLock<TimeMs> = OnceLock::new();
 
-/// The process has started: to be called as soon as there is somebody to tell it to.
+/// Records the start of the process. Call it as early as possible.
 pub(super) fn note_start() {
     STARTED.get_or_init(clock::now);
 }
@@ -35,10 +36,10 @@ pub(super) fn read_process() -> ProcessStats {
     ProcessStats {
         resident_memory_bytes: stat.map(|stat| stat.resident_pages.saturating_mul(page_bytes)),
         cpu_seconds: stat.map(|stat| stat.cpu_ticks as f64 / ticks),
-        // One of them is the directory that is being listed.
+        // One entry is the open directory itself.
         open_fds: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count().saturating_sub(1) as u64),
         max_fds: read("/proc/self/limits").and_then(|text| max_open_files(&text)),
-        // Where only processes are shown in /proc (`ProcSubset=pid`), nothing tells when the system booted.
+        // With `ProcSubset=pid`, `/proc` shows only processes, and the boot time is unknown.
         start_time_seconds: start_time.or_else(|| STARTED.get().map(|started| *started as f64 / 1000.0)),
     }
 }
@@ -50,16 +51,17 @@ fn read(path: &str) -> Option<String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     cpu_ticks: u64,
-    /// Since the system booted.
+    /// Ticks from boot to the start of the process.
     start_ticks: u64,
     resident_pages: u64,
 }
 
-/// The second field is the program's name in parentheses and may hold anything; fields are counted after its end.
+/// The second field is the program's name in parentheses and may contain any character. Fields are
+/// therefore counted from its closing parenthesis.
 fn parse_stat(text: &str) -> Option<Stat> {
     let (_, after_name) = text.rsplit_once(')')?;
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
-    // proc(5) numbers from 1 and the first field here is number 3.
+    // proc(5) counts fields from 1. The first field after the name is field 3.
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     Some(Stat { cpu_ticks: field(14)?.saturating_add(field(15)?), start_ticks: field(22)?, resident_pages: field(24)? })
 }
@@ -68,13 +70,13 @@ fn boot_time(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }
 
-/// The soft limit; absent when there is none.
+/// Returns the soft limit, or `None` if it is unlimited.
 fn max_open_files(text: &str) -> Option<u64> {
     let limits = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     limits.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Pairs of native words, key and value.
+/// Finds a value in the auxiliary vector, which is a list of key and value pairs of native words.
 fn auxiliary_value(bytes: &[u8], key: u64) -> Option<u64> {
     const WORD: usize = size_of::<usize>();
     let words: Vec<u64> = bytes

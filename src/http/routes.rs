@@ -1,6 +1,7 @@
-//! From a request to its answer. See the table of routes in the parent module.
+//! Maps a request to its response. The parent module has a table of the routes.
 //!
-//! Request bodies are never read, but for pushed lines. hyper leaves the body out of answers to `HEAD` and keeps its length.
+//! `connection` calls [`answer`]. Only push requests have their body read. For `HEAD`, hyper omits
+//! the body of the response and keeps its length.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -61,7 +62,8 @@ pub(super) async fn answer(context: &Context, request: Request<Incoming>) -> Htt
     }
 }
 
-/// Whether a browser asks because a page of somebody else made it. Browsers tell; programs have neither header.
+/// Returns whether a page of another site made the browser send this request. Browsers send one of
+/// these headers; other programs send neither.
 fn is_from_elsewhere(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     match text(HeaderName::from_static("sec-fetch-site")) {
@@ -70,7 +72,7 @@ fn is_from_elsewhere(headers: &HeaderMap) -> bool {
     }
 }
 
-/// The text is small and no lock is held while it is made and packed.
+/// Renders and compresses in this task, because the text is small. No lock is held meanwhile.
 fn metrics<B>(context: &Context, request: &Request<B>) -> HttpResponse {
     let snapshot = Arc::clone(&context.app.snapshot.borrow());
     let format = negotiate::format(request.headers());
@@ -78,7 +80,7 @@ fn metrics<B>(context: &Context, request: &Request<B>) -> HttpResponse {
     with(packed(request, &text, format.content_type()), VARY, "Accept, Accept-Encoding")
 }
 
-/// Small where the client unpacks it.
+/// Compresses the text if the client accepts gzip.
 fn packed<B>(request: &Request<B>, text: &str, content_type: &'static str) -> HttpResponse {
     let packed = if negotiate::gzip(request.headers()) { gzip(text) } else { None };
     let is_packed = packed.is_some();
@@ -92,7 +94,8 @@ fn gzip(text: &str) -> Option<Vec<u8>> {
     encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()).ok()
 }
 
-/// A Redis that is down does not make the exporter unready, for the logs are counted all the same; but it is said.
+/// The exporter is ready even if Redis is down, because it still counts logs. The response names
+/// what is degraded.
 fn ready(context: &Context) -> HttpResponse {
     if context.stop.is_cancelled() {
         return text(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
@@ -103,7 +106,7 @@ fn ready(context: &Context) -> HttpResponse {
     }
 }
 
-/// One line for each thing that is not as it should be.
+/// Returns one line per problem.
 fn degraded(snapshot: &Snapshot) -> String {
     let logs = snapshot.sources.iter().filter_map(|source| {
         let complaint = source.now.complaint.as_ref()?;
@@ -144,7 +147,8 @@ async fn reload(context: &Context) -> HttpResponse {
     }
 }
 
-/// The page, or the counters alone where it is off or has nothing to ask.
+/// Returns the page. If the page or the API is off, returns the landing page, which needs no
+/// scripts.
 fn front_page<B>(context: &Context, request: &Request<B>) -> HttpResponse {
     let has_api = context.app.inquiries.is_some();
     if context.app.page && has_api {
@@ -155,7 +159,7 @@ fn front_page<B>(context: &Context, request: &Request<B>) -> HttpResponse {
     with(shown(request, &page, HTML), CONTENT_SECURITY_POLICY, landing::CONTENT_SECURITY_POLICY)
 }
 
-/// Whether the path is one of the page's parts or a runbook.
+/// Returns whether the path is a file of the page or a runbook.
 fn is_for_people(context: &Context, path: &str) -> bool {
     let is_known =
         path == runbooks::PREFIX.trim_end_matches('/') || page::file(path).is_some() || runbooks::is_page(path);
@@ -171,12 +175,12 @@ fn for_people<B>(request: &Request<B>, path: &str) -> HttpResponse {
             let policy = runbooks::CONTENT_SECURITY_POLICY;
             with(shown(request, &page, HTML), CONTENT_SECURITY_POLICY, policy)
         }
-        // Without the slash, relative links of the list would lead elsewhere.
+        // Without the slash, the relative links in the list of runbooks would be wrong.
         None => with(text(StatusCode::MOVED_PERMANENTLY, "see runbooks/\n"), LOCATION, "runbooks/"),
     }
 }
 
-/// Always fresh: after an upgrade all parts must fit each other.
+/// Never cached: after an upgrade, all files of the page must have the same version.
 fn shown<B>(request: &Request<B>, text: &str, content_type: &'static str) -> HttpResponse {
     let answer = with(packed(request, text, content_type), CACHE_CONTROL, "no-store");
     with(answer, REFERRER_POLICY, "no-referrer")
@@ -186,7 +190,7 @@ pub(super) fn json(status: StatusCode, body: String) -> HttpResponse {
     with(plain(status, body, JSON), CACHE_CONTROL, "no-store")
 }
 
-/// For good news, which may be long.
+/// For status 200. Errors are short and use `json`, which does not compress.
 pub(super) fn packed_json<B>(request: &Request<B>, body: &str) -> HttpResponse {
     with(packed(request, body, JSON), CACHE_CONTROL, "no-store")
 }
@@ -199,7 +203,7 @@ fn plain(status: StatusCode, body: impl Into<Bytes>, content_type: &'static str)
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
     let answer = with(answer, CONTENT_TYPE, content_type);
-    // Texts with words from logs or configuration must not be taken for a page.
+    // Text that contains words from logs or the configuration must not be interpreted as HTML.
     with(answer, X_CONTENT_TYPE_OPTIONS, "nosniff")
 }
 

@@ -1,7 +1,8 @@
-//! A stream whose writes fail when the other side takes nothing for too long.
+//! A stream whose writes fail if the client accepts no bytes for too long.
 //!
-//! hyper limits how long a request head may take, but not how long an answer may: without this, a client that asks and never
-//! reads would hold its connection for ever.
+//! `connection` wraps each client stream in it. hyper limits the time for a request head, but not
+//! for a response. Without this limit, a client that never reads its response would hold its
+//! connection forever.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -15,7 +16,7 @@ use tokio::time::{Sleep, sleep};
 pub(super) struct StallGuard<S> {
     stream: S,
     limit: Duration,
-    /// Runs while a write waits; every byte taken ends it.
+    /// Set while a write waits. Reset as soon as the client accepts a byte.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 

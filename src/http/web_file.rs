@@ -1,8 +1,11 @@
-//! The web configuration file of a running server: what it says now, and a task that follows its changes.
+//! The web configuration file of a running server: its current content, and a task that follows its
+//! changes.
 //!
-//! The files are looked at about once a second, beside those that serve. A change is taken when two looks in a row agree on
-//! what is in them: files are rarely replaced all at once. What cannot be used is logged, shown as a failed reload, and
-//! changes nothing. New connections get the new certificate; users and headers count for the next request.
+//! `run` opens the file and spawns the follower; each connection uses [`Web`]. The follower reads
+//! the files every 500 ms on a blocking thread. It loads a change after two reads in a row return
+//! the same content, because files are rarely replaced all at once. An invalid file is logged and
+//! reported as a failed reload, and the old configuration stays in effect. New connections use the
+//! new certificate; users and headers apply from the next request.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,22 +25,22 @@ use super::routes::{HttpResponse, text};
 use crate::config::{Fingerprint, Problems, WebConfig};
 
 const LOOKS_APART: Duration = Duration::from_millis(500);
-/// For files on a disk that does not answer.
+/// Limits the wait for files on a disk that does not respond.
 const RELOAD_LIMIT: Duration = Duration::from_secs(10);
 
-/// What every connection asks: how to serve it, and whether its requests are let in.
+/// The current web configuration and the access control that all connections share.
 pub struct Web {
     config: watch::Receiver<Arc<WebConfig>>,
     access: Access,
 }
 
 impl Web {
-    /// For a new connection. `None`: plain HTTP.
+    /// TLS settings for a new connection. `None` means plain HTTP.
     pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
         self.config.borrow().tls.clone()
     }
 
-    /// `Err` is the answer to somebody who is not let in.
+    /// Returns the response for the client as `Err` if the request is refused.
     pub(super) async fn admit(&self, headers: &HeaderMap) -> Result<(), HttpResponse> {
         let config = Arc::clone(&self.config.borrow());
         let admitted = match self.access.spend(config.rate_limit) {
@@ -60,13 +63,13 @@ impl Web {
                 AccessDenied::Busy | AccessDenied::TooMany => (RETRY_AFTER, "1"),
             };
             answer.headers_mut().insert(name, HeaderValue::from_static(value));
-            // Whoever guesses pays with a connection for each guess, and a handshake where there is TLS.
+            // Each wrong guess costs the client a new connection, and a new handshake with TLS.
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             answer
         })
     }
 
-    /// An answer that has a header already knows better.
+    /// Does not replace headers that the response already has.
     pub(super) fn add_headers(&self, answer: &mut HttpResponse) {
         for (name, value) in &self.config.borrow().headers {
             answer.headers_mut().entry(name).or_insert_with(|| value.clone());
@@ -74,10 +77,10 @@ impl Web {
     }
 }
 
-/// Somebody wants the file to be read at once.
+/// A request to read the file now. The sender receives the result.
 type WebFileReload = oneshot::Sender<Result<(), Problems>>;
 
-/// The handle to a file that is followed.
+/// Handle to a followed file.
 #[derive(Clone)]
 pub struct WebFile {
     pub web: Arc<Web>,
@@ -85,7 +88,7 @@ pub struct WebFile {
 }
 
 impl WebFile {
-    /// Reads the file; the second part is to be spawned.
+    /// Reads the file. The caller must spawn [`WebFollower::run`].
     pub fn open(path: &Path) -> Result<(Self, WebFollower), Problems> {
         let (loaded, fingerprint) = WebConfig::load(path);
         let current = watch::Sender::new(Arc::new(loaded?));
@@ -96,7 +99,7 @@ impl WebFile {
         Ok((Self { web, requests }, follower))
     }
 
-    /// Reads the file now. The error is for people.
+    /// Reads the file now. The error is text for people.
     pub async fn reload(&self) -> Result<(), String> {
         let (answer, outcome) = oneshot::channel();
         let asked = async {
@@ -111,19 +114,19 @@ impl WebFile {
     }
 }
 
-/// Follows a file.
+/// Follows changes of a web configuration file.
 pub struct WebFollower {
     path: PathBuf,
     current: watch::Sender<Arc<WebConfig>>,
-    /// What was loaded last, be it good or bad.
+    /// Content that was loaded last, valid or not.
     used: Fingerprint,
-    /// What the last look saw.
+    /// Content at the last check.
     seen: Fingerprint,
     asked: mpsc::Receiver<WebFileReload>,
 }
 
 impl WebFollower {
-    /// Until `stop`. `report` is told whether the file as it is now can be used, each time it was read again.
+    /// Runs until `stop`. Calls `report` after each load, with whether the file is valid.
     pub async fn run(mut self, report: impl Fn(bool), stop: CancellationToken) {
         let mut looks = interval(LOOKS_APART);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -151,7 +154,8 @@ impl WebFollower {
         }
     }
 
-    /// Is there something new, and was it the same at the look before?
+    /// Returns whether the content differs from the loaded one and was the same at the previous
+    /// check.
     async fn has_changed(&mut self) -> bool {
         let used = self.used.clone();
         let Ok(now) = spawn_blocking(move || used.again()).await else { return false };

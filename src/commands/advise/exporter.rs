@@ -1,4 +1,7 @@
-//! What a running exporter has seen since its counters began, from `/api/v1/namespaces`.
+//! The numbers of a running exporter since its counters began, from `/api/v1/namespaces`.
+//!
+//! `advise` calls [`subjects`]. It fails if the URL is not an exporter, if the API is off, or if
+//! the exporter does not observe locks in Redis.
 
 use std::time::Duration;
 
@@ -14,7 +17,7 @@ use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
 use crate::model::sighting::OperationsSource;
 use crate::report::advice::{BucketedSample, EXPIRED, Evidence};
 
-/// Counts from logs that show that lines about renewals and releases are read.
+/// Log counters that are above 0 only if lines about renewals and releases are read.
 pub(super) const ABOUT_LOCKS_HELD: [&str; 4] = ["not_owned", "renewal_failures", "release_failures", "abandonments"];
 
 #[derive(Deserialize)]
@@ -77,19 +80,19 @@ struct HistogramJson {
 
 #[derive(Deserialize)]
 struct BucketJson {
-    /// `None`: infinite.
+    /// `None` means infinity.
     le: Option<f64>,
     count: u64,
 }
 
-/// An error of the exporter.
+/// An error response of the exporter.
 #[derive(Deserialize)]
 struct RefusalJson {
     error: String,
 }
 
 pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec<AdvisedNamespace>> {
-    // The address of the metrics is what people have at hand.
+    // People often paste the URL of the metrics.
     let base = url.trim_end_matches('/').trim_end_matches("/metrics");
     let limits = ClientLimits { ca_file: args.ca_file.clone(), ..ClientLimits::default() };
     let response = get(&below(base, "/api/v1/namespaces"), &limits).await?;
@@ -115,7 +118,7 @@ pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec
 }
 
 impl SeenJson {
-    /// Nothing of a namespace whose locks are not looked at.
+    /// Returns `None` if the locks of the lock namespace are not observed in Redis.
     fn into_subject(self, replies: &BucketedSample) -> Option<AdvisedNamespace> {
         let KeyspaceJson { counters, now } = self.keyspace?;
         let lost = EXPIRED.iter().filter_map(|cause| self.causes.get(cause.as_str())?.as_u64()).sum();
@@ -138,7 +141,7 @@ impl SeenJson {
     }
 }
 
-/// A count, or a count by label value.
+/// Returns whether a count, or one of the counts by label value, is above 0.
 fn is_counted(value: &Value) -> bool {
     match value {
         Value::Object(counts) => counts.values().any(is_counted),

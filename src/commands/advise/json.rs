@@ -1,4 +1,6 @@
-//! Advice for scripts. Durations are seconds; what is not known is null.
+//! Prints advice as JSON. Durations are in seconds; unknown values are null.
+//!
+//! `advise --output json` calls `write`.
 
 use std::io::{self, Write};
 use std::time::Duration;

@@ -1,7 +1,8 @@
-//! `advise`: which TTL and renewal interval the locks should have, from what an exporter or Prometheus has seen.
+//! The `advise` command: recommends TTLs and renewal intervals, from the numbers of an exporter or
+//! of Prometheus.
 //!
-//! `main` calls [`run`]. [`crate::report::advice`] decides, as it does for `/metrics`. Exit code 1 if something should
-//! change, 2 if no advice is possible. In reading order:
+//! `main` calls [`run`]. [`crate::report::advice`] decides, as it does for `/metrics`. Exit code 1
+//! if something should change, 2 if no advice is possible. In reading order:
 //!
 //! * `exporter`: the numbers of a running exporter, from `/api/v1/namespaces`
 //! * `prometheus`: the numbers of a longer time, from Prometheus
@@ -22,9 +23,9 @@ use crate::cli::{AdviseArgs, AdviseOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
 use crate::model::namespace::Namespace;
 use crate::report::advice::{Advice, Evidence, Note, advise};
 
-/// One namespace and what is known about it.
+/// One lock namespace and the evidence about it.
 struct AdvisedNamespace {
-    /// The label `cluster` that Prometheus has given its targets; empty without.
+    /// The label `cluster` of the Prometheus targets. Empty if they have none.
     cluster: String,
     namespace: Namespace,
     evidence: Evidence,
@@ -45,7 +46,7 @@ impl Advised {
         Self { cluster, namespace, advice }
     }
 
-    /// How it is called in the table.
+    /// The name in the table.
     fn name(&self) -> String {
         match self.cluster.as_str() {
             "" => self.namespace.name.clone(),
@@ -94,7 +95,7 @@ fn answer(args: &AdviseArgs, out: &mut impl Write) -> anyhow::Result<u8> {
     Ok(if has_findings { EXIT_FINDINGS } else { EXIT_OK })
 }
 
-/// Those that were asked for.
+/// Keeps the lock namespaces that the user asked for. Fails if one of them does not exist.
 fn chosen(mut subjects: Vec<AdvisedNamespace>, args: &AdviseArgs) -> anyhow::Result<Vec<AdvisedNamespace>> {
     for name in &args.namespaces {
         if !subjects.iter().any(|subject| subject.namespace.name == *name) {

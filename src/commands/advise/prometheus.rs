@@ -1,7 +1,8 @@
-//! What exporters have seen over a longer time, from the series that Prometheus keeps.
+//! The numbers of exporters over a longer time, from the series in Prometheus.
 //!
-//! As in the bundled rules: of several exporters on one Redis the larger count is taken, then those of several Redis are added;
-//! what comes from logs is added. The buckets of the metrics are coarser than those of the API.
+//! `advise` calls [`subjects`]. As in the bundled rules: if several exporters observe one Redis,
+//! the largest count is used; counts of several Redis servers are added; counts from logs are
+//! added. The histogram buckets of the metrics are coarser than those of the API.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,11 +19,12 @@ use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
 use crate::report::advice::{BucketedSample, EXPIRED, Evidence, Note};
 use crate::util::units::format_duration;
 
-/// A query over weeks takes its time.
+/// Time limit of a query, which may cover weeks.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Of the time: while changes were not watched their counts are a lower bound.
+/// Counts are complete if changes were watched for this share of the time. Otherwise they are a
+/// lower bound.
 const WATCHED_SHARE: f64 = 0.95;
-/// Cluster and namespace.
+/// Cluster and lock namespace.
 type Key = (String, String);
 
 fn key(series: &Series) -> Key {
@@ -69,7 +71,7 @@ pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec
 }
 
 impl MetricHistory {
-    /// What is configured now; for exporters that are gone, what was.
+    /// Returns the current policies. For exporters that are gone, returns their last ones.
     async fn policies(&self) -> anyhow::Result<BTreeMap<Key, Namespace>> {
         let labels = "cluster, lock_namespace, style, on_renewal_failure";
         let mut policies = BTreeMap::new();
@@ -98,14 +100,14 @@ impl MetricHistory {
             namespace.renew_every = duration(&renew_every);
             namespace.takeover_slo = duration(&takeover_slo);
             namespace.renewal_failure_budget = budget.get(key).map(|budget| *budget as u64);
-            // The bound is the TTL and one retry.
+            // The takeover bound is the TTL plus one retry interval.
             let retry = duration(&bound).zip(namespace.ttl).and_then(|(bound, ttl)| bound.checked_sub(ttl));
             namespace.retry_every = retry.filter(|retry| !retry.is_zero());
         }
         Ok(policies)
     }
 
-    /// For every namespace that some exporter looks at in Redis.
+    /// Returns evidence for each lock namespace that an exporter observes in Redis.
     async fn evidence(&self) -> anyhow::Result<BTreeMap<Key, Evidence>> {
         let acquisitions = self.counts(&self.seen_in_redis("acquisitions_total", "")).await?;
         let holds = self.samples("hold_seconds").await?;
@@ -159,7 +161,8 @@ impl MetricHistory {
         Ok(by_bound(self.prometheus.query(&query).await?, key))
     }
 
-    /// By cluster: each exporter times its own questions.
+    /// Returns reply times by cluster. All exporters count, because each one measures its own
+    /// requests.
     async fn replies(&self) -> anyhow::Result<BTreeMap<String, BucketedSample>> {
         let range = &self.range;
         let query = format!("sum by (cluster, le) (increase(redis_lock_exporter_redis_reply_seconds_bucket[{range}]))");
@@ -200,7 +203,7 @@ impl MetricHistory {
         format!("max by (cluster, lock_namespace) (changes(redis_lock_config_ttl_seconds[{}]))", self.range)
     }
 
-    /// The share of the time in which every change was seen.
+    /// The share of the time in which changes were watched.
     fn watched(&self) -> String {
         let range = &self.range;
         let samples = |selector: &str| {
@@ -212,7 +215,7 @@ impl MetricHistory {
     }
 }
 
-/// Buckets as Prometheus has them, each with the count of all below, as those with a count of their own.
+/// Converts the cumulative buckets of Prometheus to buckets with their own counts.
 fn by_bound<K: Ord>(series: Vec<Series>, key: impl Fn(&Series) -> K) -> BTreeMap<K, BucketedSample> {
     let mut found = BTreeMap::<K, Vec<(f64, f64)>>::new();
     for series in series {
@@ -226,7 +229,8 @@ fn by_bound<K: Ord>(series: Vec<Series>, key: impl Fn(&Series) -> K) -> BTreeMap
         buckets.dedup_by(|left, right| left.0 == right.0);
         let mut below = 0;
         let own = buckets.into_iter().map(|(bound, count)| {
-            // Increases are estimates: rounding and the larger of two exporters may take one from a bucket.
+            // Increases are estimates. Because of rounding and the maximum over exporters, a
+            // cumulative count may be slightly lower than the previous one.
             let count = (count.round() as u64).max(below);
             (bound, count - std::mem::replace(&mut below, count))
         });

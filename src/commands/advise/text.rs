@@ -1,4 +1,6 @@
-//! Advice for people: a table, the reasons, and a piece of configuration with the advised values.
+//! Prints advice for people: a table, the reasons, and a configuration with the advised values.
+//!
+//! `advise` calls `write`; the JSON output uses [`reasons`] and [`configuration`].
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -53,7 +55,7 @@ fn row(advised: &Advised) -> [String; 8] {
         format!("{} / {slo}", brief(takeover.bound))
     });
     let confidence = match (advice.model, advice.confidence) {
-        // It follows from the configuration alone.
+        // The advice for a loop lock follows from the configuration alone.
         (Model::Loop, Confidence::None) => "-",
         (_, confidence) => confidence.as_str(),
     };
@@ -69,7 +71,7 @@ fn row(advised: &Advised) -> [String; 8] {
     ]
 }
 
-/// `30s`, or `10s -> 20s`, with a `+` where it may have to be more.
+/// `30s`, or `10s -> 20s`. A `+` means that the value may have to be larger.
 fn change(present: Option<Duration>, advised: Option<Duration>, is_step: bool) -> String {
     let more = if is_step { "+" } else { "" };
     match (present, advised) {
@@ -94,13 +96,13 @@ fn verdict(advised: &Advised) -> String {
     }
 }
 
-/// Without what is the verdict already.
+/// Returns the notes, without the one that [`verdict`] already shows.
 fn notes(advice: &Advice) -> impl Iterator<Item = &Note> {
     let is_verdict = |note: &&Note| advice.findings.is_empty() && matches!(note, Note::TooFew { .. });
     advice.notes.iter().filter(move |note| !is_verdict(note))
 }
 
-/// Why: one sentence for each finding, or one about what is good.
+/// Returns one sentence per finding. Without findings, returns a sentence about what is good.
 pub(super) fn reasons(namespace: &Namespace, advice: &Advice) -> Vec<String> {
     if !advice.findings.is_empty() {
         return advice.findings.iter().map(ToString::to_string).collect();
@@ -125,7 +127,7 @@ pub(super) fn reasons(namespace: &Namespace, advice: &Advice) -> Vec<String> {
     Vec::from_iter(sentence)
 }
 
-/// The advised values as they are written in the configuration, where they differ.
+/// Returns the advised values as YAML, for the lock namespaces in which they differ.
 pub(super) fn configuration(advised: &[Advised]) -> Option<String> {
     let changed: Vec<&Advised> =
         advised.iter().filter(|advised| advised.changes_ttl() || advised.changes_renewal()).collect();

@@ -1,7 +1,8 @@
-//! `check --logs`: what the rules make of each line of a sample, or the nearest reason why they make nothing of it.
+//! `check --logs`: shows what the rules find in each line of a sample, or why they find nothing.
 //!
-//! The lines go through the extractor and the ledger of the daemon, so what is said here is what `run` would do. Lines that
-//! have none of the texts that rules look for, and do not look like trouble with a lock, are called silent.
+//! `check` calls [`run`]. The lines pass through the extractor and the ledger of the daemon, so the
+//! result is the same as with `run`. A line is *silent* if it contains no text that a rule searches
+//! for and does not resemble a problem with a lock. Errors come only from reading or writing.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::Write;
@@ -27,26 +28,27 @@ use crate::model::namespace::NamespaceId;
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 
-/// A message tells people which line it is; a stack trace inside of it may be long.
+/// A message identifies a line for people. It is cut, because it may contain a long stack trace.
 const MAX_MESSAGE_CHARS: usize = 1000;
 
-/// As many lines as a record may have.
+/// The maximum number of lines in a record.
 const MAX_EARLIER: usize = 512;
 
-/// Somebody who writes a rule wants to see a line that no rule takes if it speaks of a lock (not of a block or a clock)...
+/// A line that no rule matches is shown to the author of a rule if it mentions a lock (not a block
+/// or a clock) and also matches [`TROUBLE`].
 static A_LOCK: LazyLock<Regex> = LazyLock::new(|| {
     let words = r"(?:\b|_)(?i:lock|unlock|redlock|mutex|lease)(?i:s|ed|ing)?(?:\b|_)";
     let names = r"[a-z]Lock(?:[A-Z]|\b)|\b(?:Red)?Lock[A-Z]";
     Regex::new(&format!("{words}|{names}")).expect("a constant")
 });
-/// ... and of trouble; programs say "lock acquired" all day long.
+/// Words of problems. Without them, ordinary lines such as "lock acquired" would be shown too.
 static TROUBLE: LazyLock<Regex> = LazyLock::new(|| {
     let words = "warn|err|fail|fatal|panic|lost|lose|stolen|expire|abandon|busy|conten|conflict|timeout|timed out|deadline\
                  |mismatch|not own|no longer|held|cannot|could not|couldn|unable|refus|denied|exception";
     Regex::new(&format!("(?i:{words})")).expect("a constant")
 });
 
-/// Reads the sample and writes what is found. An error is one of reading or writing.
+/// Reads the sample and prints the result. Fails if reading or writing fails.
 pub(in crate::commands) fn run(
     path: &Path,
     args: &CheckArgs,
@@ -83,16 +85,18 @@ struct LogSample<'a> {
     ledger: Ledger,
     now: TimeMs,
     joiner: Joiner,
-    /// Line numbers of pieces whose whole may come in a later block, by offset.
+    /// Line numbers of pieces of split lines, by offset. Their last piece may come in a later
+    /// block.
     pieces: BTreeMap<u64, u64>,
-    /// Offsets and numbers of the last lines of earlier blocks: a record may have begun there.
+    /// Offsets and numbers of the last lines of earlier blocks. A record may have begun there.
     earlier: VecDeque<(u64, u64)>,
-    /// The line with which a lock's last failure was counted, for each operation.
+    /// The line that counted a lock's last failure, per operation.
     counted: HashMap<(NamespaceId, String, Option<&'static str>), u64>,
     summary: CheckSummary,
 }
 
-/// A line that the extractor looked at.
+/// A line and the result of the rules. `judged` is `None` if the line has no text that a rule
+/// needs.
 struct Looked {
     offset: u64,
     text: Vec<u8>,
@@ -117,7 +121,7 @@ impl<'a> LogSample<'a> {
         }
     }
 
-    /// What there is to say about a block of whole lines, by line number.
+    /// Reports on a block of complete lines, ordered by line number.
     fn block(&mut self, block: &[u8], offset: u64) -> Vec<LineReport<'a>> {
         let mut pieces = Vec::new();
         let mut looked = Vec::new();
@@ -131,7 +135,7 @@ impl<'a> LogSample<'a> {
         let starts: Vec<usize> = std::iter::once(0).chain(breaks).collect();
         let first_number = self.summary.lines + 1;
         self.summary.lines += starts.len() as u64;
-        // Offset of each line, and its place in the block.
+        // Offset of each line, and its index in the block.
         let mut left: BTreeMap<u64, usize> = starts.iter().map(|start| offset + *start as u64).zip(0..).collect();
         for piece in pieces {
             self.pieces.extend(left.remove(&piece).map(|index| (piece, first_number + index as u64)));
@@ -161,13 +165,13 @@ impl<'a> LogSample<'a> {
         findings
     }
 
-    /// The number of a line that is not of the present block.
+    /// Returns the number of a line from an earlier block.
     fn number_of(&self, offset: u64) -> Option<u64> {
         let earlier = self.earlier.iter().find(|(other, _)| *other == offset).map(|(_, number)| *number);
         self.pieces.get(&offset).copied().or(earlier)
     }
 
-    /// Pieces of which the sample does not have the rest.
+    /// Reports on pieces of split lines whose other pieces are not in the sample.
     fn rest(&mut self) -> Vec<LineReport<'a>> {
         let mut looked = Vec::new();
         self.extractor.look_at_rest(&mut self.joiner, &mut |look| {
@@ -180,7 +184,7 @@ impl<'a> LogSample<'a> {
         numbered.into_iter().map(|(number, line)| self.judge(number, line)).collect()
     }
 
-    /// What there is to say about a line; counts it in the summary.
+    /// Builds the report of one line and counts it in the summary.
     fn judge(&mut self, number: u64, line: Looked) -> LineReport<'a> {
         let finding = match line.judged.as_deref() {
             Some((_, RuleMatch::Event(event))) => self.taken(number, event),
@@ -262,7 +266,7 @@ impl<'a> LogSample<'a> {
     }
 }
 
-/// What a line says, in the words of the ledger.
+/// Names what a line reports in the words that the ledger uses for counted failures.
 fn said(happening: &Happening) -> Counted {
     let (event, operation, reason) = match happening {
         Happening::ReleaseFailed(reason) => ("release_failed", Some("release"), Some(*reason)),

@@ -1,8 +1,9 @@
-//! `check`: is the configuration good, and what does it say?
+//! The `check` command: checks a configuration and describes it.
 //!
-//! `main` calls [`run`]. Problems go to standard error as text, or to standard output as JSON. Exit code 1 if there are
-//! any; warnings do not count. `--logs` tries the configuration on sample lines instead of describing it. `--rules`
-//! compares a file of alert rules with the metrics that exist. In reading order:
+//! `main` calls [`run`]. Problems go to standard error as text, or to standard output as JSON. Exit
+//! code 1 if there are problems; warnings do not count. `--logs` tries the configuration on sample
+//! lines instead of describing it. `--rules` compares a file of alert rules with the metrics that
+//! exist. In reading order:
 //!
 //! * this file: the configuration and rule files
 //! * `lines`: `check --logs`: what the rules find in each line, or why they find nothing
@@ -33,7 +34,7 @@ pub fn run(args: &CheckArgs) -> u8 {
         Ok(exit_code) => exit_code,
         Err(failure) if is_closed_pipe(&failure) => EXIT_OK,
         Err(failure) => {
-            // What was found so far comes before the complaint.
+            // Print the results so far before the error.
             let _ = out.flush();
             eprintln!("{failure:#}");
             EXIT_FAILED
@@ -104,7 +105,8 @@ fn write_problems(
     Ok(())
 }
 
-/// A file on its own must say what to watch. A sample log, or presets alone, are for trying out rules.
+/// A configuration file must name something to watch, except with `--logs`. Presets alone need not,
+/// because they are used to try out rules.
 fn load(args: &CheckArgs) -> Result<Config, Problems> {
     let path = args.config_file.as_deref();
     if path.is_some() && args.logs.is_none() {
@@ -114,7 +116,7 @@ fn load(args: &CheckArgs) -> Result<Config, Problems> {
     }
 }
 
-/// A problem or a warning, for programs.
+/// A problem or a warning as JSON.
 #[derive(Serialize)]
 struct ProblemJson<'a> {
     severity: &'static str,
@@ -190,7 +192,7 @@ fn write_summary(config: &Config, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The configuration is good, and yet a preset of it may see less than its user believes.
+/// A valid configuration may contain a preset that observes less than its user expects.
 fn write_blind_spots(config: &Config, out: &mut impl Write) -> io::Result<()> {
     let blind_spots = config.blind_spots();
     if blind_spots.is_empty() {
@@ -225,7 +227,7 @@ fn describe_source(source: &LogSource) -> String {
     }
 }
 
-/// Without credentials.
+/// Describes the Redis configuration without credentials.
 fn describe_redis(redis: &RedisConfig) -> String {
     let addresses: Vec<String> = redis.addresses.iter().map(ToString::to_string).collect();
     let mode = match &redis.mode {

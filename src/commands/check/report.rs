@@ -1,6 +1,7 @@
-//! How `check --logs` shows what it found: rows for people, or one JSON document.
+//! Prints the result of `check --logs`: rows for people, or one JSON document.
 //!
-//! Both are written as the sample is read, so that a pipe shows lines as they come.
+//! `check::lines` calls this module. Both formats are written while the sample is read, so that a
+//! pipe shows each line immediately.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -10,7 +11,7 @@ use crate::cli::{CheckArgs, CheckOutput};
 use crate::config::Config;
 
 const MAX_MESSAGE_CHARS: usize = 100;
-/// Why a silent line is silent.
+/// Why a line is silent.
 pub(in crate::commands) const NO_TEXT: &str = "has none of the texts that rules look for";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -26,7 +27,7 @@ pub(in crate::commands) enum LineOutcome {
     Silent,
 }
 
-/// What there is to say about one line.
+/// The result for one line.
 #[derive(Debug, Serialize)]
 pub(in crate::commands) struct LineReport<'a> {
     pub(in crate::commands) line: u64,
@@ -39,13 +40,13 @@ pub(in crate::commands) struct LineReport<'a> {
     pub(in crate::commands) reason: Option<&'static str>,
     pub(in crate::commands) lock_id: Option<String>,
     pub(in crate::commands) lock_key: Option<String>,
-    /// The rule that took the line, or came nearest.
+    /// The rule that matched the line, or came nearest.
     pub(in crate::commands) rule: Option<&'a str>,
-    /// The line with which the failure was counted that this one belongs to.
+    /// The line that counted the failure to which this line belongs.
     pub(in crate::commands) joins_line: Option<u64>,
     /// Why nothing was counted.
     pub(in crate::commands) why: Option<String>,
-    /// For a line that was not counted: the beginning of its message.
+    /// The start of the message of a line that was not counted.
     pub(in crate::commands) message: Option<String>,
 }
 
@@ -106,7 +107,8 @@ pub(in crate::commands) struct CheckReport<'w, W> {
     colors: bool,
     namespace_width: usize,
     is_first: bool,
-    /// First and last of the silent lines since the last row: for people they are one row.
+    /// First and last of the silent lines since the last row. The text output shows them as one
+    /// row.
     silent: Option<(u64, u64)>,
 }
 
@@ -243,7 +245,7 @@ impl<'w, W: Write> CheckReport<'w, W> {
     }
 }
 
-/// On one line of a terminal, and harmless there.
+/// Cuts the text to one terminal line and replaces control characters.
 fn printable(text: &str) -> String {
     let harmless = |character: char| if character.is_control() { char::REPLACEMENT_CHARACTER } else { character };
     let mut cut: String = text.chars().take(MAX_MESSAGE_CHARS).map(harmless).collect();

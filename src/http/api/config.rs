@@ -1,7 +1,9 @@
-//! The JSON of `/api/v1/config`: the configuration in effect, presets and flags included, without secrets.
+//! The JSON of `/api/v1/config`: the configuration in effect, with presets and flags, without
+//! secrets.
 //!
-//! Field by field, so that a field added to the configuration is not shown before somebody has decided that it may be. Of a
-//! password only its whereabouts are shown; URLs are not kept by the program and so not shown either.
+//! `http::api` calls [`body`]. The fields are listed one by one, so that a new field of the
+//! configuration is hidden until a developer adds it here. Passwords are not shown, only where they
+//! come from. URLs are not shown, because the program does not keep them.
 
 use serde_json::{Value, json};
 
@@ -85,7 +87,7 @@ fn redis(redis: &RedisConfig) -> Value {
     })
 }
 
-/// Where the password comes from, never the password.
+/// Describes where the password comes from.
 fn secret(password: Option<&PasswordSource>) -> Option<String> {
     Some(match password? {
         PasswordSource::Inline(_) => "hidden".to_owned(),

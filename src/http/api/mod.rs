@@ -1,8 +1,9 @@
-//! `/api/v1`: namespaces and single locks as JSON. `docs/api.md` describes every field.
+//! `/api/v1`: lock namespaces and single locks as JSON. `docs/api.md` describes every field.
 //!
-//! `http::routes` calls this module. The overview, namespaces and configuration come from the published snapshot. Only the
-//! ledger knows single locks, so these queries go to the pipeline over a bounded channel. While the pipeline is busy the
-//! answer is 503, because a query must never delay counting. In reading order:
+//! `http::routes` calls this module. The overview, namespaces and configuration come from the
+//! published snapshot. Only the ledger knows single locks, so these queries go to the pipeline over
+//! a bounded channel. While the pipeline is busy the answer is 503, because a query must never
+//! delay counting. In reading order:
 //!
 //! * this file: the routes of the API
 //! * `parameters`: query parameters, decoded and checked
@@ -35,12 +36,12 @@ const LOCKS: &str = "/api/v1/locks";
 const INCIDENTS: &str = "/api/v1/incidents";
 const CONFIG: &str = "/api/v1/config";
 
-/// For the landing page and the table of routes.
+/// The landing page links to these routes.
 pub(super) const ROUTES: [&str; 5] = [OVERVIEW, NAMESPACES, LOCKS, INCIDENTS, CONFIG];
 
 const STARTING: &str = "the exporter is starting, ask again";
 
-/// Why there is no answer.
+/// An error response of the API.
 #[derive(Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
@@ -61,7 +62,8 @@ impl ApiError {
     }
 }
 
-/// Whether a path is one of these routes: the key of a lock may hold anything, slashes too.
+/// Returns whether a path is one of these routes. A lock's key may contain any character, including
+/// slashes.
 pub(super) fn is_route(path: &str) -> bool {
     ROUTES.contains(&path) || key_of(path).is_some()
 }
@@ -145,7 +147,8 @@ async fn incidents(context: &Context, mut parameters: Parameters) -> Result<Stri
     Ok(encode(&page))
 }
 
-/// An empty page would look as if all were well.
+/// An unknown lock namespace is an error, because an empty page would suggest that nothing is
+/// wrong.
 fn must_be_known(context: &Context, lock_namespace: Option<&str>) -> Result<(), ApiError> {
     let Some(name) = lock_namespace else { return Ok(()) };
     let is_known = context.app.snapshot.borrow().namespaces.iter().any(|view| view.namespace.name == name);
@@ -161,7 +164,7 @@ async fn ask<T>(context: &Context, inquiry: impl FnOnce(oneshot::Sender<T>) -> I
         TrySendError::Full(_) => ApiError::unavailable(busy),
         TrySendError::Closed(_) => ApiError::unavailable(STARTING),
     })?;
-    // A generation that ends takes its questions with it; the next one starts at once.
+    // If the generation ends, its pending inquiries fail. The next generation starts immediately.
     match timeout(context.limits.inquiry, answered).await {
         Ok(answer) => answer.map_err(|_| ApiError::unavailable(STARTING)),
         Err(_) => Err(ApiError::unavailable(busy)),

@@ -1,6 +1,8 @@
-//! The JSON of `/api/v1/namespaces`: each namespace's policy, counts, and state of its locks, out of one snapshot.
+//! The JSON of `/api/v1/namespaces`: policy, counts and current locks of each lock namespace, from
+//! one snapshot.
 //!
-//! Times are Unix seconds, as in the metrics. Counts are all there, zeros too; what is not configured or known is null.
+//! `http::api` calls [`body`]. Times are Unix seconds, as in the metrics. All counts are included,
+//! even if they are 0. Values that are not configured or not known are null.
 
 use std::time::Duration;
 
@@ -122,7 +124,8 @@ fn tally<L: Label>(tally: &Tally<L>) -> Map<String, Value> {
     tally.iter().map(|(label, count)| (label.as_str().to_owned(), count.into())).collect()
 }
 
-/// Counts of each bucket on its own, and null as the bound of the last: JSON has no infinity.
+/// Counts are per bucket, not cumulative. The bound of the last bucket is null, because JSON has no
+/// infinity.
 fn histogram<B: Bounds>(histogram: &Histogram<B>) -> Value {
     let buckets: Vec<Value> =
         histogram.buckets().map(|(bound, count)| json!({ "le": bound, "count": count })).collect();

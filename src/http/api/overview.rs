@@ -1,5 +1,8 @@
-//! The JSON of `/api/v1/overview`: what is wrong now, each namespace in short with the line of its last hour, and how the
-//! exporter's own sources are doing. Made from one snapshot; judged by [`crate::report::health`].
+//! The JSON of `/api/v1/overview`: what is wrong now, a summary of each lock namespace with a chart
+//! of its last hour, and the state of the exporter's own sources.
+//!
+//! `http::api` calls [`body`] with one snapshot. [`crate::report::health`] provides the findings
+//! and their levels.
 
 use serde_json::{Map, Value, json};
 
@@ -16,7 +19,7 @@ pub(in crate::http) fn body(snapshot: &Snapshot, now: TimeMs) -> String {
         snapshot.namespaces.iter().map(|view| health::of_namespace(view, now)).collect();
     let mut findings: Vec<(Option<&str>, &HealthFinding)> = of_exporter.iter().map(|finding| (None, finding)).collect();
     for (view, of_namespace) in snapshot.namespaces.iter().zip(&of_namespaces) {
-        // That Redis is not seen is said once.
+        // A finding of the exporter already reports that Redis is not observed.
         let told = of_namespace.iter().filter(|finding| finding.level != Level::Blind);
         findings.extend(told.map(|finding| (Some(view.namespace.name.as_str()), finding)));
     }

@@ -1,6 +1,7 @@
-//! The parameters of `/api/v1`: decoded, checked, and refused by name.
+//! The query parameters of `/api/v1`: decodes and checks them. `http::api` calls it.
 //!
-//! What is not understood is refused, not ignored: a misspelled filter would otherwise show everything as if it fitted.
+//! Unknown parameters are refused, not ignored. Otherwise a misspelled filter would return
+//! everything as if it matched.
 
 use super::ApiError;
 use crate::util::percent::percent_decode;
@@ -8,7 +9,7 @@ use crate::util::percent::percent_decode;
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1_000;
 
-/// The parameters of one request. Each is taken out where it is used; what is left in the end is unknown.
+/// The parameters of one request. `take` removes a parameter; the remaining ones are unknown.
 pub(in crate::http) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
@@ -27,7 +28,7 @@ impl Parameters {
         Ok(Self(parameters))
     }
 
-    /// An empty value is as none, as forms send it.
+    /// An empty value counts as missing, because forms send empty fields.
     pub(in crate::http) fn take(&mut self, name: &str) -> Option<String> {
         let index = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.swap_remove(index).1).filter(|value| !value.is_empty())
@@ -44,7 +45,7 @@ impl Parameters {
         text.parse().map_err(|_| bad("offset", "must be a number"))
     }
 
-    /// To be called when all known ones are taken.
+    /// Refuses the remaining parameters. Call it after all known parameters are taken.
     pub(in crate::http) fn finish(self, known: &[&str]) -> Result<(), ApiError> {
         let Some((unknown, _)) = self.0.first() else { return Ok(()) };
         let known = if known.is_empty() { "there are none".to_owned() } else { format!("known: {}", known.join(", ")) };

@@ -1,8 +1,9 @@
-//! What `/` shows where the page is off or cannot ask the API: which program this is, where its answers are, and the main
-//! counters.
+//! The landing page: the version, links to the routes, and the main counters. `/` shows it if the
+//! page or the API is off.
 //!
-//! One self-contained document without script. Every word that comes from the configuration is escaped, and the policy
-//! sent with it forbids everything but the one style sheet inside it, by its hash.
+//! `routes` calls [`page`]. It is one self-contained document without scripts. All text from the
+//! configuration is escaped. The content security policy allows only the style sheet inside the
+//! document, by its hash.
 
 use crate::exposition::Build;
 use crate::http::api;
@@ -11,7 +12,7 @@ use crate::model::label::Label;
 use crate::snapshot::{KeyspaceView, Snapshot};
 use crate::util::html::Escaped;
 
-/// The hash is that of [`STYLE`]; a test compares them.
+/// Contains the hash of [`STYLE`]; a test compares them.
 pub(in crate::http) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'sha256-mDqisd/CQetTJ3mYs49/0tmI3i3LIpubuRrIgD7qOTQ='; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'";
 
@@ -56,7 +57,7 @@ pub(in crate::http) fn page(snapshot: &Snapshot, build: Build, has_api: bool) ->
     )
 }
 
-/// Nothing where no Redis is configured.
+/// Returns an empty string if no Redis is configured.
 fn locks(snapshot: &Snapshot) -> String {
     let Some(redis) = &snapshot.redis else { return String::new() };
     let state = if redis.now.is_up() { "connected" } else { "not connected" };

@@ -1,13 +1,15 @@
-//! Markdown as the runbooks use it, made into HTML: headings, paragraphs, lists, tables, code, emphasis and links.
+//! Converts the Markdown of the runbooks to HTML: headings, paragraphs, lists, tables, code,
+//! emphasis and links.
 //!
-//! Everything is escaped; HTML in the text stays text. What is not understood is shown as it is written. The caller says
-//! where links lead, and a link that leads nowhere is only its words.
+//! `runbooks` calls [`render`]. All text is escaped, so HTML in the Markdown stays text. Unknown
+//! syntax is shown as written. The caller resolves link targets; a link without a target becomes
+//! plain text.
 
 use std::fmt::Write;
 
 use crate::util::html::Escaped;
 
-/// Where a link leads, if anywhere.
+/// Returns the target of a link, if there is one.
 type Resolve<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 pub(in crate::http) fn render(text: &str, resolve: impl Fn(&str) -> Option<String>) -> String {
@@ -38,11 +40,11 @@ fn blocks(mut lines: &[&str], resolve: Resolve, html: &mut String) {
     }
 }
 
-/// How many lines it takes, without the one that opens it.
+/// Returns the number of lines consumed, without the opening line.
 fn code(language: &str, lines: &[&str], html: &mut String) -> usize {
     let end = lines.iter().position(|line| line.starts_with("```")).unwrap_or(lines.len());
     let text = lines[..end].join("\n");
-    // Wide code scrolls, so the keyboard must reach it.
+    // Wide code scrolls, so the keyboard must be able to focus it.
     let label = if language.is_empty() { "code" } else { language.trim() };
     put(
         html,
@@ -61,7 +63,7 @@ fn heading_of(line: &str) -> Option<(usize, &str)> {
     (1..=4).contains(&level).then_some((level, heading.trim()))
 }
 
-/// As GitHub names the headings in links.
+/// Builds the same anchors as GitHub.
 fn anchor(heading: &str) -> String {
     let kept = heading.to_lowercase();
     let kept = kept.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
@@ -102,7 +104,7 @@ fn cells(line: &str) -> Vec<String> {
     cells.iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// What begins an item: its kind, its number, and how far what belongs to it is indented.
+/// The start of a list item: its number, if it has one, and the indentation of its content.
 struct Marker {
     number: Option<usize>,
     indent: usize,
@@ -143,7 +145,7 @@ fn list(lines: &[&str], first: &Marker, resolve: Resolve, html: &mut String) -> 
         }
         let mut inner = String::new();
         blocks(&item, resolve, &mut inner);
-        // One paragraph alone needs no space around it.
+        // A single paragraph needs no space around it.
         let alone =
             inner.strip_prefix("<p>").and_then(|rest| rest.strip_suffix("</p>\n")).filter(|rest| !rest.contains("<p>"));
         put(html, format_args!("<li>{}</li>\n", alone.unwrap_or(&inner)));
@@ -190,7 +192,7 @@ fn inline(text: &str, resolve: Resolve) -> String {
     html
 }
 
-/// What is between two marks, and how much that takes with them.
+/// Returns the text between two marks, and the length of that text with both marks.
 fn between<'a>(text: &'a str, mark: &str) -> Option<(&'a str, usize)> {
     let inside = &text[mark.len()..];
     let end = inside.find(mark).filter(|end| *end > 0)?;

@@ -1,8 +1,10 @@
-//! The page at `/`: one document, its scripts and its style sheet, all part of the binary (`assets/`).
+//! The page at `/`: one document, its scripts and its style sheet, all part of the binary
+//! (`assets/`).
 //!
-//! `http::routes` calls this module. The scripts query `/api/v1` and build the document with DOM calls only: text from keys
-//! and logs never becomes markup. The content security policy allows only these files and requests to the exporter.
-//! Paths are relative, so a proxy may serve everything below its own path. In reading order:
+//! `http::routes` calls this module. The scripts query `/api/v1` and build the document with DOM
+//! calls only: text from keys and logs never becomes markup. The content security policy allows
+//! only these files and requests to the exporter. Paths are relative, so a proxy may serve
+//! everything below its own path. In reading order:
 //!
 //! * this file: the files of the page
 //! * `landing`: `/` without scripts
@@ -15,7 +17,7 @@ pub(super) mod runbooks;
 
 use super::routes::{CSS, HTML, JAVASCRIPT, SVG};
 
-/// Scripts and style sheets of the exporter, and nothing inline.
+/// Allows scripts and style sheets from the exporter, and nothing inline.
 pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -26,7 +28,7 @@ pub(super) struct PageAsset {
     pub(super) text: &'static str,
 }
 
-/// By the part of the path behind `/page/`.
+/// Keyed by the part of the path after `/page/`.
 const FILES: [(&str, PageAsset); 12] = [
     ("page.css", PageAsset { content_type: CSS, text: include_str!("assets/page.css") }),
     ("icon.svg", PageAsset { content_type: SVG, text: include_str!("assets/icon.svg") }),

@@ -1,5 +1,7 @@
-//! `/runbooks/`: the runbooks of the alerts, part of the binary, so that `runbook_url` may lead to the exporter itself and
-//! works where nothing else does.
+//! `/runbooks/`: the runbooks of the alerts, as HTML.
+//!
+//! `routes` calls this module. The runbooks are part of the binary, so that `runbook_url` can point
+//! to the exporter and works even if nothing else is reachable.
 
 use super::markdown;
 use crate::bundle::original;
@@ -7,11 +9,12 @@ use crate::util::html::Escaped;
 
 pub(in crate::http) const PREFIX: &str = "/runbooks/";
 
-/// No scripts at all.
+/// Allows no scripts.
 pub(in crate::http) const CONTENT_SECURITY_POLICY: &str =
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// By the part of the path behind the prefix; the list of all of them has none.
+/// Returns a runbook by the part of its path after the prefix. The empty name is the list of
+/// runbooks.
 fn text_of(name: &str) -> Option<&'static str> {
     match name {
         "" => original("docs/runbooks/README.md"),
@@ -24,7 +27,7 @@ pub(in crate::http) fn is_page(path: &str) -> bool {
     path.strip_prefix(PREFIX).is_some_and(|name| text_of(name).is_some())
 }
 
-/// The page as HTML; `None` if there is no such one.
+/// Returns the page as HTML, or `None` if there is no such runbook.
 pub(in crate::http) fn page(path: &str) -> Option<String> {
     let name = path.strip_prefix(PREFIX)?;
     let text = text_of(name)?;
@@ -45,7 +48,7 @@ pub(in crate::http) fn page(path: &str) -> Option<String> {
     ))
 }
 
-/// Where a link of the page leads here: another runbook, or the file in the repository.
+/// Resolves a link of a runbook to another runbook, or to the file in the repository.
 fn resolve(page: &str, link: &str) -> Option<String> {
     if link.starts_with("https://") || link.starts_with("http://") {
         return Some(link.to_owned());

@@ -1,8 +1,13 @@
-//! Loki's push request as JSON:
-//! `{"streams": [{"stream": {"job": "a"}, "values": [["1700000000000000000", "line", {"trace": "t1"}]]}]}`.
+//! Parses Loki's push request as JSON:
 //!
-//! Everything is counted while it is read, for what is short as text can be large in memory. What is told about a request
-//! that is refused has nothing of it but the place: it ends up in an agent's log.
+//! ```text
+//! {"streams": [{"stream": {"job": "a"},
+//!               "values": [["1700000000000000000", "line", {"trace": "t1"}]]}]}
+//! ```
+//!
+//! The push endpoint calls [`parse`]. Everything is counted while it is parsed, because a short
+//! text can take much memory. Error messages contain a position but no content of the request,
+//! because they end up in the log of an agent.
 
 use std::fmt;
 
@@ -13,18 +18,18 @@ use serde_json::error::Category;
 use super::{LabelPairs, Malformed, PushLimits};
 use crate::logs::push::{PushedEntry, PushedStream};
 
-/// Why a request cannot be taken.
+/// Why a request is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Error {
     Limit(Malformed),
-    /// What was expected, with line and column.
+    /// What the parser expected, with line and column.
     Other(String),
 }
 
-/// What is counted while a request is read.
+/// Counts the content of a request while it is parsed.
 struct Count {
     limits: PushLimits,
-    /// The limit at which reading ended; an error of serde can hold its words only.
+    /// The limit that stopped the parser. Kept here because a serde error can carry only text.
     reached: Option<Malformed>,
 }
 
@@ -51,7 +56,8 @@ pub(super) fn parse(bytes: &[u8], limits: PushLimits) -> Result<Vec<PushedStream
     })
 }
 
-/// serde shows what it found, up to the last words of its sentence, which are ours.
+/// Removes the content of the request from an error. serde prints the value that it found, followed
+/// by ", expected" and our own words from `expecting`.
 fn without_content(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match error.classify() {
@@ -250,7 +256,8 @@ impl<'de> Visitor<'de> for Pairs<'_> {
     }
 }
 
-/// The value of a label. Loki wants text; a number and its like are kept as JSON writes them.
+/// The value of a label. Loki requires text. Numbers, booleans and null are kept as JSON writes
+/// them.
 struct Scalar(String);
 
 impl<'de> Deserialize<'de> for Scalar {
@@ -291,7 +298,8 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
-/// As bytes: half a surrogate pair, which JavaScript writes when it cuts a text, must not spoil a whole request.
+/// A line, as bytes. JavaScript writes half a surrogate pair if it cuts a text in two, and that
+/// must not make the request invalid.
 struct Line(Vec<u8>);
 
 impl<'de> Deserialize<'de> for Line {
@@ -312,7 +320,8 @@ impl<'de> Deserialize<'de> for Line {
     }
 }
 
-/// Loki wants them as text, since JavaScript cannot write such numbers; some clients write a number all the same.
+/// A time. Loki requires text, because JavaScript numbers cannot hold nanoseconds. Some clients
+/// write a number anyway.
 struct Nanoseconds(i64);
 
 impl<'de> Deserialize<'de> for Nanoseconds {
@@ -401,7 +410,7 @@ mod tests {
     fn reading_ends_where_a_limit_does() {
         let times = |text: &str, count: usize| vec![text; count].join(",");
         let labels = |count: usize| (0..count).map(|at| format!(r#""{at}":"""#)).collect::<Vec<_>>().join(",");
-        // What follows is not even JSON.
+        // The text after the limit is not valid JSON: the parser must stop before it.
         for (text, expected) in [
             (format!(r#"{{"streams":[{},!"#, times("{}", 10_001)), "more than 10000 streams"),
             (format!(r#"{{"streams":[{{"values":[{},!"#, times(r#"["1",""]"#, 100_001)), "more than 100000 lines"),

@@ -1,10 +1,13 @@
-//! Labels of a stream as Prometheus writes them: `{job="cordum", host="a\"b"}`.
+//! Parses the labels of a stream in Prometheus syntax: `{job="cordum", host="a\"b"}`.
+//!
+//! `protobuf` calls [`parse`]; JSON requests contain labels as objects. A request with malformed
+//! labels is refused.
 
 use super::{LabelPairs, Malformed, PushLimits};
 
 const NOT_LABELS: Malformed = Malformed("the labels of a stream are not of the form {name=\"value\"}");
 
-/// In the order of their names.
+/// Returns the labels in the order of their names.
 pub(super) fn parse(text: &str, limits: &mut PushLimits) -> Result<Vec<(String, String)>, Malformed> {
     let inner = text.trim().strip_prefix('{').and_then(|text| text.strip_suffix('}'));
     let mut rest = inner.ok_or(NOT_LABELS)?.trim();
@@ -21,7 +24,7 @@ pub(super) fn parse(text: &str, limits: &mut PushLimits) -> Result<Vec<(String, 
     Ok(labels.in_order())
 }
 
-/// The first one: its name, its value, and what comes after it.
+/// Returns the first label's name and value, and the remaining text.
 fn label(text: &str) -> Option<(&str, String, &str)> {
     let (name, value) = text.split_once('=')?;
     let name = name.trim();
@@ -32,7 +35,7 @@ fn label(text: &str) -> Option<(&str, String, &str)> {
     Some((name, value, after.trim_start()))
 }
 
-/// A text in quotes as Go writes it, and what comes after it.
+/// Returns the value of a quoted Go string, and the remaining text.
 fn quoted(text: &str) -> Option<(String, &str)> {
     if let Some(raw) = text.strip_prefix('`') {
         let (value, after) = raw.split_once('`')?;
@@ -52,7 +55,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
     Some((String::from_utf8_lossy(&bytes).into_owned(), rest))
 }
 
-/// What follows a backslash. Returns what comes after it.
+/// Decodes the escape sequence after a backslash into `bytes`. Returns the remaining text.
 fn escape<'a>(text: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
     let kind = text.chars().next()?;
     let rest = &text[kind.len_utf8()..];

@@ -1,18 +1,18 @@
-//! `POST /loki/api/v1/push`: takes lines in Loki's push protocol, JSON or snappy-compressed protobuf, where the
-//! configuration has a log source for them.
+//! `POST /loki/api/v1/push`: accepts lines in Loki's push protocol, JSON or snappy-compressed
+//! protobuf, if the configuration has a push source.
 //!
 //! | status | meaning | what clients do |
 //! |---|---|---|
-//! | 204 | everything that counts is saved | go on |
-//! | 400, 413, 415 | not a push request, too large, of an unknown type: the text says what | drop it |
-//! | 404 | there is no such log source | drop it |
+//! | 204 | everything that counts is saved | continue |
+//! | 400, 413, 415 | malformed, too large, or unknown type; the body explains it | drop it |
+//! | 404 | there is no push source | drop it |
 //! | 429 | the exporter is behind | send it again |
 //! | 503 | it could not be saved yet, or the exporter restarts | send it again |
 //!
-//! The bodies of all requests under way share a budget, and a body has to come within a time. What a body holds is counted
-//! while it is read, and the source unpacks one at a time, when it has done with the one before: so memory is bounded,
-//! whatever is sent. No request makes the exporter read a file, connect to anything or keep a label beyond the line it came
-//! with.
+//! Memory is bounded for any input: the bodies of all running requests share a budget, each body
+//! has a time limit, its content is counted while it is parsed, and the source unpacks one body at
+//! a time. No request makes the exporter read a file, connect anywhere, or keep a label longer than
+//! its line.
 //!
 //! `http::routes` calls this module; the lines go to `logs::push`. In reading order:
 //!
@@ -42,17 +42,19 @@ use crate::logs::push::{Intake, PushRequest, PushedStream};
 
 pub(super) const PATH: &str = "/loki/api/v1/push";
 
-/// For room in memory and in the queue.
+/// How long a request waits for memory, and then for a slot in the queue.
 const ROOM_PATIENCE: Duration = Duration::from_secs(2);
 const MAX_STREAMS: usize = 10_000;
 const MAX_ENTRIES: usize = 100_000;
-/// Of one stream, or of one line.
+/// Limits for one stream or one line.
 const MAX_FIELDS: usize = 128;
 const MAX_FIELD_BYTES: usize = 16 * 1024;
-/// Of all streams and lines of a request. Small ones take far more memory than they have bytes.
+/// Limit for all streams and lines of a request. Short labels take far more memory than their
+/// bytes.
 const MAX_REQUEST_FIELDS: usize = 200_000;
 
-/// What a request may hold, counted down while it is read, so that reading ends where a limit does.
+/// What a request may still contain. Counted down while it is parsed, so that parsing stops at a
+/// limit.
 #[derive(Debug)]
 struct PushLimits {
     streams: usize,
@@ -60,18 +62,18 @@ struct PushLimits {
     fields: usize,
 }
 
-/// Labels of a stream or metadata of a line, counted while they are read.
+/// Labels of a stream or metadata of a line, counted while they are parsed.
 #[derive(Default)]
 struct LabelPairs {
     pairs: Vec<(String, String)>,
     bytes: usize,
 }
 
-/// Why a request cannot be taken, in words for the one who configured the client.
+/// Why a request is malformed, in words for the person who configured the client.
 #[derive(Debug, PartialEq, Eq)]
 struct Malformed(&'static str);
 
-/// An answer that is not 204.
+/// A response other than 204.
 struct PushError {
     status: StatusCode,
     text: String,
@@ -151,9 +153,10 @@ async fn take(context: &Context, intake: &Intake, request: Request<Incoming>) ->
     let (saved, is_saved) = oneshot::channel();
     let deadline = Instant::now() + context.limits.push;
     let (refuse_it, refused) = oneshot::channel();
-    // The room is held by the work itself: a client that goes away does not end it.
+    // The closure owns the memory permit, because the work continues even if the client
+    // disconnects.
     let unpack = move || {
-        // One that is the undoing of the parser is not to be the undoing of the others.
+        // A body that makes the parser panic must not stop the source for other requests.
         let unpacked = catch_unwind(|| form.decode(body, max_bytes));
         drop(room);
         let refusal = match unpacked {
@@ -161,7 +164,7 @@ async fn take(context: &Context, intake: &Intake, request: Request<Incoming>) ->
             Ok(Err(refusal)) => refusal,
             Err(_) => refuse(StatusCode::BAD_REQUEST, "the body cannot be read"),
         };
-        // Its client may be gone.
+        // The client may be gone.
         let _ = refuse_it.send(refusal);
         None
     };
@@ -180,7 +183,7 @@ async fn take(context: &Context, intake: &Intake, request: Request<Incoming>) ->
     })
 }
 
-/// A share of the budget for bodies, which is given back when the body is unpacked.
+/// Reserves memory for a body. The permit is released when the body is unpacked.
 async fn room_for(intake: &Intake, bytes: u64) -> Result<OwnedSemaphorePermit, PushError> {
     let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
     match timeout(ROOM_PATIENCE, intake.bodies.clone().acquire_many_owned(kib)).await {
@@ -189,7 +192,7 @@ async fn room_for(intake: &Intake, bytes: u64) -> Result<OwnedSemaphorePermit, P
     }
 }
 
-/// `announced` bytes at most are expected, and there is room for them.
+/// Reads the body. The caller has reserved memory for `announced` bytes.
 async fn read(mut body: Incoming, announced: u64, max_bytes: usize) -> Result<Vec<u8>, PushError> {
     let mut bytes = Vec::with_capacity(usize::try_from(announced).unwrap_or(max_bytes));
     while let Some(frame) = body.frame().await {
@@ -203,7 +206,7 @@ async fn read(mut body: Incoming, announced: u64, max_bytes: usize) -> Result<Ve
     Ok(bytes)
 }
 
-/// How a body is written.
+/// The encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PushEncoding {
     is_json: bool,
@@ -224,14 +227,14 @@ impl PushEncoding {
         let is_gzip = match word(CONTENT_ENCODING).as_str() {
             "gzip" => true,
             "" | "identity" => false,
-            // Protobuf always is.
+            // Protobuf is always snappy-compressed, so the header changes nothing.
             "snappy" if !is_json => false,
             _ => return Err(unsupported("Content-Encoding", "gzip, or snappy for protobuf")),
         };
         Ok(Self { is_json, is_gzip })
     }
 
-    /// A packed body must not be larger than allowed when it is unpacked.
+    /// The size limit also applies to the unpacked body.
     fn decode(self, body: Vec<u8>, max_bytes: usize) -> Result<Vec<PushedStream>, PushError> {
         let malformed = |Malformed(words)| refuse(StatusCode::BAD_REQUEST, words);
         let body = if self.is_gzip { unzip(&body, max_bytes)? } else { body };

@@ -1,4 +1,4 @@
-//! Loki's push request as protobuf: the few messages of `logproto`, read by hand.
+//! Parses Loki's push request as protobuf. The few messages of `logproto` are decoded by hand:
 //!
 //! ```text
 //! PushRequest { repeated Stream streams = 1 }
@@ -8,7 +8,7 @@
 //! LabelPair { string name = 1; string value = 2 }
 //! ```
 //!
-//! Unknown fields are read over, as protobuf wants it.
+//! The push endpoint calls [`parse`]. Unknown fields are skipped, as protobuf requires.
 
 use super::{LabelPairs, Malformed, PushLimits, labels};
 use crate::logs::push::{PushedEntry, PushedStream};
@@ -91,7 +91,7 @@ fn pair(bytes: &[u8]) -> Result<(String, String), Malformed> {
 enum ProtobufValue<'a> {
     Number(u64),
     Bytes(&'a [u8]),
-    /// Fixed width; nothing here has one.
+    /// A fixed-width value. No known field has this type.
     Other,
 }
 
@@ -138,7 +138,7 @@ fn varint(rest: &mut &[u8]) -> Result<u64, Malformed> {
 mod tests {
     use super::*;
 
-    /// One field that is a message, a text or bytes.
+    /// Encodes one length-delimited field: a message, a text or bytes.
     fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
         assert!(bytes.len() < 128);
         [&[number << 3 | 2, bytes.len() as u8], bytes].concat()
@@ -147,7 +147,7 @@ mod tests {
     fn request() -> Vec<u8> {
         let time = [0x08, 0x81, 0x80, 0x01, 0x10, 0x05];
         let metadata = field(3, &[field(1, b"trace"), field(2, b"t1")].concat());
-        // An unknown number, and one of fixed width.
+        // An unknown varint field and an unknown fixed-width field.
         let entry = [field(1, &time), field(2, b"lock lost"), metadata, vec![0x48, 0x07, 0x51, 0, 0, 0, 0, 0, 0, 0, 0]];
         let stream = [field(1, br#"{job="a"}"#), field(2, &entry.concat()), vec![0x18, 0x09]];
         field(1, &stream.concat())
@@ -173,7 +173,7 @@ mod tests {
             for bit in 0..8 {
                 let mut changed = request.clone();
                 changed[index] ^= 1 << bit;
-                // Some changes only change a text.
+                // Some bit flips only change a text, so that parsing succeeds.
                 let _ = parse(&changed, &mut PushLimits::default());
             }
         }

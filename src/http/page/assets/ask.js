@@ -1,8 +1,8 @@
-// Questions to the exporter, and its clock.
+// Requests to the exporter, and the exporter's clock.
 
 const PATIENCE_MS = 8000;
 
-// By how much the exporter's clock is ahead of this machine's, in seconds: ages are told by its clock.
+// Seconds by which the exporter's clock is ahead of the browser's. Ages use the exporter's clock.
 let ahead = 0;
 
 export const now = () => Date.now() / 1000 + ahead;
@@ -11,7 +11,7 @@ export function setClock(seconds) {
   ahead = seconds - Date.now() / 1000;
 }
 
-// The answer as JSON. The error has the exporter's own words where there are any.
+// Returns the response as JSON. Throws an error with the exporter's own message if there is one.
 export async function ask(path) {
   const abort = new AbortController();
   const patience = setTimeout(() => abort.abort(), PATIENCE_MS);

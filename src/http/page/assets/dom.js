@@ -1,4 +1,5 @@
-// Builds elements. Data only ever becomes text or attribute values of fixed names: there is no way to pass markup.
+// Builds elements. Data becomes only text, or values of attributes with fixed names. No function
+// accepts markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -28,7 +29,8 @@ export function svg(tag, properties, ...children) {
   return fill(document.createElementNS(SVG, tag), properties, children);
 }
 
-// Replaces what is in a node. Whatever had the focus has it afterwards, if it is still there by its id.
+// Replaces the content of a node. Restores the focus if the new content has an element with the
+// same id.
 export function replace(node, ...children) {
   const focused = node.contains(document.activeElement) ? document.activeElement.id : "";
   const fragment = document.createDocumentFragment();
@@ -42,7 +44,7 @@ export const toNamespace = (name) => `#/namespace/${encodeURIComponent(name)}`;
 export const toLock = (key) => `#/lock/${encodeURIComponent(key)}`;
 export const toRunbook = (name) => `runbooks/${name.split("/").map(encodeURIComponent).join("/")}`;
 
-// What the levels are called, and a shape for each, so that colour is never the only sign.
+// Name and shape of each level. The shape exists so that color is never the only sign.
 const LEVELS = {
   critical: ["wrong", "M8 1 15 14H1Z M8 5.5v4 M8 11.6v.4"],
   warning: ["watch", "M8 1.5 14.5 8 8 14.5 1.5 8Z M8 5v3.6 M8 10.8v.3"],

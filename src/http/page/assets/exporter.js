@@ -1,4 +1,5 @@
-// The exporter itself: what it reads and how well, whether its numbers are saved, and the configuration in effect.
+// The exporter itself: its sources and their state, whether its numbers are saved, and the
+// configuration in effect.
 
 import { ask } from "./ask.js";
 import { h, levelIcon, replace } from "./dom.js";
@@ -75,7 +76,7 @@ function sources(overview) {
   ];
 }
 
-// Nested values as nested lists; large ones can be opened.
+// Shows nested values as nested lists. Objects can be opened and closed.
 function tree(value, name) {
   if (value === null) return h("span", { class: "muted" }, "not set");
   if (typeof value !== "object") return h("code", null, String(value));

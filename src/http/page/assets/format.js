@@ -1,4 +1,4 @@
-// Numbers and times as people read them.
+// Formats numbers and times for people.
 
 const NUMBER = new Intl.NumberFormat("en");
 
@@ -10,7 +10,7 @@ export function percent(share) {
   return `${value > 0 && value < 10 ? Math.round(value * 10) / 10 : Math.round(value)} %`;
 }
 
-// The same words as the exporter's own sentences.
+// Formats durations like the exporter's own sentences.
 export function span(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   const time = Math.max(0, seconds);
@@ -41,7 +41,7 @@ export function bytes(count) {
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const DATE = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 
-// Local time of day, with the date where it is not today's.
+// Local time of day, with the date if it is not today.
 export function clock(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   const date = new Date(seconds * 1000);
@@ -51,7 +51,7 @@ export function clock(seconds) {
 
 export const utc = (seconds) => new Date(seconds * 1000).toISOString();
 
-// The exporter's sentences begin in lower case and have no full stop.
+// The exporter's sentences begin in lower case and have no period.
 export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`;
 
 export const words = (name) => name.replaceAll("_", " ");

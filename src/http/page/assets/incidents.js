@@ -1,4 +1,4 @@
-// The latest locks that their holders found lost, with what happened and what to do.
+// The latest losses that holders reported, with what happened and what to do.
 
 import { ask, now } from "./ask.js";
 import { h, replace, runbookLink, toLock, toNamespace } from "./dom.js";

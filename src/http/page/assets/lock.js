@@ -1,4 +1,5 @@
-// One lock: who has it, how it was last lost in a sentence, its life drawn, and the same as a list.
+// One lock: its owner, a sentence about its last loss, its history as a chart, and the same as a
+// list.
 
 import { ask, now as clockNow } from "./ask.js";
 import { h, replace, toNamespace, toRunbook } from "./dom.js";

@@ -1,7 +1,8 @@
-// Routes, the one question that is asked again and again, and how fresh the answer is.
+// Chooses the view for the route, polls the overview, and shows how old the numbers are.
 //
-// Each view is a function from a context to { update(overview) }: it builds itself once, and `update` is called with each new
-// overview. While the window is hidden nothing is asked.
+// Each view is a function that returns { title, node, update(overview), close() }; the last two are
+// optional. The view builds its node once. `update` is called with each new overview. The page does
+// not poll while its window is hidden.
 
 import { ask, setClock } from "./ask.js";
 import { h, replace } from "./dom.js";
@@ -13,7 +14,7 @@ import { incidents } from "./incidents.js";
 import { exporter } from "./exporter.js";
 
 const EVERY_MS = 5000;
-// Numbers older than this are not called current any more.
+// Older numbers are shown as not current.
 const STALE_MS = 15000;
 
 const main = document.getElementById("main");
@@ -23,7 +24,7 @@ const stale = document.getElementById("stale");
 let view = null;
 let route = null;
 let latest = null;
-// When the latest overview came, by this machine's clock, and why the last question had no answer.
+// Time of the last overview by the browser's clock, and the error of the last poll.
 let answeredAt = 0;
 let failure = "";
 let timer = 0;
@@ -38,7 +39,7 @@ const routes = [
 
 function open() {
   const path = location.hash.replace(/^#/, "");
-  // Not a route of ours: an anchor, such as that of the link that skips to the content.
+  // Not a route but an anchor, such as that of the link that skips to the content.
   if (path && !path.startsWith("/")) return;
   view?.close?.();
   view = null;
@@ -97,7 +98,7 @@ async function poll() {
   timer = setTimeout(poll, EVERY_MS);
 }
 
-// What is old must not look current, whatever the last answer said.
+// Marks old numbers as not current, even if the last response was good.
 function showFreshness() {
   const age = Date.now() - answeredAt;
   const isStale = answeredAt > 0 && (age > STALE_MS || failure !== "");

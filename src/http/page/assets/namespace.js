@@ -1,4 +1,5 @@
-// One namespace: what is wrong, its last hour, its rules, and its locks: searched, sorted and paged by the exporter.
+// One lock namespace: what is wrong, its last hour, its policy, and its locks. The exporter
+// searches, sorts and pages the locks.
 
 import { ask, now } from "./ask.js";
 import { badge, h, replace, toLock } from "./dom.js";
@@ -7,7 +8,7 @@ import { figure, findingList, spark } from "./overview.js";
 import { incidentList } from "./incidents.js";
 
 const PAGE = 50;
-// Incidents shown above the locks.
+// Number of incidents shown above the locks.
 const RECENT = 3;
 const TYPING_MS = 250;
 
@@ -71,7 +72,7 @@ export function namespace(name, query) {
     load();
   }
 
-  // So that the link can be shared; without a new entry for each letter.
+  // Keeps the search in the URL, so that the link can be shared. Adds no history entry per letter.
   function remember() {
     const parameters = new URLSearchParams();
     if (search.value) parameters.set("search", search.value);
@@ -93,7 +94,7 @@ export function namespace(name, query) {
       replace(recent, page.total > 0 && [h("h2", null, "Latest incidents"), incidentList(page.incidents),
         page.total > RECENT && h("p", null, h("a", { href: `#/incidents?lock_namespace=${encodeURIComponent(name)}` }, `All ${number(page.total)}`))]);
     } catch {
-      // The freshness of the page says that the exporter does not answer.
+      // The page already shows that the exporter does not answer.
     }
   }
 

@@ -1,4 +1,4 @@
-// What is wrong now, then every namespace with its last hour.
+// The overview: what is wrong now, then every lock namespace with its last hour.
 
 import { badge, h, levelIcon, levelWord, replace, runbookLink, svg, toNamespace } from "./dom.js";
 import { number, percent, span } from "./format.js";
@@ -26,7 +26,8 @@ function headline(overview) {
   return [levelIcon(level), h("h1", { class: level }, summary)];
 }
 
-// Worst first, those of one namespace together. With names where they are not known from the context.
+// Findings, worst first, grouped by lock namespace. `withNames` adds the name of each lock
+// namespace.
 export function findingList(findings, withNames) {
   if (findings.length === 0) return null;
   const groups = new Map();
@@ -41,7 +42,7 @@ export function findingList(findings, withNames) {
 
 function namespaces(overview) {
   const rank = (one) => ORDER.indexOf(one.level);
-  // Otherwise in the order of the configuration: what is well stays where it is.
+  // Sorted by level. Equal levels keep the order of the configuration.
   const sorted = [...overview.namespaces].sort((left, right) => rank(left) - rank(right));
   const isQuiet = (one) => one.findings.length === 0 && !hasHappened(one);
   const quiet = sorted.filter(isQuiet);
@@ -70,7 +71,7 @@ function card(one, overview) {
   const minutes = lately["5m"];
   const { now } = overview;
   const oldest = keyspace?.oldest_acquired;
-  // A loop lock is held until it expires: its terms are what goes on.
+  // A loop lock is held until it expires, so the card shows its terms.
   const second = one.style === "loop" ? figure("terms, 5 min", number(keyspace ? minutes.expirations : null))
     : figure("share refused", percent(keyspace?.not_owned_ratio), minutes.not_owned > 0 && one.level);
   return h("li", { class: `card ${one.level}` },
@@ -87,15 +88,16 @@ export function figure(label, value, level) {
   return h("div", null, h("dt", null, label), h("dd", { class: level || null }, value));
 }
 
-// A line for the operations, scaled to its own height, and a bar wherever operations were refused: its height is the share of
-// them, its colour says whether that is above the namespace's own threshold. Nothing is drawn for the time before the exporter
-// started, for nothing is known of it.
+// Draws a line for the operations, scaled to the height of the chart, and a bar for each step with
+// refused operations. The height of a bar shows their share. Its color shows whether the share is
+// above the threshold of the lock namespace. The time before the exporter started was not observed
+// and has only a baseline.
 export function spark(one, overview, tall) {
   const { not_owned: lost } = one.line;
   const step = overview.line_step_seconds;
   const count = lost.length;
   const age = (overview.now - overview.exporter.started_at) / step;
-  // The step that the exporter started in is not whole, and neither is the last one.
+  // The step in which the exporter started and the last step are incomplete.
   const first = Math.max(0, Math.ceil(count - 1 - age));
   const operations = one.style === "loop" ? terms(one, step, first) : one.line.operations;
   const [width, height] = [count * 4, tall ? 120 : 44];
@@ -123,7 +125,8 @@ export function spark(one, overview, tall) {
     bars);
 }
 
-// A term that is longer than a step ends in every second or third of them: the mean over some terms is what goes on.
+// If a term is longer than a step, only every second or third step has an end. The line therefore
+// shows the mean over several terms.
 function terms(one, step, first) {
   const ended = one.line.operations.map((value, index) => value + one.line.expirations[index]);
   const width = Math.ceil((one.ttl_seconds ?? step) / step) * 4;

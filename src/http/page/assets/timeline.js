@@ -1,5 +1,6 @@
-// The life of a lock, drawn: a bar for each hold in the lane of its owner, ticks for renewals as high as the time that was left,
-// a mark for each end, arcs from one owner to the next, and log lines below.
+// Draws the history of a lock: a bar for each hold in the lane of its owner, a tick for each
+// renewal (the higher, the more time was left), a mark for each end, an arc from one owner to the
+// next, and log lines below.
 
 import { h, svg } from "./dom.js";
 import { clock, percent, span, words } from "./format.js";
@@ -8,7 +9,7 @@ const LANE = 44;
 const BAR = 16;
 const TOP = 14;
 const AXIS = 26;
-// One shape for each thing that happens, in the picture, its key and the list below.
+// One shape for each kind of event, used in the chart, in its legend and in the list below.
 const SHAPES = {
   acquired: "M-6-3h12v6h-12Z", first_seen: "M-6-3h12v6h-12Z", renewed: "M0 6V-4M-2.4-4a2.4 2.4 0 1 0 4.8 0a2.4 2.4 0 1 0-4.8 0",
   last_renewed: "M0 6V-4M-2.4-4a2.4 2.4 0 1 0 4.8 0a2.4 2.4 0 1 0-4.8 0", released: "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
@@ -22,7 +23,7 @@ export function mark(what) {
   return svg("svg", { class: "mark-icon", viewBox: "-8 -8 16 16", "aria-hidden": "true" }, svg("path", { class: `shape ${what}`, d: shape(what) }));
 }
 
-// What a log line was counted as; the reason only where it says more.
+// What a log line was counted as. The reason is added if it differs.
 export const logWords = (one) => words(one.event) + (one.reason && one.reason !== one.event ? ` (${words(one.reason)})` : "");
 
 export function timeline(holds, history, now) {
@@ -53,7 +54,7 @@ function picture(holds, history, now, width) {
   const lanesHeight = TOP + owners.length * LANE - 8 + (narrow ? 14 : 0);
   const height = lanesHeight + (logs.length > 0 ? 34 : 0) + AXIS;
   const parts = [];
-  // Above all else.
+  // Drawn last, on top of everything else.
   const handovers = [];
 
   parts.push(axis(first, end, x, height, width, left, right));
@@ -115,7 +116,8 @@ function picture(holds, history, now, width) {
   return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": described }, svg("title", null, described), parts, handovers);
 }
 
-// From the end of one owner's hold to the begin of the next one's, with the time in between.
+// Draws an arc from the end of one owner's hold to the start of the next owner's hold, with the
+// time in between.
 function arc(x1, y1, x2, y2, gap, width) {
   const bend = Math.max(10, Math.abs(x2 - x1) / 2);
   const text = gap > 0.05 ? `+${span(gap)}` : "at once";
