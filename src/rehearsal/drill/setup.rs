@@ -83,7 +83,7 @@ pub(super) fn snippet(args: &DrillArgs) -> String {
 }
 
 impl Base {
-    /// Connects to nothing given and writes nothing yet.
+    /// Opens a client for the given Redis, or starts a Redis. Writes no key yet.
     pub(super) async fn open(args: &DrillArgs, run_id: &str, progress: &DrillProgress) -> anyhow::Result<Self> {
         let territory = Arc::new(Territory::new(&format!("{PREFIX}{run_id}:"))?);
         let directory = tempfile::Builder::new().prefix("redis_lock_drill.").tempdir();

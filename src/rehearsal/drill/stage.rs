@@ -341,7 +341,7 @@ impl Claim {
     fn excuse(&mut self, stalled: Stalled) {
         if self.needs_clear_view {
             let excused = self.at_least * stalled.share();
-            // A whole number of changes is excused, rounded down.
+            // Changes are counted in integers, so the excused number is rounded down.
             self.excused = if self.at_least.fract() == 0.0 { (excused + 1e-9).floor() } else { excused };
         }
     }
