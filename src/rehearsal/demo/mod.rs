@@ -156,7 +156,7 @@ async fn play(args: &DemoArgs, stage: &mut DemoRun, view: &mut DemoView) -> anyh
     }
 }
 
-/// Prints the summary. With a duration, the exit code tells whether every program reported the
+/// Prints the summary. With a duration, the exit code shows whether every program reported the
 /// incident.
 fn conclude(args: &DemoArgs, stage: &DemoRun, view: &DemoView) -> anyhow::Result<u8> {
     let summary = DemoSummary::of(stage);

@@ -60,7 +60,7 @@ pub(super) struct Claim {
     pub(super) at_least: f64,
     pub(super) at_most: f64,
     /// The claim holds only if the exporter recognizes each change. In a sustained drill it may
-    /// miss changes in the rounds in which the machine stalled.
+    /// overlook changes in the rounds in which the machine stalled.
     pub(super) needs_clear_view: bool,
     /// How much of `at_least` may be missing because of stalls.
     pub(super) excused: f64,

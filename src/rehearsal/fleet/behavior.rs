@@ -33,7 +33,7 @@ pub struct Behavior {
     pub longest_work: Duration,
     /// The pause between two pieces of work of a worker, on average.
     pub pause: Duration,
-    /// How many of a hundred holds end in each of these ways instead of by a release.
+    /// How many of a hundred holds end by each of these events instead of by a release.
     pub crashes: usize,
     pub stalls: usize,
     pub steals: usize,

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Locker;
 
-/// How long to repeat the clearing, because commands may still be on their way to Redis.
+/// How long to repeat the clearing, because commands may still be in transit to Redis.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -73,7 +73,7 @@ impl Territory {
     }
 
     /// Deletes what is left of what the run wrote. Repeats for a while, because a last command may
-    /// still be on its way to Redis.
+    /// still be in transit to Redis.
     pub async fn clear(&self, locker: &mut Locker) -> RedisResult<Cleared> {
         let made = self.lock().clone();
         let mut cleared = Cleared { made: made.len(), ..Cleared::default() };

@@ -1,4 +1,4 @@
-//! The scenario `leader-loss`: the lock of a loop that nobody takes.
+//! The scenario `leader-loss`: the lock of a loop that no worker takes.
 
 use std::time::Duration;
 
