@@ -1,4 +1,5 @@
-"""Dependencies in a rule file: the recording rules and metrics that an alert reads, and the alerts that a rule can change."""
+"""Dependencies in a rule file: the recording rules and metrics that an alert reads, and the alerts
+that a rule can change."""
 
 import collections
 import re
