@@ -1,4 +1,5 @@
-//! The signals that stop a command which must clean up before it ends. `drill` and `demo` use them.
+//! The signals that stop a command. `drill` and `demo` wait for them, because they must clean up
+//! before they end.
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -1,4 +1,5 @@
-//! The life cycle of each alert that Prometheus reports: pending, firing, gone.
+//! The life cycle of each alert that Prometheus reports: pending, firing, gone. `stage` updates it
+//! after every query; `view` and `summary` show it.
 
 use std::time::Duration;
 

@@ -65,7 +65,7 @@ pub fn run(args: &DemoArgs) -> ExitCode {
         .context("cannot start the runtime")
         .and_then(|runtime| {
             let result = runtime.block_on(perform(args));
-            // Do not wait for the thread that reads the keyboard.
+            // Return without waiting for threads that are still blocked.
             runtime.shutdown_background();
             result
         });

@@ -1,4 +1,5 @@
-//! What one scrape of the exporter shows about the fleet.
+//! What one scrape of the exporter shows about the fleet. `observer` makes it; `view` and `summary`
+//! compare it with what the fleet did.
 
 use std::collections::BTreeMap;
 

@@ -60,7 +60,8 @@ pub(super) enum WorkerMessage {
     Renewed,
     /// A renewal was refused earlier than planned.
     Lost,
-    /// The process is in its critical section and reads no input; it writes at the end.
+    /// The process is in its critical section. It does not check the lock any more and writes at
+    /// the end.
     Critical,
     Wrote {
         fenced: bool,

@@ -1,4 +1,5 @@
-//! The durations of a drill: those of production, divided by the speed.
+//! The durations of a drill: those of production, divided by the speed. The workers and the
+//! exporter's configuration use the same ones.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! The main function of a worker process (see `process.rs`). It takes a lock with a fence, renews
-//! it, works for a while without reading input, writes its result, and releases the lock.
+//! it, works for a while without checking the lock, writes its result, and releases the lock.
 
 use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A small generator of pseudo-random numbers. The same seed gives the same run.
+//! A small generator of pseudo-random numbers and UUIDs. The same seed gives the same run. The
+//! simulated workers and the log generator use it. Not for secrets.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,5 @@
 //! Records what the workers really did, and computes the numbers that an exporter should show.
+//! `worker` writes the record; drills, the demo and tests read it.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -24,7 +24,8 @@ pub struct Server {
     _directory: TempDir,
 }
 
-/// A process that has ended when the drop returns, so that its files can be removed.
+/// A process that is killed when this is dropped. The drop waits until the process has ended, for
+/// at most 5 s, so that its files can be removed.
 pub struct Ended(pub Child);
 
 impl Drop for Ended {

@@ -1,4 +1,5 @@
-//! The scenario `delay`: a network that takes longer than the TTL.
+//! The scenario `delay`: the network takes longer than the TTL, so a renewal that was sent in time
+//! arrives too late.
 
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;

@@ -1,4 +1,5 @@
-//! The scenario `leader-loss`: the lock of a loop that no worker takes.
+//! The scenario `leader-loss`: the leader of a loop dies, and no other worker takes its lock for a
+//! long time. The exporter must know since when.
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ pub(super) async fn approve(mut worker: CordumWorker) -> anyhow::Result<()> {
                     worker.world.account.release_failed(ReportedFailure { lock: &lock, at, reason: trouble.reason });
                 }
             }
-            // This cannot happen: no other worker uses the id of this job.
+            // No other worker uses the id of this job, so its lock is free.
             Ok(None) => {}
             Err(trouble) => {
                 let at = worker.process.say(Said::ApprovalAcquireFailed { job: &job, error: &trouble.text })?;

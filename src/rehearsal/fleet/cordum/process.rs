@@ -1,4 +1,5 @@
-//! One process of the fleet: its log file, and the gate that freezes it.
+//! One process of the fleet: its log file, and the gate that freezes it. All workers of the process
+//! share it. A log file that cannot be written stops the fleet.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
