@@ -1,4 +1,5 @@
-# `make` lists what there is. The work is in scripts/, so that it can be read, checked and run without make.
+# `make` lists the targets. The work is done in scripts/, so that it can be read, checked and run
+# without make.
 .DEFAULT_GOAL := help
 .PHONY: help quick test test-all demo bench alert-mutation alert-bench page-pictures dashboards dashboard-pictures docs fmt
 

@@ -29,23 +29,24 @@ import rulelib
 
 STEP = 15
 HERE = rulelib.ALERTS / "scenarios"
-# Clusters times minutes of one promtool run: more are slower together than apart, and may need more samples than promtool loads.
+# The limit for clusters times minutes in one promtool run. Larger batches are slower than several
+# small ones, and can exceed the number of samples that promtool loads.
 BATCH = 10 * 130
 FIRING = 'alertstate="firing"'
-# A failover mutes the tickets it explains, as alerts/alertmanager.yml does.
+# A failover mutes the tickets that it explains, as in alerts/alertmanager.yml.
 TICKETS = ('ALERTS{alertstate="firing",component="redis_lock",severity="warning",failover_sensitive!="true"} '
            'or (ALERTS{alertstate="firing",component="redis_lock",severity="warning",failover_sensitive="true"} '
            'unless on (cluster) ALERTS{alertstate="firing",alertname="RedisLockFailoverObserved"})')
 
 
 class Run:
-    """One scenario with one seed: a cluster of its own."""
+    """One scenario with one seed, as a separate cluster."""
 
     def __init__(self, name, scenario, seed, minutes, purpose):
         self.name, self.scenario, self.seed, self.minutes, self.purpose = name, scenario, seed, minutes, purpose
         self.shift, self.burst, self.notation = 0.0, 0.0, {}
         self.first, self.last, self.episodes, self.pages, self.tickets = {}, {}, {}, [], {}
-        self.strays = {}  # first page of a namespace that the incident is not about
+        self.strays = {}  # first page of a lock namespace that the incident is not about
 
     def key(self):
         return f"{self.scenario['id']} {self.seed}"
@@ -66,7 +67,8 @@ class Run:
         return self.scenario["onset"] + self.shift / 60
 
     def is_about(self, namespace):
-        """Whether a page of this namespace ("" is none: Redis or an exporter) is one of the incident. In a quiet run all are alike."""
+        """Whether a page of this lock namespace belongs to the incident. "" is no lock namespace:
+        the page is about Redis or an exporter. In a quiet run every page counts."""
         if self.scenario.get("truth") != "incident":
             return True
         return namespace in self.scenario["namespaces"] if namespace else self.scenario.get("redis", False)
@@ -80,7 +82,7 @@ def say(text):
 
 
 def wanted_metrics():
-    """Names of the exporter's metrics that the rules read."""
+    """Returns the names of the exporter's metrics that the rules read."""
     text = rulelib.MAIN_RULES.read_text() + json.dumps(competitor_rules())
     return sorted(set(re.findall(r"\bredis_lock_[a-z0-9_]+", text)))
 
@@ -93,11 +95,11 @@ def build(smoke):
 
 
 def play(program, runs):
-    """Gives each run its series, as they come."""
+    """Yields each run when its series are complete."""
     metrics, by_name = wanted_metrics(), {run.name: run for run in runs}
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         def order():
-            # The longest first, so that no core idles at the end.
+            # The longest first, so that no core is idle at the end.
             for run in sorted(runs, key=lambda run: -run.minutes):
                 process.stdin.write(json.dumps(run.order(metrics)) + "\n")
             process.stdin.close()
@@ -114,17 +116,18 @@ def play(program, runs):
 
 
 def gaps(values):
-    """A sample that is missing after one that was there is stale; before the first there was nothing."""
+    """Marks a missing sample as stale if there were samples before it. Before the first sample
+    there was no series."""
     seen, result = False, []
     for value in values:
         seen = seen or value is not None
         result.append("stale" if value is None and seen else value)
-    # A series that is gone at the end was not scraped any more.
+    # A series that is missing at the end was no longer scraped.
     return result + ["stale"]
 
 
 def competitor_rules():
-    """The ratios as most people would write them."""
+    """Returns rules with the ratios that most people would write."""
     rules = []
     keyspace = lambda metric, window: f"sum by (cluster, lock_namespace) (max by (cluster, redis, lock_namespace) (increase({metric}[{window}])))"
     for window in ("5m", "30m", "1h", "6h"):
@@ -137,7 +140,7 @@ def competitor_rules():
 
 
 def questions(minutes):
-    """{(strategy, what): query}"""
+    """Returns {(strategy, what): query}."""
     asked = {}
     for name, matcher in report.STRATEGIES.items():
         alerts = f"ALERTS{{{FIRING},{matcher}}}"
@@ -151,13 +154,15 @@ def questions(minutes):
 
 
 def episodes(alerts, by, minutes):
-    """How often something began to fire. An absence of less than 5 minutes is no end: Alertmanager would not have sent it."""
+    """Returns a query for how many times something began to fire. A gap of less than 5 minutes is
+    not an end: Alertmanager would not send a second notification."""
     firing = f"max by ({by}) ({alerts})"
     return f"sum by ({by}) (sum_over_time(({firing} unless max_over_time({firing}[5m:30s] offset 30s))[{minutes}m:30s]))"
 
 
 def judge(options, batch):
-    """Asks promtool about all runs of a batch, which are of one length."""
+    """Runs promtool for all runs of a batch, which have the same length, and stores the results in
+    the runs."""
     minutes = int(batch[0].minutes)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -198,14 +203,15 @@ def judge(options, batch):
 
 
 def burst(kind, length):
-    """Everything fails for so many seconds. Handlers are short, so that the failures end with their cause."""
+    """A scenario in which everything fails for this many seconds. Handlers are short, so that the
+    failures end when their cause ends."""
     service = {"kind": "workflow", "ops": 5, "work": [11, 14]} if kind == "late_renewals" else {"kind": "admission", "ops": 5, "work": [1, 3]}
     fault = {"fault": kind, "from": 35, "minutes": length / 60, "share": 1, "tries": 3}
     return {"id": f"burst-{kind}-{length}", "seconds": length, "services": [service], "faults": [fault], "noise": 0}
 
 
 def all_runs(manifest, options):
-    """Everything there is to play."""
+    """Returns all runs of the benchmark."""
     runs = []
     def add(scenario, seed, minutes, purpose):
         runs.append(Run(f"r{len(runs):04}", scenario, seed, minutes, purpose))
@@ -221,7 +227,7 @@ def all_runs(manifest, options):
 
 
 def smoke_runs(manifest):
-    """A few scenarios, an hour earlier and with less to do."""
+    """Returns a few scenarios, 55 minutes earlier and with less load."""
     runs = []
     for scenario in manifest["scenarios"]:
         if scenario["id"] in ("failover-60s-x5", "deploy-crash", "reset", "delete-0.5", "one-of-three"):

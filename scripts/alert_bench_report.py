@@ -1,4 +1,5 @@
-"""What the runs of alert_bench.py say, as Markdown, and which bars were missed. Part of alert_bench.py."""
+"""Writes the results of alert_bench.py as Markdown, and lists the limits that were exceeded. Part
+of alert_bench.py."""
 
 import collections
 import math
@@ -8,7 +9,8 @@ STRATEGIES = {
     "ratio5m > 5 % for 5m": 'strategy="ratio5m"',
     "burn rate 14.4 and 6": 'strategy="burn"',
 }
-# What is promised.
+# The promised limits: minutes to page (median, 95th percentile), and seconds of the shortest burst
+# that may page.
 MEDIAN, P95, SHORTEST_PAGE = 10, 25, 150
 
 
@@ -31,7 +33,7 @@ def spread(values):
 
 
 def write(runs):
-    """(Markdown, bars that were missed)"""
+    """Returns (Markdown, list of failures)."""
     corpus = [run for run in runs if run.purpose == "corpus"]
     lines, failures = [], []
     for split in ("open", "sealed"):

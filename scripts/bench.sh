@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Speed, as ratios taken in one run on one machine; wants the machine for itself. Exit code 1 when a bar is missed.
+# Runs the benchmarks: ratios from one run on one machine, which should be otherwise idle. Exits
+# with status 1 if a limit is exceeded.
 #
-#   BENCH_ONLY=logs|keyspace|peers   only one part; `peers` is mtail and ripgrep alone
+#   BENCH_ONLY=logs|keyspace|peers   only one part; `peers` is only mtail and ripgrep
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The cost of looking at Redis: passes beside prometheus-redis-exporter, the share of Redis's time, watching under load,
-# memory. Prints a table with PASS or FAIL for each bar and writes bench-data/keyspace.json. Exit code 1 when a bar is missed.
+# Measures the cost of watching Redis: passes compared with prometheus-redis-exporter, the share of
+# Redis's time, tracking under load, and memory. Prints a table with PASS or FAIL for each limit and
+# writes bench-data/keyspace.json. Exits with status 1 if a limit is exceeded.
 #
-#   BENCH_KEYS=900000     keys that are no locks
+#   BENCH_KEYS=900000     keys that are not locks
 #   BENCH_LOCKS=100000    locks for the comparison
-#   BENCH_RATE=5000       lock cycles a second for watching
-#   BENCH_SECONDS=20      for so long
+#   BENCH_RATE=5000       lock cycles per second while watching
+#   BENCH_SECONDS=20      duration of the watching
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -36,18 +37,20 @@ redis() {
 }
 [[ $(redis ping 2>/dev/null) == PONG ]] || die "redis-server did not start: $(tail -n 3 "$work/redis.log")"
 
-# redis_cpu: seconds of CPU that Redis has used so far.
+# redis_cpu: prints the CPU seconds that Redis has used so far.
 redis_cpu() {
   redis info cpu | tr -d '\r' | awk -F : '$1 == "used_cpu_user" || $1 == "used_cpu_sys" { sum += $2 } END { printf "%.6f", sum }'
 }
 
-# commands_usec: microseconds that Redis spent in the commands the exporter sends.
+# commands_usec: prints the microseconds that Redis has spent in the commands that the exporter
+# sends.
 commands_usec() {
   redis info commandstats | tr -d '\r' |
     awk -F '[:=,]' '$1 ~ /^cmdstat_(scan|getrange|pttl|ping|info|type|hscan|zrange)$/ { sum += $5 } END { printf "%d", sum }'
 }
 
-# start_exporter YAML: starts one on a free port and sets `exporter_port` and `exporter_pid`.
+# start_exporter YAML: starts an exporter on a free port and sets `exporter_port` and
+# `exporter_pid`.
 start_exporter() {
   printf 'redis:\n  url: redis://127.0.0.1:%s/0\npresets: [cordum]\n%s\n' "$redis_port" "$1" >"$work/config.yaml"
   start_on_free_port "$work/exporter.log" "$exporter" --config.file "$work/config.yaml" --web.listen-address '127.0.0.1:{port}'
@@ -65,7 +68,8 @@ scrape() {
   http_get "$exporter_port" /metrics
 }
 
-# wait_metric NAME CONDITION SECONDS: until the sum of NAME fulfils CONDITION (awk, the sum is `value`).
+# wait_metric NAME CONDITION SECONDS: waits until the sum of NAME fulfills CONDITION (awk; the sum
+# is `value`).
 wait_metric() {
   local deadline=$((SECONDS + $3)) value
   while ((SECONDS < deadline)); do
@@ -76,7 +80,7 @@ wait_metric() {
   die "$1 is $value, waited for $2"
 }
 
-# scrape_cost: "BYTES SECONDS" of a scrape, the median time of 21.
+# scrape_cost: prints "BYTES SECONDS" of the median of 21 scrapes.
 scrape_cost() {
   local index
   for ((index = 0; index < 21; index++)); do
@@ -88,7 +92,7 @@ pass_seconds() {
   scrape | metric redis_lock_exporter_scan_duration_seconds
 }
 
-# --- A pass over the whole keyspace, unpaced, beside the exporter that people use today.
+# --- A pass over the complete keyspace, unpaced, compared with prometheus-redis-exporter.
 say "filling Redis: $keys keys and $locks locks"
 "$load" fill --port "$redis_port" --keys "$keys" --locks "$locks" >/dev/null
 row "keys, of which locks" "$((keys + locks)), $locks" "" ""
@@ -119,7 +123,7 @@ row "scrape during passes" "$(calc "$bytes / 1000") KB" "< 100" "$bytes < 100000
 row "time of a scrape" "$(calc "$time * 1000") ms" "< 5" "$time < 0.005"
 stop_exporter
 
-# --- At the default pace.
+# --- A pass at the default pace.
 say "a pass at the default pace"
 start_exporter 'watch: off'
 wait_metric redis_lock_exporter_scan_passes_total 'value >= 1' 300
@@ -162,7 +166,7 @@ row "CPU of Redis, watched" "$(calc "$watched * 100") %" "" ""
 row "CPU of the exporter" "$(calc "$exporter_cpu * 100") %" "" ""
 stop_exporter
 
-# --- How it grows.
+# --- Growth with the number of locks.
 for n_locks in 10000 100000 1000000; do
   redis flushall >/dev/null
   "$load" fill --port "$redis_port" --locks "$n_locks" >/dev/null

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# What the benchmarks share: figures, rows of the table, the file of results. Sourced after lib.sh, never run.
-# shellcheck disable=SC2034 # They are used by who sources this.
+# Shared by the benchmarks: calculations, table rows, and the file of results. Sourced after lib.sh,
+# never executed.
+# shellcheck disable=SC2034 # The scripts that source this file use these variables.
 
 data=bench-data
 target=${CARGO_TARGET_DIR:-target}/release
@@ -8,17 +9,18 @@ exporter=$target/redis_lock_exporter
 failed=0
 results=()
 
-# calc EXPRESSION: floating point, which bash has not.
+# calc EXPRESSION: evaluates with floating point, which bash does not have.
 calc() {
   awk "BEGIN { printf \"%.3f\", $1 }"
 }
 
-# metric NAME: sum over the series of NAME in the text of /metrics on standard input.
+# metric NAME: prints the sum over all series of NAME in the text of /metrics on standard input.
 metric() {
   awk -v name="$1" '{ split($1, part, "{") } part[1] == name { sum += $NF; seen = 1 } END { if (seen) printf "%.3f", sum }'
 }
 
-# row NAME VALUE BAR CONDITION: one line of the table; CONDITION is an awk expression, or empty for a plain figure.
+# row NAME VALUE BAR CONDITION: prints one line of the table. CONDITION is an awk expression, or
+# empty if there is no limit.
 row() {
   local verdict=''
   if [[ $4 ]]; then
@@ -29,7 +31,7 @@ row() {
   results+=("$(printf '{"name": "%s", "value": "%s", "bar": "%s", "verdict": "%s"}' "$1" "$2" "$3" "$verdict")")
 }
 
-# write_results FILE: all rows as JSON.
+# write_results FILE: writes all rows as JSON.
 write_results() {
   {
     printf '{\n  "commit": "%s",\n  "cpu": "%s",\n  "results": [\n' "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" \

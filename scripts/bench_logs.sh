@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Speed, as ratios taken in one run on one machine: `replay` beside mtail and ripgrep, the daemon beside `replay`.
-# Prints a table with PASS or FAIL for each bar and writes bench-data/logs.json. Exit code 1 when a bar is missed.
+# Measures the speed of log reading, as ratios from one run on one machine: `replay` compared with
+# mtail and ripgrep, the daemon compared with `replay`. Prints a table with PASS or FAIL for each
+# limit and writes bench-data/logs.json. Exits with status 1 if a limit is exceeded.
 #
 #   BENCH_BYTES=1000000000  size of the log
-#   BENCH_RUNS=5            runs of everything fast; the table shows medians
-#   BENCH_MTAIL_RUNS=1      runs of mtail, which takes half a minute for each
+#   BENCH_RUNS=5            runs of each fast program; the table shows medians
+#   BENCH_MTAIL_RUNS=1      runs of mtail, each of which takes half a minute
 #   BENCH_ONLY=peers        only mtail and ripgrep
 #
-# Two logs: JSON lines of Cordum's programs, and stack traces of Java, which is what a library's preset has to get through.
+# There are two logs: JSON lines of Cordum's services, and Java stack traces, which the presets for
+# libraries must process.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -22,12 +24,14 @@ mtail_runs=${BENCH_MTAIL_RUNS:-1}
 log=$data/log-$bytes.json
 truth=$data/truth-$bytes.json
 
-# truth_number AWK_PATTERN: sum of the numbers of the matching lines of the truth (pretty-printed JSON, one pair a line).
+# truth_number AWK_PATTERN: sums the numbers in the matching lines of the truth (pretty-printed
+# JSON, one pair per line).
 truth_number() {
   awk -F ': ' "$1"' { sub(/,$/, "", $NF); sum += $NF } END { printf "%d", sum }' "$truth"
 }
 
-# seconds_of COMMAND...: wall-clock seconds; the command's output goes to bench-data/last.out.
+# seconds_of COMMAND...: prints wall-clock seconds. The command's output goes to
+# bench-data/last.out.
 seconds_of() {
   local begin=$EPOCHREALTIME
   "$@" >"$data/last.out" 2>"$data/last.err" </dev/null || {
@@ -37,7 +41,7 @@ seconds_of() {
   calc "$EPOCHREALTIME - $begin"
 }
 
-# median_of RUNS COMMAND...: median of the seconds.
+# median_of RUNS COMMAND...: prints the median of the seconds.
 median_of() {
   local n=$1 index
   shift
@@ -47,14 +51,14 @@ median_of() {
   done | sort -n | awk '{ value[NR] = $1 } END { print NR % 2 ? value[(NR + 1) / 2] : (value[NR / 2] + value[NR / 2 + 1]) / 2 }'
 }
 
-# Port 0: mtail wants to listen even for one shot, and its usual port may be taken.
+# Port 0: mtail listens even with --one_shot, and its default port may be taken.
 mtail=(mtail --one_shot --one_shot_format prometheus --address 127.0.0.1 --port 0 --logs "$log" --progs benches/mtail)
 rg=(rg --no-config --count --fixed-strings --file benches/literals.txt "$log")
 rg_preset=(rg --no-config --count --fixed-strings --file benches/preset_literals.txt "$log")
 replay=("$exporter" replay --preset cordum --output metrics "$log")
 replay_all=("$exporter" replay --output metrics "$log")
 for preset in presets/*.yaml; do
-  # generic.yaml is no preset: its rules are always in effect.
+  # generic.yaml is not a preset: its rules are always active.
   [[ $preset == */generic.yaml ]] || replay_all+=(--preset "$(basename "$preset" .yaml)")
 done
 
@@ -63,7 +67,8 @@ java_text='attempt to unlock lock, not locked by current thread by node id'
 rg_java=(rg --no-config --count --fixed-strings "$java_text" "$java_log")
 replay_java=("${replay_all[@]/$log/$java_log}")
 
-# java_traces: a log of stack traces of about $bytes bytes, one in a thousand about a lock; prints how many are.
+# java_traces: writes a log of about $bytes bytes of stack traces. One in a thousand is about a
+# lock. Prints how many are.
 java_traces() {
   awk -v bytes="$bytes" -v text="$java_text" 'BEGIN {
     for (number = 0; written < bytes; number++) {
@@ -84,7 +89,8 @@ java_traces() {
   }'
 }
 
-# daemon_run: "SECONDS PEAK_KB" of a daemon with an empty state that reads the log from its beginning.
+# daemon_run: prints "SECONDS PEAK_KB" of a daemon with an empty state that reads the log from its
+# beginning.
 daemon_run() {
   local dir port pid answer='' lines=0 deadline
   dir=$(mktemp -d "$data/daemon.XXXXXX")
@@ -99,14 +105,15 @@ daemon_run() {
       kill "$pid" 2>/dev/null || true
       die "the daemon did not read all $n_lines lines (it read ${lines%.*})"
     fi
-    # Seldom: whoever asks takes time from it, and its own clock tells when it was done.
+    # Ask rarely: each scrape takes time from the daemon, and its metrics contain the time when it
+    # finished.
     sleep 1
     answer=$(http_get "$port" /metrics 2>/dev/null) || continue
     lines=$(metric redis_lock_exporter_log_lines_total <<<"$answer")
     lines=${lines:-0}
   done
-  # Numbers are shown only after they were saved, once a second. So the daemon's own clock tells when it was done: from the
-  # start of its process to the moment it last read something.
+  # The daemon publishes numbers only after it saved them, once a second. So the result is measured
+  # with the daemon's own clock: from the start of its process to its last read.
   local started last_read
   started=$(metric redis_lock_exporter_start_time_seconds <<<"$answer")
   last_read=$(metric redis_lock_exporter_log_last_read_timestamp_seconds <<<"$answer")
@@ -126,11 +133,11 @@ say "building"
 cargo build --locked --release --bin redis_lock_exporter --example cordum_logs
 if [[ ! -e $log || ! -e $truth || $target/examples/cordum_logs -nt $log ]]; then
   say "generating $log"
-  # Logs of other sizes are in the way of the page cache, and 1 GB each.
+  # Logs of other sizes take 1 GB each and displace this log from the page cache.
   rm -f "$data"/log-*.json "$data"/truth-*.json
   "$target/examples/cordum_logs" bench --bytes "$bytes" --event-share 0.001 --seed 1 --output "$log" --truth "$truth"
 fi
-cat "$log" >/dev/null # warm cache, for everybody
+cat "$log" >/dev/null  # warm the page cache for all programs
 n_lines=$(truth_number '/^  "lines"/')
 row "log" "$(calc "$bytes / 1e9") GB" "" ""
 row "lines" "$n_lines" "" ""
@@ -143,8 +150,9 @@ row "rg -c, every literal of the Cordum preset" "$(median_of "$runs" "${rg_prese
 say "mtail, $mtail_runs runs"
 mtail_seconds=$(median_of "$mtail_runs" "${mtail[@]}")
 row "mtail" "$mtail_seconds s" "" ""
-# A race counts only when both did the work. mtail counts lines, so it is held against lines: token mismatches; renewals
-# that found the lock not owned (the third of an abandoned lock is in the abandonment's line); abandonments.
+# The comparison is valid only if mtail did the same work. mtail counts lines, so its counts are
+# compared with lines: token mismatches; renewals that found the lock not owned (without the third
+# renewal of an abandoned lock, which is part of the abandonment's line); abandonments.
 counted="$(metric lock_token_mismatch_total <"$data/last.out") $(metric lock_renewal_failed_total <"$data/last.out") $(metric lock_abandoned_total <"$data/last.out")"
 abandoned=$(truth_number '/redis_lock_abandonments_total/')
 renewals=$(truth_number '/redis_lock_renewal_failures_total.*not_owned/')
@@ -175,7 +183,8 @@ if [[ ${BENCH_ONLY:-} != peers ]]; then
   row "rg -c, Java stack traces" "$rg_java_seconds s" "" ""
   replay_java_seconds=$(median_of "$runs" "${replay_java[@]}")
   row "replay, every preset, Java stack traces" "$replay_java_seconds s" "" ""
-  # Each trace has the text twice and is one failure. Without a preset that knows the text nothing is counted.
+  # Each trace contains the text twice and is one failure. Without a preset that knows the text
+  # nothing is counted.
   if grep --quiet --fixed-strings "$java_text" presets/*.yaml; then
     counted=$(metric redis_lock_not_owned_total <"$data/last.out")
     [[ $counted == "$(<"$java_log.locks").000" ]] ||
@@ -184,7 +193,7 @@ if [[ ${BENCH_ONLY:-} != peers ]]; then
 
   say "daemon, $runs runs"
   for ((index = 0; index < runs; index++)); do
-    # Not in a subshell: the trap has to know the process.
+    # Not in a subshell, because the trap needs the process id.
     daemon_run >>"$data/daemon.$$"
   done
   daemon_seconds=$(sort -n "$data/daemon.$$" | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }')

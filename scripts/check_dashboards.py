@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Are dashboards/*.json what scripts/dashboards makes, and do they fit Grafana's published types, of the oldest and the newest generation that they are for?
+"""Checks that dashboards/*.json match the output of scripts/dashboards, and that they fit Grafana's
+published types, for the oldest and the newest supported Grafana version.
 
-A JSON file that is imported and cast would hide errors, so each becomes a literal in TypeScript that the compiler has to fit into the
-types. The types come from npm, with versions and checksums in scripts/grafana_types; scripts/install.sh puts them into target/grafana_types."""
+Importing and casting a JSON file would hide errors. So each file becomes a TypeScript literal, and
+the compiler checks it against the types. The types come from npm, with versions and checksums in
+scripts/grafana_types; scripts/install.sh puts them into target/grafana_types."""
 
 import pathlib
 import shutil

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Checks the conventions of the alert rules, and that they name only metrics and labels that docs/metrics.md documents.
+"""Checks the conventions of the alert rules, and that the rules use only metrics and labels that
+docs/metrics.md documents.
 
-Another test compares that page with the code, so a renamed metric cannot leave a dead rule behind. The conventions are those of the
-Prometheus community's linters (mixtool, pint), as far as they fit. Prints a line for each problem and exits with status 1."""
+Another test compares that page with the code, so a renamed metric cannot leave a dead rule behind.
+The conventions are those of the Prometheus community's linters (mixtool, pint), as far as they fit.
+Prints a line for each problem and exits with status 1."""
 
 import re
 import sys
@@ -13,9 +15,9 @@ from rule_tests import CASES
 
 TARGET_LABELS = {"cluster", "job", "instance"}
 SCRAPE_SECONDS = 30
-# Needs no label in its description: when it fires, nothing is left that could have a label.
+# Alerts whose description needs no label: when they fire, no series exists that could have one.
 UNTEMPLATED = {"RedisLockExporterAbsent"}
-# Alerts about a Redis or an exporter, not about a namespace.
+# Alerts about a Redis or an exporter, not about a lock namespace.
 NO_NAMESPACE = {
     "RedisLockRedisDown", "RedisLockFailoverObserved", "RedisLockFailoverFlapping", "RedisLockExporterAbsent", "RedisLockScanStale",
     "RedisLockTrackingLost", "RedisLockLogTailStalled", "RedisLockLogSilent", "RedisLockStateNotSaved", "RedisLockConfigReloadFailed",
@@ -42,7 +44,7 @@ def seconds(duration):
 
 
 def operand(text):
-    """The parenthesized expression at the start of `text`, or its first word."""
+    """Returns the parenthesized expression at the start of `text`, or its first word."""
     depth = 0
     for i, letter in enumerate(text):
         depth += {"(": 1, ")": -1}.get(letter, 0)

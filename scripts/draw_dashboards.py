@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Pictures of the dashboards for the documentation: plays the incident, asks Prometheus every query of every panel, and draws the answers as
-docs/images/dashboard-*.svg. They are drawn from the queries and say so: no Grafana is involved.
+"""Draws pictures of the dashboards for the documentation: plays the incident, runs every query of
+every panel in Prometheus, and draws the results as docs/images/dashboard-*.svg. The pictures say
+that they are drawn from the queries: no Grafana is involved.
 
 usage: scripts/draw_dashboards.py
-       scripts/draw_dashboards.py --again         draws the answers of the last time, without playing"""
+       scripts/draw_dashboards.py --again         draws the last results without playing"""
 
 import json
 import pathlib
@@ -16,10 +17,11 @@ from dashboards.scene import Scene, Story
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KEPT = ROOT / "target" / "dashboard-answers.json"
-# Slow enough for the bounds of the exporter's histograms, which are made for TTLs from 10 s on. Takes 20 minutes.
+# Slow enough for the bucket bounds of the exporter's histograms, which suit TTLs of at least 10 s.
+# Takes 20 minutes.
 SPEED = 3
 STORY = Story(healthy=12, calm=14, incident=14, recovery=16)
-# What is chosen in the variables.
+# The selected values of the dashboard variables.
 CHOSEN = {"namespace": {"lock_namespace": "workflow"}}
 
 

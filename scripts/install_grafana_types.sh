@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Fetches Grafana's published types of dashboards and the TypeScript compiler for scripts/check_dashboards.py, from npm into
-# target/grafana_types. Versions and checksums are in scripts/grafana_types. Does nothing where they are there already.
+# Fetches Grafana's published dashboard types and the TypeScript compiler from npm into
+# target/grafana_types. scripts/check_dashboards.py uses them. Versions and checksums are in
+# scripts/grafana_types. Does nothing if they are already there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
 source scripts/lib.sh
 
 types=target/grafana_types
-# Written last, so that it says that all of it is there.
+# This file is written last, so its presence means that everything is installed.
 cmp --silent scripts/grafana_types/package-lock.json "$types/installed" && exit 0
 say "fetching Grafana's types of dashboards"
 mkdir -p "$types"

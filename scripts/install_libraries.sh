@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the lock libraries that the tests run, beside the build: pinned versions from PyPI, npm and crates.io, and the run-times and
-# libraries of other languages from Debian. Does nothing, and needs no network, for what is there already.
+# Installs the lock libraries that the tests run, in the target directory: pinned versions from
+# PyPI, npm and crates.io. Run-times and libraries of other languages come from Debian. Skips
+# everything that is already installed, and then needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -11,7 +12,7 @@ to=$(realpath -m "${CARGO_TARGET_DIR:-target}")/libraries
 python_environments=(new celery redis-5.0 redis-4 redis-3 redis-2 aioredlock)
 node_packages=(new old beta1 bullmq5)
 
-# aioredlock needs aioredis 1, which no Python since 3.10 can run.
+# aioredlock needs aioredis 1, which does not run on Python 3.10 or newer.
 python_for() {
   if [[ $1 != aioredlock ]]; then
     echo python3
@@ -19,7 +20,7 @@ python_for() {
   fi
   local candidate
   for candidate in python3.9 python3.8 "$HOME"/.pyenv/versions/3.9.*/bin/python; do
-    # A shim of pyenv may be there for a Python that is not.
+    # pyenv may have a shim for a Python version that is not installed.
     if have "$candidate" && "$candidate" --version >/dev/null 2>&1; then
       echo "$candidate"
       return

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Fetches promtool of newer Prometheus generations for scripts/test_rules.sh: Debian's packages of other releases, unpacked
-# into a cache directory and never installed.
+# Fetches promtool of newer Prometheus versions for scripts/test_rules.sh: packages of other Debian
+# releases, unpacked into a cache directory and not installed.
 #
-# usage: scripts/install_promtools.sh [DIRECTORY]      (default: target/promtool; prints nothing on success)
+# usage: scripts/install_promtools.sh [DIRECTORY]      (default: target/promtool)
 #
-# Best effort: without apt-get or the network it says so and leaves what is there. A package that is there is not fetched again.
+# Prints nothing on success. Without apt-get or the network it prints a message and keeps what is
+# there. A package that is already there is not fetched again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
 source scripts/lib.sh
 
 cache=$(realpath -m "${1:-target/promtool}")
-# From trixie on promtool is a package of its own.
+# Since trixie, promtool is a separate package.
 for release in trixie sid; do
   [[ -x $cache/$release/usr/bin/promtool ]] && continue
   if ! scripts/unpack_debian.sh "$release" promtool "$cache/$release" || ! "$cache/$release/usr/bin/promtool" --version >/dev/null 2>&1; then

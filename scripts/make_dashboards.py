@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes dashboards/*.json from scripts/dashboards/. With --check: complains if a file is not what it would write."""
+"""Writes dashboards/*.json from scripts/dashboards/. With --check, writes nothing and fails if a
+file is out of date."""
 
 import json
 import pathlib

@@ -64,8 +64,9 @@ def scaled(text, factor):
 
 
 def lists(text, after):
-    """The replacements for a list of labels: each label removed, and `instance` added to what is grouped. The latter changes nothing if an
-    earlier grouping already removed `instance`. An empty `on ()` gets a label, which then matches nothing."""
+    """Returns the replacements for a list of labels: each label removed, and `instance` added to a
+    grouping. The latter changes nothing if an earlier grouping already removed `instance`. An empty
+    `on ()` gets a label, which then matches nothing."""
     word, labels = re.fullmatch(r"(\w+)\s*\(([^)]*)\)", text).groups()
     labels = [label.strip() for label in labels.split(",") if label.strip()]
     made = [labels[:i] + labels[i + 1:] for i in range(len(labels))]
@@ -123,14 +124,15 @@ def mutations(rule):
 
 
 def full_name(rule):
-    """Labels distinguish rules of the same name."""
+    """Returns a unique name. Labels distinguish rules of the same name."""
     if "record" in rule:
         return rule["record"]
     return "/".join([rule["alert"], rule["labels"]["severity"]] + [v for k, v in rule["labels"].items() if k in ("missing", "scope")])
 
 
 def renamed(rule, names, number):
-    """The copy of a rule that belongs to a mutant. The copy reads the mutant's own copies of the rules in `names`."""
+    """Returns the copy of a rule that belongs to a mutant. The copy reads the mutant's own copies
+    of the rules in `names`."""
     own = lambda text: re.sub(r"[a-zA-Z_:][\w:]*", lambda match: f"{match[0]}__{number}" if match[0] in names else match[0], text)
     copy = dict(rule, expr=own(rule["expr"]))
     if "record" in rule:
@@ -180,11 +182,12 @@ class Mutants:
         return rulelib.name_of(self.groups[place[0]]["rules"][place[1]])
 
     def concerned(self, alerts, cases):
-        """The alerts that these cases concern."""
+        """Returns the alerts that these cases concern."""
         return {alert for alert in alerts if any(self.graph.concerns(case, alert) for case in cases)}
 
     def rules_digest(self, mutant, alerts, texts=False):
-        """A digest of the mutant and of all rules that these alerts or, with `texts`, their annotations depend on."""
+        """Returns a digest of the mutant and of all rules that these alerts or, with `texts`, their
+        annotations depend on."""
         names = set().union(*(self.graph.upstream[alert] for alert in alerts if alert in self.graph.upstream), self.told_by(alerts) if texts else ())
         bare = lambda rule: {k: v for k, v in rule.items() if k != "line" and (texts or k != "annotations")}
         rules = [bare(rule) for group in self.groups for rule in group["rules"] if rulelib.name_of(rule) in names]
@@ -200,11 +203,13 @@ class Mutants:
         return False, set(entry["cases"])
 
     def survivors(self, mutants):
-        """The names of those mutants that no case kills. All mutants are of one rule."""
+        """Returns the names of those mutants that no case kills. All mutants must be of one
+        rule."""
         name = self.name_at(mutants[0][1])
         alerts = self.graph.downstream[name]
         cases = [case for case in self.cases if any(self.graph.concerns(case, alert) for alert in alerts)]
-        # Cases with few evaluations are cheap. Cases in which the alert fires kill more often than quiet ones.
+        # Cases with few evaluations are cheap. Cases in which the alert fires kill more often than
+        # quiet ones.
         cases.sort(key=lambda case: (case.last / case.every > 120, not case.alerts & alerts, case.last / case.every))
         survived = {}
         for mutant in mutants:
@@ -213,13 +218,15 @@ class Mutants:
         return [name for seen, group in survived.items() for name in self.not_killed(group, [case for case in cases if case.file in unseen[seen]], seen, alerts)]
 
     def not_killed(self, mutants, cases, seen, alerts):
-        # If many alerts depend on the rule, testing all of them is expensive. First test each alert alone, on short cases in which it fires.
+        # If many alerts depend on the rule, testing all of them is expensive. First test each alert
+        # alone, on short cases in which it fires.
         if len(alerts) > 3:
             for alert in sorted(alerts):
                 fires = [case for case in cases if alert in case.alerts and case.file != "beside"]
                 for every in {case.every for case in fires[:6]}:
                     mutants = self.not_killed_by(mutants, [case for case in fires[:6] if case.every == every], {alert})
-        # A few short cases kill most mutants that lose a label. Cases with many namespaces ("beside") kill mutants that join wrongly.
+        # A few short cases kill most mutants that lose a label. Cases with many lock namespaces
+        # ("beside") kill mutants with a wrong join.
         others = [case for case in cases if case.file != "beside"]
         chunks = [others[:6], [case for case in cases if case.file == "beside"], others[6:40], others[40:130], others[130:]]
         tried = set(seen)
@@ -228,7 +235,8 @@ class Mutants:
                 part = [case for case in chunk if case.every == every]
                 mutants = self.not_killed_by(mutants, part, self.concerned(alerts, part))
             tried |= {self.digests[case] for case in chunk}
-        # A mutant that changes no alert may still change an annotation, of this alert or of another one.
+        # A mutant that changes no alert may still change an annotation, of this alert or of another
+        # one.
         telling = alerts | (self.graph.told[self.name_at(mutants[0][1])] if mutants else set())
         for case in self.told_digests if mutants else ():
             mutants = self.not_killed_by(mutants, [case], telling & {entry[1] for entry in case.text}, texts=True)
@@ -244,8 +252,9 @@ class Mutants:
         return [mutant for i, mutant in enumerate(mutants) if i not in killed]
 
     def killed(self, mutants, cases, alerts, texts):
-        """Returns {number: cases that kill it} of the killed mutants. A rule that fails, for example because two series match where one is
-        expected, is a kill as well. promtool then stops the world in which it happens, so the other mutants run again without this one."""
+        """Returns {number: cases that kill it} for the killed mutants. A rule that fails, for
+        example because two series match where one is expected, is also a kill. promtool then stops
+        the world in which the rule fails, so the other mutants run again without this one."""
         found, left = {}, list(range(len(mutants)))
         while left:
             passed, output = self.test([mutants[i] for i in left], cases, alerts, texts)
@@ -266,13 +275,15 @@ class Mutants:
         return found
 
     def told_by(self, alerts):
-        """The recorded series that the annotations of these alerts read, and everything these depend on."""
+        """Returns the recorded series that the annotations of these alerts read, and everything
+        that those series depend on."""
         rules = [rule for group in self.groups for rule in group["rules"]]
         asked = set().union(*(words(rule, texts=True) for rule in rules if rulelib.name_of(rule) in alerts))
         return set().union(*(self.graph.upstream[rule["record"]] for rule in rules if "record" in rule and rule["record"] in asked))
 
     def test(self, mutants, cases, alerts, texts=False):
-        """Returns (passed, output) of promtool, with these alerts only. Mutants are numbered in the given order."""
+        """Returns (passed, output) of promtool, with these alerts only. Mutants are numbered in the
+        given order."""
         place = mutants[0][1]
         name = self.name_at(place)
         upstream = set().union(*(self.graph.upstream[alert] for alert in alerts)) | (self.told_by(alerts) if texts else set())
@@ -297,7 +308,8 @@ class Mutants:
             return rulelib.run_promtool(self.promtool, "test.yml", cwd=folder)
 
     def control(self, alert):
-        """Checks that the cases of an alert pass with unchanged rules. Otherwise, kills would mean nothing."""
+        """Checks that the cases of an alert pass with unchanged rules. Otherwise kills would mean
+        nothing."""
         place, rule = next(((g, r), rule) for g, group in enumerate(self.groups) for r, rule in enumerate(group["rules"]) if rulelib.name_of(rule) == alert)
         cases = [case for case in self.cases if self.graph.concerns(case, alert)]
         nothing = (f"{alert}: nothing", place, rule)

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Builds a Debian package with dpkg-deb: binary, units, configuration, manual pages, completions, rules, dashboards and runbooks.
+# Builds a Debian package with dpkg-deb: binary, units, configuration, manual pages, completions,
+# rules, dashboards and runbooks.
 #
-# usage: scripts/package_deb.sh [BINARY] [OUTPUT DIRECTORY]     (default: a release build, target/debian); prints the package's path
+# usage: scripts/package_deb.sh [BINARY] [OUTPUT DIRECTORY]     (default: a release build,
+# target/debian)
 #
-# The same binary and commit give the same package, byte for byte. scripts/test_deb.sh installs it, upgrades it and takes it away again.
+# Prints the path of the package. The same binary and commit give the same package, byte for byte.
+# scripts/test_deb.sh installs, upgrades and removes it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -18,14 +21,14 @@ if [[ -z $binary ]]; then
   binary=$target/release/redis_lock_exporter
 fi
 
-# needed_libc BINARY: the newest version of glibc whose symbols it uses.
+# needed_libc BINARY: prints the newest glibc version whose symbols the binary uses.
 needed_libc() {
   grep -aoE 'GLIBC_2\.[0-9]+' "$1" | sed 's/GLIBC_//' | sort -Vu | tail -n 1
 }
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 architecture=$(dpkg --print-architecture)
-# No file of the package is younger than this: dpkg-deb looks at it, too.
+# No file in the package is newer than this time. dpkg-deb also reads this variable.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat --format=%Y CHANGELOG.md)}
 export SOURCE_DATE_EPOCH
 maintainer="redis_lock_exporter <maintainers@redis-lock-exporter.invalid>"
@@ -37,9 +40,10 @@ install -D -m 755 "$binary" "$root/usr/bin/redis_lock_exporter"
 strip --strip-unneeded "$root/usr/bin/redis_lock_exporter" 2>/dev/null || say "no strip here: the package keeps its line tables"
 install -D -m 644 --target-directory "$root/usr/lib/systemd/system" deploy/systemd/redis_lock_exporter.{service,socket}
 install -D -m 644 deploy/systemd/sysusers.conf "$root/usr/lib/sysusers.d/redis_lock_exporter.conf"
-# It may hold a password, and systemd reads it as root.
+# The file may contain a password. systemd reads it as root.
 install -D -m 640 deploy/systemd/default "$root/etc/default/redis_lock_exporter"
-# Readable for the service's user, whatever it is. Passwords belong into files or credentials, not in here.
+# Readable by every user, because the user of the service can be changed. Passwords belong in
+# separate files or credentials.
 install -D -m 644 deploy/systemd/config.yaml "$root/etc/redis_lock_exporter/config.yaml"
 
 install -d "$root/usr/share/man/man1" "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" \

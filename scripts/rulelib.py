@@ -1,5 +1,5 @@
-"""Reads our rule files and runs promtool. Uses only the standard library, so this is not a YAML parser: it knows the layout of
-alerts/*.rules.yml and rejects anything else."""
+"""Reads our rule files and runs promtool. It uses only the standard library, so it is not a YAML
+parser: it knows the layout of alerts/*.rules.yml and rejects anything else."""
 
 import json
 import os
@@ -18,7 +18,8 @@ def load_groups(path):
 
 
 def parse_groups(file_text, file_name):
-    """[{name, interval, rules: [{alert or record, expr, for, keep_firing_for, labels, annotations}]}], in the order of the file."""
+    """Returns [{name, interval, rules: [{alert or record, expr, for, keep_firing_for, labels,
+    annotations}]}], in the order of the file."""
     groups, rule, block, anchors = [], None, None, {}
     for number, line in enumerate(file_text.splitlines(), 1):
         text, indent = line.strip(), len(line) - len(line.lstrip())
@@ -69,7 +70,8 @@ def parse_groups(file_text, file_name):
 
 
 def cut_rules(path, names):
-    """The rules of these names exactly as they stand in the file, without comments and annotations, and without groups that are empty then."""
+    """Returns the rules with these names exactly as in the file, without comments, annotations and
+    empty groups."""
     kept, group_head, in_rule, in_annotations = ["groups:"], [], False, False
     for line in path.read_text().splitlines():
         text, indent = line.strip(), len(line) - len(line.lstrip())
@@ -95,7 +97,8 @@ def cut_rules(path, names):
 
 
 def rules_as_yaml(groups, texts=False):
-    """The rules as JSON, which is also YAML, for mutants that only promtool reads. Has annotations only with `texts`, because they take time."""
+    """Returns the rules as JSON, which is also YAML, for mutants that only promtool reads.
+    Annotations are included only with `texts`, because they take time."""
     keys = ("alert", "record", "expr", "for", "keep_firing_for", "labels", *(["annotations"] if texts else []))
     return json.dumps({"groups": [
         {"name": g["name"], "interval": g["interval"], "rules": [{k: r[k] for k in keys if k in r} for r in g["rules"]]} for g in groups
@@ -107,7 +110,8 @@ def name_of(rule):
 
 
 def run_lengths(values):
-    """Values in promtool's notation: 7x3 is four sevens, 0+5x9 is a straight line of ten values, `stale` ends a series, `_` is no sample."""
+    """Returns values in promtool's notation: 7x3 is four sevens, 0+5x9 is a straight line of ten
+    values, `stale` ends a series, `_` is no sample."""
     parts, i = [], 0
     while i < len(values):
         first, j = values[i], i + 1
@@ -142,7 +146,8 @@ def selector(metric, labels):
 
 
 def run_promtool(promtool, test_file, cwd=None):
-    """Returns (passed, output). Several run in parallel, so each uses one processor; collecting garbage rarely saves time."""
+    """Returns (passed, output). Several run in parallel, so each one uses one processor. Rare
+    garbage collection saves time."""
     quick = {**os.environ, "GOMAXPROCS": "1", "GOGC": "800"}
     done = subprocess.run([promtool, "test", "rules", str(test_file)], capture_output=True, text=True, cwd=cwd, check=False, env=quick)
     return done.returncode == 0, done.stdout + done.stderr

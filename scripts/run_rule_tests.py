@@ -21,7 +21,7 @@ import time
 import rulelib
 from rule_tests import generate
 
-SHOWN_LINES = 40  # of promtool's output for a file that fails
+SHOWN_LINES = 40  # lines of promtool's output that are shown for a file that fails
 STAMP_DAYS = 30  # how long to remember a test that passed and is no longer run
 
 
@@ -30,7 +30,7 @@ class Run:
 
     def __init__(self, promtool, version, kind, directory, file):
         self.promtool, self.version, self.kind, self.directory, self.file = promtool, version, kind, directory, file
-        # Other cases may change the number in a file's name. This does not change the test.
+        # Other cases may change the number in a file's name. That does not change the test.
         text = file.text.replace(f"rules/{file.rules}", "rules")
         self.digest = hashlib.sha256("\0".join((version, text, file.rules_text)).encode()).hexdigest()
         self.stamp = generate.test_directory() / "passed" / self.digest

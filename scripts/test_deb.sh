@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Installs, upgrades, removes and purges the Debian package on a Debian of its own (tests/deploy/package/inside.sh): first where no
-# systemd runs, then in a container that systemd boots, where the units really run. And lintian looks at it.
+# Installs, upgrades, removes and purges the Debian package on a separate Debian
+# (tests/deploy/package/inside.sh): first without a running systemd, then in a container that boots
+# systemd and really runs the units. Also checks the package with lintian.
 #
-# usage: scripts/test_deb.sh        (builds the exporter if it is not there)
+# usage: scripts/test_deb.sh        (builds the exporter if it is missing)
 #
-# The Debian is this machine's release from this machine's mirror, made once and kept in target/debian-image; each run works on a copy. The
-# container has a network of its own without a way out. It takes root, as making a container does, and a Debian: elsewhere it is skipped.
+# The Debian is this machine's release from this machine's mirror. It is made once and kept in
+# target/debian-image; each run works on a copy. The container has a private network without
+# external access. The test needs root, because it makes a container, and a Debian machine.
+# Otherwise it is skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -25,13 +28,13 @@ if [[ ! -d $image ]]; then
   say "making a Debian $codename to install the package on"
   mkdir -p "${image%/*}"
   rm -rf "$image.partial"
-  # With a Redis to watch.
+  # With a Redis for the exporter to watch.
   mmdebstrap --quiet --variant=minbase --include=systemd-sysv,dbus,redis-server,curl,libgcc-s1 "$codename" "$image.partial" "$mirror" >&2
   mv "$image.partial" "$image"
 fi
 
 cargo build --locked --quiet
-# Nobody keeps these packages.
+# Compression would only take time: these packages are deleted after the test.
 export DPKG_DEB_COMPRESSOR_LEVEL=0
 work=$(mktemp -d "$target/debian-image/run.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -42,7 +45,7 @@ cmp "$package" "$again" || die "the package is another one when it is built agai
 say "lintian"
 lintian --allow-root --fail-on error,warning "$package" >&2 || die "lintian finds fault with the package"
 
-# The same package as an older version, which had other settings and one file more.
+# The same package as an older version, with other settings and one more file.
 mv "$package" "$work/packages/new.deb"
 dpkg-deb --raw-extract "$work/packages/new.deb" "$work/old"
 sed -i 's/^Version: .*/Version: 0.0.1~before/' "$work/old/DEBIAN/control"
@@ -55,12 +58,12 @@ cp -a "$image" "$work/root"
 container=(systemd-nspawn --quiet --directory="$work/root" --machine="package-test-$$" --register=no --keep-unit --private-network
   --link-journal=no --console=pipe --bind-ro="$work/packages:/packages")
 
-# in_container COMMAND...: it has ten minutes and prints to $work/console.
+# in_container COMMAND...: runs for at most ten minutes. The output goes to $work/console.
 in_container() {
   timeout --kill-after=20 600 "$@" </dev/null >>"$work/console" 2>&1 || true
 }
 
-# verdict REPORT WHERE
+# verdict REPORT WHERE: prints the report and fails unless it says that the checks passed.
 verdict() {
   cat "$1" >&2 2>/dev/null || true
   if ! grep -q '^passed: [1-9]' "$1"; then

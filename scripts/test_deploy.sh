@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Checks the files under deploy/ (tests/deploy/check.py), after fetching the tools for it: kustomize from a newer Debian, Helm as a
-# library (tests/deploy/helm.py), schemas of Kubernetes and the Prometheus Operator. All of it goes into target/deploy-tools.
+# Checks the files under deploy/ (tests/deploy/check.py). First fetches the tools for it into
+# target/deploy-tools: kustomize from a newer Debian, Helm as a library (tests/deploy/helm.py), and
+# the schemas of Kubernetes and the Prometheus Operator.
 #
-# usage: scripts/test_deploy.sh        (builds the exporter if it is not there)
+# usage: scripts/test_deploy.sh        (builds the exporter if it is missing)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -26,7 +27,7 @@ fi
 cp tests/deploy/operator_objects.mjs "$tools/"
 kustomize=$tools/kustomize/usr/bin/kustomize
 [[ -x $kustomize ]] || scripts/unpack_debian.sh trixie kustomize "$tools/kustomize"
-# Debian 12's promtool is built without the discovery of Kubernetes.
+# Debian 12's promtool is built without Kubernetes service discovery.
 promtool=$tools/promtool/usr/bin/promtool
 [[ -x $promtool ]] || scripts/unpack_debian.sh sid promtool "$tools/promtool"
 helm=$tools/helm/helm_sdkpy/_lib/linux-amd64/libhelm_sdkpy.so

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Lock libraries themselves: replays what they printed, and runs every library that is available here beside the exporter (docs/presets.md).
+# Tests with real lock libraries: replays their recorded logs, and runs every library that is
+# available here together with the exporter (docs/presets.md).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Tests the page in a real browser, against a real exporter and a real Redis.
+# Tests the page in a real browser, with a real exporter and a real Redis.
 #
-#   scripts/test_page.sh                     every test
-#   scripts/test_page.sh smoke               a few: it shows an incident, a lock and its history, in both color schemes
-#   scripts/test_page.sh pictures [MINUTES]  makes docs/images/page-*.png of a longer run instead
+#   scripts/test_page.sh                     all tests
+#   scripts/test_page.sh smoke               a few: an incident, a lock, its history, both colors
+#   scripts/test_page.sh pictures [MINUTES]  makes docs/images/page-*.png from a longer run instead
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Tests the alert rules. The cases are in scripts/rule_tests; the files for promtool are written to target/rule-tests.
+# Tests the alert rules. The cases are in scripts/rule_tests. The generated files for promtool are
+# in target/rule-tests.
 #
 # usage: scripts/test_rules.sh [--full] [--again]
 #
-#   default   every case on one promtool (the one on the PATH, or else the oldest one in target/promtool), and a check that every
-#             promtool found loads the rules
-#   --full    every case on every promtool found, and every case against the complete rule file on one of them
-#   --again   also run tests that passed before and did not change since
+#   default   every case on one promtool (the one on PATH, otherwise the oldest in target/promtool),
+#             and a check that every promtool found loads the rules
+#   --full    every case on every promtool found, and every case with the complete rule file on one
+#   --again   also run tests that passed before and have not changed since
 #
 # scripts/install_promtools.sh puts newer versions of promtool into target/promtool.
 set -euo pipefail
@@ -23,14 +24,14 @@ for argument in "$@"; do
   esac
 done
 
-# Python keeps its compiled modules below target/, too.
+# Python also keeps its compiled modules in the target directory.
 PYTHONPYCACHEPREFIX=$(realpath -m "${CARGO_TARGET_DIR:-target}")/pycache
 export PYTHONPYCACHEPREFIX
 
 python3 scripts/check_rules.py
 python3 scripts/make_prometheusrule.py --check
 
-# The promtools found, without those of a version that was found before. The one to test with comes first.
+# The promtools found, one per version. The first one runs the tests.
 promtools=() versions=()
 for promtool in "$(command -v promtool || true)" $(printf '%s\n' target/promtool/*/usr/bin/promtool | while read -r path; do
   [[ -x $path ]] && printf '%s %s\n' "$("$path" --version 2>&1 | head -n 1 | cut -d ' ' -f 3)" "$path"

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Runs every query of every panel, annotation and variable of dashboards/*.json against a real Prometheus that scraped real exporters during
-a scripted incident (scripts/dashboards/scene.py): it must be answered, with series that have values and the labels of its legend. Then looks
-whether the answers are right: the state of a namespace before and at the height of the incident, locks that two exporters see, failures that
-two exporters count.
+"""Runs every query of every panel, annotation and variable of dashboards/*.json in a real
+Prometheus that scraped real exporters during a scripted incident (scripts/dashboards/scene.py).
+Each query must return series with values and with the labels of its legend. Then checks some
+results: the state of a lock namespace before and at the height of the incident, locks that two
+exporters see, and failures that two exporters count.
 
 usage: scripts/try_dashboards.py"""
 
@@ -14,7 +15,8 @@ from dashboards import answers, queries
 from dashboards.scene import Scene, Story
 
 SPEED = 30
-# Rightly without an answer, and why. One that is answered all the same does not belong here.
+# Queries that correctly return nothing, and why. A query that returns series must not be in this
+# list.
 RIGHTLY_EMPTY = {
     ("namespace", "3", "C"): "a day before the scene there was nothing",
 }
@@ -38,7 +40,7 @@ def main():
 
 
 def try_dashboard(scene, name, span):
-    """How many queries there were, and what is wrong with them."""
+    """Returns the number of queries, and the problems with them."""
     count, problems = 0, []
     for query in answers.queries(name):
         count += 1
@@ -66,7 +68,7 @@ def try_dashboard(scene, name, span):
 
 
 def truths(scene, span):
-    """What the numbers on the screen must be, given what the scene did."""
+    """Yields the differences between the displayed numbers and what the scene did."""
     def value(query, at, **labels):
         found = [float(series["value"][1]) for series in scene.ask(span.fill(query), at) if labels.items() <= series["metric"].items()]
         return found[0] if len(found) == 1 else None
@@ -78,12 +80,12 @@ def truths(scene, span):
     moments = scene.moments
     columns = answers.namespace_columns()
     state, held, abandoned = (columns[title] for title in ("State", "Held", "Abandoned"))
-    # A machine that is short of time loses a lock now and then, but not always.
+    # A machine without free CPU time sometimes loses a lock, so one healthy moment is enough.
     healthy = [value(state, moments["failover"] - seconds, lock_namespace="workflow") for seconds in range(5)]
     yield from check("state of workflow in healthy time", min(healthy, key=lambda found: 9 if found is None else found), 0, 0)
     yield from check("state of workflow at the height of the incident", value(state, moments["peak"], lock_namespace="workflow"), 3, 3)
     yield from check("locks that two exporters see", value(held, moments["peak"], lock_namespace="eval"), 3, 3)
-    # increase() extrapolates.
+    # increase() extrapolates, so the result may differ a little.
     truth = scene.abandoned
     yield from check(f"abandonments, of which there were {truth} on three nodes", value(abandoned, moments["end"], lock_namespace="scheduler"), 0.8 * truth, 1.2 * truth)
     leader = queries.LEADER_STATE

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Fetches one package of another Debian release and unpacks it into a directory; nothing is installed. The mirror is the one that this
-# machine's apt already uses, and signatures are checked.
+# Fetches one package of another Debian release and unpacks it into a directory. Nothing is
+# installed. Uses the mirror of this machine's apt and checks signatures.
 #
-# usage: scripts/unpack_debian.sh RELEASE PACKAGE DIRECTORY      (fails, saying why, where that cannot be done)
+# usage: scripts/unpack_debian.sh RELEASE PACKAGE DIRECTORY
+#
+# Fails with an explanation if the package cannot be fetched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh

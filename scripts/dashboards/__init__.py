@@ -1,6 +1,6 @@
-"""The dashboards as Python: what their JSON files are made from. scripts/make_dashboards.py writes them."""
+"""The dashboards as Python code. scripts/make_dashboards.py writes their JSON files from it."""
 
 from dashboards import exporter, namespace, overview
 
-# File in dashboards/, and the function that makes its content.
+# The file name in dashboards/, and the function that makes its content.
 ALL = {"overview": overview.dashboard, "namespace": namespace.dashboard, "exporter": exporter.dashboard}

@@ -1,5 +1,5 @@
-"""Every query of the committed dashboards, and Prometheus's answers to it as Grafana would ask: with variables filled in, at the time
-and in the steps of the scene."""
+"""Finds every query of the committed dashboards and runs it in Prometheus as Grafana would: with
+variables replaced, at the time and in the steps of the scene."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dashboards.fleet import Services
 
 DIRECTORY = pathlib.Path(__file__).resolve().parent.parent.parent / "dashboards"
-# What Grafana puts in for All.
+# What Grafana inserts for All.
 ALL = {"cluster": ".*", "job": ".+", "instance": ".+", "lock_namespace": ".+"}
 
 
@@ -29,7 +29,7 @@ class Query:
 
 @dataclass
 class Span:
-    """The time shown, as a dashboard's time picker has it."""
+    """The displayed time range, as in the time picker of a dashboard."""
     start: float
     end: float
     services: Services
@@ -38,9 +38,10 @@ class Span:
         return 30 / self.services.speed
 
     def fill(self, expr, variables=None):
-        """As Grafana does, after the windows that are written out were made to fit the speed."""
+        """Replaces variables as Grafana does. First divides the durations in the expression by the
+        speed."""
         expr = self.services.scale(expr)
-        # Four scrapes, and never less than a publication of the exporter, which is every second.
+        # Four scrapes, and at least two seconds, because the exporter publishes once a second.
         windows = {"__rate_interval": max(60 / self.services.speed, 2), "__range": self.end - self.start}
         for name, length in windows.items():
             expr = expr.replace(f"${name}", f"{round(length * 1000)}ms")
@@ -56,7 +57,8 @@ def load(name):
 
 
 def namespace_columns():
-    """The queries of the overview's table of namespaces, by the titles of their columns."""
+    """Returns the queries of the overview's table of lock namespaces, by the titles of their
+    columns."""
     panel = next(panel for panel in load("overview")["panels"] if panel["id"] == 7)
     targets = {f"Value #{target['refId']}": target["expr"] for target in panel["targets"]}
     titles = {override["matcher"]["options"]: override["properties"][0]["value"] for override in panel["fieldConfig"]["overrides"]}
@@ -64,7 +66,7 @@ def namespace_columns():
 
 
 def queries(name):
-    """Of panels and annotations; those of variables are not PromQL."""
+    """Yields the queries of panels and annotations. Those of variables are not PromQL."""
     dashboard = load(name)
     for panel in dashboard["panels"]:
         for target in panel.get("targets", []):
@@ -76,7 +78,8 @@ def queries(name):
 
 
 def answer(scene, query, span, at, variables=None):
-    """Series as [(labels, [(time, value), ...]), ...], NaN left out, and series that are nothing but NaN too."""
+    """Returns series as [(labels, [(time, value), ...]), ...], without NaN and without series that
+    contain only NaN."""
     expr = span.fill(query.expr, variables)
     if query.instant:
         found = [(series["metric"], [series["value"]]) for series in scene.ask(expr, at)]
@@ -92,13 +95,14 @@ def legend_labels(query):
 
 
 def variable_values(scene, query, span):
-    """Of label_values(SELECTOR, LABEL)."""
+    """Returns the values of label_values(SELECTOR, LABEL)."""
     selector, label = re.fullmatch(r"label_values\((.*), (\w+)\)", query).groups()
     return scene.api(f"label/{label}/values", **{"match[]": span.fill(selector)})
 
 
 def everything(scene, span, at, variables):
-    """Answers to all queries as JSON can hold them, for drawing: {dashboard: {panel or annotation: {ref: series}}}."""
+    """Returns the results of all queries for drawing, in a form that JSON can store: {dashboard:
+    {panel or annotation: {ref: series}}}."""
     found = {}
     for path in DIRECTORY.glob("*.json"):
         places = found.setdefault(path.stem, {})

@@ -1,5 +1,6 @@
-"""Draws a dashboard as SVG from the answers to its queries: enough of Grafana's core panels to see what a person would see, with the
-settings of the dashboard's own JSON (places, units, mappings, thresholds, colors, legends). scripts/draw_dashboards.py calls it."""
+"""Draws a dashboard as SVG from the results of its queries. It imitates enough of Grafana's core
+panels to show what a person would see, with the settings of the dashboard's own JSON (positions,
+units, mappings, thresholds, colors, legends). scripts/draw_dashboards.py calls it."""
 
 import math
 import re
@@ -7,13 +8,13 @@ from html import escape
 
 UNIT_WIDTH, UNIT_HEIGHT, GAP, TOP = 60, 38, 8, 92
 GROUND, PANEL, EDGE, TEXT, FAINT, GRID, LINK = "#111217", "#181b1f", "#2c2f36", "#d8d9e3", "#9a9ba7", "#2a2d33", "#6E9FFF"
-# Grafana's classic palette, which lines without a color of their own get.
+# Grafana's classic palette, for lines without a color of their own.
 PALETTE = ["#73BF69", "#F2CC0C", "#5794F2", "#FF780A", "#B877D9", "#FADE2A", "#8AB8FF", "#FF9830", "#CA95E5", "#37872D", "#E0B400", "#1F60C4"]
 NOTE = "Drawn from Prometheus's answers to the dashboard's own queries during a scripted incident, {speed:.0f} times faster than real time. Not a Grafana screenshot."
 
 
 def number(value, unit, decimals=None):
-    """As Grafana would write it."""
+    """Formats a number as Grafana does."""
     if unit == "percentunit":
         value, text = value * 100, "%"
     elif unit == "s":
@@ -66,13 +67,13 @@ class Picture:
         self.add(f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{max(height, 0):.1f}" fill="{fill}"{more}/>')
 
     def text(self, x, y, words, size=12, color=TEXT, anchor="start", weight="normal", room=None):
-        """With `room` in pixels, what does not fit is cut."""
+        """Writes text. With `room` in pixels, text that does not fit is cut."""
         words = str(words)
         if room and len(words) * size * 0.55 > room:
             words = words[: max(int(room / size / 0.55) - 1, 1)] + "…"
         self.add(f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{color}" text-anchor="{anchor}" font-weight="{weight}">{escape(words)}</text>')
 
-    # The whole.
+    # The complete picture.
 
     def draw(self):
         panels = self.dashboard["panels"]
@@ -115,10 +116,10 @@ class Picture:
         kinds = {"timeseries": self.time_series, "stat": self.stat, "table": self.table, "state-timeline": self.state_timeline, "heatmap": self.heatmap}
         kinds[panel["type"]](panel, answers, *inner)
 
-    # What the panels have in common.
+    # Shared by all panels.
 
     def named(self, panel, answers):
-        """(name, ref, values) for each series, as its legend says."""
+        """Yields (name, ref, values) for each series. The name follows from the legend."""
         for target in panel["targets"]:
             for labels, values in answers.get(target["refId"], []):
                 name = re.sub(r"{{\s*(\w+)\s*}}", lambda match: labels.get(match[1], ""), target["legendFormat"])
@@ -134,7 +135,7 @@ class Picture:
 
     @staticmethod
     def mapped(mappings, value):
-        """(text, color) of a value mapping, or nothing."""
+        """Returns (text, color) of a value mapping, or None."""
         key = f"{value:.0f}" if isinstance(value, float) else value
         for mapping in mappings or []:
             if key in mapping["options"]:
@@ -147,7 +148,7 @@ class Picture:
         return reached[-1]
 
     def minutes(self, x, y, width, height):
-        """A time axis under a plot, and marks of annotations in it."""
+        """Draws the time axis under a plot, and the marks of annotations in the plot."""
         total = (self.end - self.start) * self.speed / 60
         for minute in range(0, int(total) + 1, 10):
             at = x + width * minute / total
@@ -161,7 +162,8 @@ class Picture:
         self.add(f'<line x1="{at:.1f}" y1="{y:.1f}" x2="{at:.1f}" y2="{y + height:.1f}" stroke="#ffffff" stroke-width="0.8" opacity="0.7"/>')
 
     def begins(self, series):
-        """When each region of an annotation begins. What is there from the first step on began before."""
+        """Returns when each region of an annotation begins. A region that exists at the first step
+        began earlier and is left out."""
         moments = set()
         for _, values in series:
             before = self.start
@@ -175,7 +177,7 @@ class Picture:
         return x + width * (moment - self.start) / (self.end - self.start)
 
     def pieces(self, values):
-        """Runs without a gap."""
+        """Yields runs of values without a gap."""
         run = []
         for moment, value in values:
             if run and moment - run[-1][0] > 1.5 * self.step:
@@ -185,7 +187,7 @@ class Picture:
         if run:
             yield run
 
-    # The kinds of panels.
+    # The types of panels.
 
     def time_series(self, panel, answers, x, y, width, height):
         defaults = panel["fieldConfig"]["defaults"]
@@ -195,7 +197,7 @@ class Picture:
             settings = self.overrides(panel, name, ref)
             color = settings.get("color", {}).get("fixedColor", PALETTE[index % len(PALETTE)])
             series.append((name, color, "custom.lineStyle" in settings, dict(values), settings.get("unit", defaults["unit"])))
-        # Of a panel with many lines those with something to see come first, as a person would pick them.
+        # In a panel with many lines, the lines with the highest values come first.
         series.sort(key=lambda one: -max(one[3].values()))
         steps = sorted({moment for one in series for moment in one[3]})
         base = dict.fromkeys(steps, 0.0)
@@ -256,7 +258,8 @@ class Picture:
             self.text(left + part / 2, y + height / 2 + (26 if named else 12), words, size, ink, "middle", "bold")
 
     def table(self, panel, answers, x, y, width, height):
-        """Rows of all queries with equal labels together, as the transformations of the panel do."""
+        """Draws a table. Rows of all queries with equal labels are merged, as by the
+        transformations of the panel."""
         organize = panel["transformations"][-1]["options"]
         columns = {o["matcher"]["options"]: {entry["id"]: entry["value"] for entry in o["properties"]} for o in panel["fieldConfig"]["overrides"]}
         shared = None

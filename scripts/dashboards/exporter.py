@@ -1,4 +1,4 @@
-"""The exporters themselves: what they see, what they miss, and what they cost."""
+"""The dashboard of the exporters: what they see, what they do not see, and what they cost."""
 
 from dashboards import panels
 from dashboards.overview import ANNOTATIONS
@@ -161,6 +161,6 @@ def _process():
 def dashboard():
     rows = [(4, [(4, panel) for panel in _first_line()]), (7, [(24, _table())]), panels.row(100, "Logs"), *_logs(), panels.row(101, "Redis"), *_redis(),
             panels.row(102, "The process"), *_process()]
-    # Alerts about namespaces are the other dashboards'.
+    # Alerts about lock namespaces belong to the other dashboards.
     annotations = [note for note in ANNOTATIONS if note["name"] not in ("Pages", "Tickets")]
     return panels.dashboard("exporter", "Exporter", "Do the exporters see everything, and what do they cost?", rows, annotations, with_namespace=False)

@@ -1,4 +1,5 @@
-"""The program's own simulated services (examples/cordum_fleet), for scripts: built, run, told what goes wrong, and asked what they met."""
+"""Controls the simulated services of the program (examples/cordum_fleet) from scripts: builds and
+runs them, switches faults, and reads their failure counts."""
 
 import functools
 import json
@@ -9,25 +10,27 @@ import rulelib
 
 
 def build():
-    """Where cargo puts the exporter and the services."""
+    """Builds the exporter and the services, and returns their paths."""
     subprocess.run(["cargo", "build", "--locked", "--quiet", "--bins", "--example", "cordum_fleet"], cwd=rulelib.ROOT, check=True)
     directory = rulelib.ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "debug"
     return directory / "redis_lock_exporter", directory / "examples" / "cordum_fleet"
 
 
 class Services:
-    """`binary` is examples/cordum_fleet. Ends when it is told to, and with this process."""
+    """The running services. `binary` is examples/cordum_fleet. It ends when `stop` closes its
+    standard input, also when this process ends."""
 
     def __init__(self, binary, speed):
         self.binary, self.speed, self.process = str(binary), speed, None
         self.scale = functools.cache(self._scale)
 
     def settings(self):
-        """What exporters must have in their configuration. More namespaces may follow."""
+        """Returns the settings that exporters need in their configuration. More namespaces may be
+        appended."""
         return self._ask("settings")
 
     def _scale(self, text):
-        """Rules or queries whose durations are shorter by the speed."""
+        """Returns rules or queries with their durations divided by the speed."""
         return self._ask("scale", text)
 
     def _ask(self, what, text=""):
@@ -43,12 +46,12 @@ class Services:
             self.process.stdin.write(f"{command}\n")
 
     def failures(self, metric):
-        """How many of them were met so far, as a counter of the exporter should have it."""
+        """Returns how many of these failures happened so far, as the exporter should count them."""
         self.tell("failures")
         counts = json.loads(self.process.stdout.readline())
         return sum(count for series, count in counts.items() if series.startswith(f"redis_lock_{metric}_total{{"))
 
     def stop(self):
-        """Locks that nobody releases expire first."""
+        """Stops the services. Locks that are never released expire first."""
         self.process.stdin.close()
         self.process.wait(90)

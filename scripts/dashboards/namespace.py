@@ -1,4 +1,5 @@
-"""One lock namespace, or a few: how its locks live, end and are lost, each number beside the policy it is judged by."""
+"""The dashboard of one or a few lock namespaces: how their locks are held, end and are lost, each
+number next to the policy that applies to it."""
 
 from dashboards import panels, queries
 from dashboards.overview import ANNOTATIONS, CAUSES, NO_RULES, STATES, STATE_WORDS
@@ -42,7 +43,8 @@ def _policy():
 
 
 def _near_to_a_page():
-    """Bad slices as a share of what a page needs, for the three ways to it: the same counts as in the rules."""
+    """Bad slices as a share of what a page needs, for the three conditions that lead to a page. The
+    counts are the same as in the rules."""
     slices = recorded("lock_namespace:redis_lock_not_owned:slice_bad")
     ways = [("5m30s", 10, "quick"), ("10m", 15, "steady"), ("30m", 20, "recurrent")]
     return panels.time_series(
@@ -147,7 +149,7 @@ def _life():
                 16, "Longest hold and least time left", "How long the oldest lock has been held, dashed the limit once a quarter of it is reached, and the least time left of all locks held. A lock held for too long has a holder that hangs and "
                 "goes on renewing.",
                 [target(queries.OLDEST_HOLD, "oldest, {{lock_namespace}}"), target(f"min by ({BY}) ({queries.now('redis_lock_ttl_remaining_min_seconds')})", "least left, {{lock_namespace}}"),
-                 # Far away it would only press the rest down.
+                 # Distant values would only compress the rest of the plot.
                  target(f"{hold_limit}\nand {ON} max_over_time(({queries.OLDEST_HOLD})[{queries.RANGE}:] @ end()) > {hold_limit} / 4", "limit of {{lock_namespace}}")],
                 "s", "No lock is held, or this namespace is not seen in Redis.", overrides=panels.limit("C"))),
             (8, panels.time_series(

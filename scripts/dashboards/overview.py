@@ -1,5 +1,7 @@
-"""The screen of the person on call. From top to bottom: is exclusion intact, which namespace, since when, how badly compared with
-before, why, and am I blind? The first screen (22 rows of the grid) answers all but the details of why."""
+"""The dashboard of the person on call. From top to bottom: whether exclusion is intact, which lock
+namespace is affected, since when, how badly compared with earlier, why, and whether the exporters
+see everything. The first screen (22 rows of the grid) answers everything except the details of the
+cause."""
 
 from dashboards import panels, queries
 from dashboards.panels import BAD, BLUE, GOOD, INFO, NEUTRAL, NOTICE, PURPLE, WARNING, colored, mapping, steps, target
@@ -15,12 +17,12 @@ NO_RULES = "no rules loaded"
 CAUSES = panels.colors(expired_never_renewed=WARNING, renewals_stopped=BAD, deleted_early=PURPLE, taken_over=BLUE, lost_in_failover=INFO,
                        unknown=NEUTRAL)
 
-# Alerts about Redis and the exporters have no namespace: the variable matches that too.
+# Alerts about Redis and the exporters have no lock namespace. The variable matches that, too.
 ANNOTATIONS = [
     panels.annotation("Redis role changes", PURPLE,
                       f"increase(redis_lock_exporter_redis_failovers_total{{{EXPORTER}}}[{RATE}]) > 0",
                       "Redis failed over or restarted", "seen by {{instance}}"),
-    # Not changes(): a restart may take longer than the window.
+    # Not changes(), because a restart may take longer than the window.
     panels.annotation("Exporter starts", INFO, f"time() - redis_lock_exporter_start_time_seconds{{{EXPORTER}}} < 120", "Exporter started", "{{instance}}"),
     *(panels.annotation(name, color, queries.firing(severity=severity, others='cluster=~"$cluster",lock_namespace=~"$lock_namespace|"'), "{{alertname}}", "{{lock_namespace}}",
                         enabled=severity == "critical")
@@ -114,7 +116,8 @@ def _table():
 def _alerts():
     since = f"""1000 * ALERTS_FOR_STATE{{component="redis_lock",cluster=~"$cluster",lock_namespace=~"$lock_namespace|"}}
   and ignoring (alertstate) {queries.firing(others='cluster=~"$cluster"')}"""
-    # So that the runbook can be read there, without the internet. Where no exporter is up, the alerts are shown all the same.
+    # The runbook can then be read from the exporter, without the internet. Alerts are also shown if
+    # no exporter is up.
     exporter = f'topk by (cluster) (1, label_replace(redis_lock_exporter_build_info{{{EXPORTER}}}, "exporter", "$1", "instance", "(.+)"))'
     expr = f"({since})\n* on (cluster) group_left (exporter) {exporter}\nor on (cluster) ({since})"
     columns = {
@@ -203,5 +206,6 @@ def dashboard():
 
 
 def at_end(expression):
-    """An expression whose windows end where the time shown does, so that it is the same at every step."""
+    """Returns an expression whose windows end with the displayed time range, so that it is the same
+    at every step."""
     return expression.replace(f"[{RANGE}]", f"[{RANGE}] @ end()")

@@ -1,14 +1,16 @@
-"""Grafana's classic dashboard model, as far as our dashboards use it: core panels only, fields that Grafana 10 to 13 read.
+"""Grafana's classic dashboard model, as far as our dashboards use it: only core panels, and fields
+that Grafana 10 to 13 read.
 
-Each panel is given its id once and for good, since links to single panels (`viewPanel=`) use it. Places are not given: rows are laid
-out from top to bottom, panels from left to right."""
+Each panel has a fixed id that never changes, because links to single panels (`viewPanel=`) use it.
+Positions are computed: rows from top to bottom, panels from left to right."""
 
 DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 REPOSITORY = "https://github.com/redis-lock-exporter/redis_lock_exporter/blob/main"
-# Kept when one dashboard leads to another.
+# The variables that a link from one dashboard to another keeps.
 KEPT = "${datasource:queryparam}&${cluster:queryparam}&${job:queryparam}&${instance:queryparam}&${__url_time_range}"
 
-# Okabe and Ito's colors, which can be told apart with any color vision, on dark and on light ground.
+# The colors of Okabe and Ito, which are distinguishable with any color vision, on dark and light
+# backgrounds.
 GOOD, INFO, NOTICE, WARNING, BAD, NEUTRAL = "#009E73", "#56B4E9", "#F0E442", "#E69F00", "#D55E00", "#999999"
 BLUE, PURPLE = "#0072B2", "#CC79A7"
 
@@ -23,13 +25,13 @@ def fixed(color):
 
 
 def steps(*pairs, base=GOOD):
-    """thresholds: from each value on this color; `base` below the first."""
+    """Thresholds: the color applies from its value on, and `base` applies below the first value."""
     colors = [{"color": base, "value": None}, *({"color": color, "value": value} for value, color in pairs)]
     return {"mode": "absolute", "steps": colors}
 
 
 def mapping(**texts):
-    """value mappings: n1="text:color" for -1, p0="text:color" for 0."""
+    """Value mappings: n1="text:color" for -1, p0="text:color" for 0."""
     options = {}
     for index, (value, text) in enumerate(texts.items()):
         words, color = text.rsplit(":", 1)
@@ -38,13 +40,14 @@ def mapping(**texts):
 
 
 def override(matcher, value, **properties):
-    """matcher: byName, byRegexp or byFrameRefID. Names of properties have `_` for `.`: custom_lineStyle."""
+    """`matcher`: byName, byRegexp or byFrameRefID. Property names have `_` instead of `.`:
+    custom_lineStyle."""
     named = [{"id": name.replace("custom_", "custom."), "value": setting} for name, setting in properties.items()]
     return {"matcher": {"id": matcher, "options": value}, "properties": named}
 
 
 def limit(*ref_ids, color=BAD):
-    """Series that are limits, not measurements: dashed, never filled or stacked."""
+    """The style of series that are limits and not measurements: dashed, never filled or stacked."""
     style = {"fill": "dash", "dash": [8, 6]}
     return [
         override("byFrameRefID", ref_id, color=fixed(color), custom_lineStyle=style, custom_lineWidth=2, custom_fillOpacity=0,
@@ -95,7 +98,8 @@ def time_series(number, title, description, targets, unit, no_value, *, least=0,
 
 
 def stat(number, title, description, targets, unit, no_value, thresholds, *, mappings=(), links=(), overrides=(), decimals=None, named=False):
-    """Of now alone: over a range, the last value of a series that has ended would be shown beside the present one."""
+    """A panel of the current value. With a range query it would also show the last value of a
+    series that has ended."""
     targets = [{**query, "instant": True, "range": False} for query in targets]
     defaults = {"unit": unit, "noValue": no_value, "color": {"mode": "thresholds"}, "thresholds": thresholds, "mappings": list(mappings)}
     defaults |= {"decimals": decimals} if decimals is not None else {}
@@ -123,7 +127,8 @@ def heatmap(number, title, description, targets, unit, no_value):
     defaults = {"noValue": no_value, "unit": "short", "custom": {"hideFrom": {"legend": False, "tooltip": False, "viz": False}}}
     options = {
         "calculate": False, "cellGap": 1, "cellValues": {"unit": "short", "decimals": 1},
-        # One hue, from the ground of the theme upwards: dark and light, and no color to tell from another.
+        # One hue that starts at the background color of the theme. It works on dark and light
+        # backgrounds and needs no color vision.
         "color": {"mode": "scheme", "scheme": "Blues", "steps": 64, "exponent": 0.5, "fill": BLUE, "reverse": False, "scale": "exponential"},
         "exemplars": {"color": PURPLE}, "filterValues": {"le": 1e-9}, "legend": {"show": True}, "rowsFrame": {"layout": "auto"},
         "showValue": "never", "tooltip": {"mode": "single", "yHistogram": False, "showColorScale": True},
@@ -133,7 +138,8 @@ def heatmap(number, title, description, targets, unit, no_value):
 
 
 def table(number, title, description, targets, columns, no_value, *, sort_by, hidden=(), merged=True):
-    """columns: field: (title, properties). Fields of queries are `Value #A` and so on, in the order of the columns."""
+    """`columns`: {field: (title, properties)}. The fields of queries are `Value #A` and so on, in
+    the order of the columns."""
     properties = [override("byName", field, displayName=name, **settings) for field, (name, settings) in columns.items()]
     defaults = {"unit": "short", "noValue": no_value, "color": {"mode": "thresholds"}, "thresholds": steps(base="text"),
                 "custom": {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": True, "inspect": False}}
@@ -148,7 +154,7 @@ def table(number, title, description, targets, columns, no_value, *, sort_by, hi
 
 
 def colored(cell="color-background", **settings):
-    """Properties of a column whose cells are colored by their thresholds or mappings."""
+    """Properties of a column whose cells are colored by thresholds or mappings."""
     options = {"type": cell, "mode": "basic"} if cell == "color-background" else {"type": cell}
     return {"custom_cellOptions": options, **settings}
 
@@ -158,7 +164,7 @@ def row(number, title):
 
 
 def lay_out(rows):
-    """rows: (height, [(width, panel), ...]), or a row's heading alone."""
+    """`rows`: (height, [(width, panel), ...]), or a row heading alone."""
     panels, y = [], 0
     for entry in rows:
         if isinstance(entry, dict):
@@ -187,7 +193,7 @@ def variables(with_namespace):
     result = [
         {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "regex": "", "refresh": 1, "multi": False,
          "includeAll": False, "hide": 0, "skipUrlSync": False, "options": []},
-        # Targets need not have such a label, so its All matches that there is none.
+        # Targets may have no such label, so All also matches a missing label.
         _variable("cluster", "Cluster", "label_values(redis_lock_exporter_build_info, cluster)", ".*"),
         _variable("job", "Job", f"label_values(redis_lock_exporter_build_info{{{job}}}, job)"),
         _variable("instance", "Instance", f'label_values(redis_lock_exporter_build_info{{{job},job=~"$job"}}, instance)'),

@@ -1,8 +1,10 @@
-"""A real Redis, the program's own simulated services on three nodes, three real exporters and a real Prometheus with the bundled rules, and
-a story: healthy time, a failover, an incident, recovery.
+"""A scripted incident on real programs: a Redis, the simulated services of the program on three
+nodes, three exporters, and a Prometheus with the bundled rules. The story is a healthy time, a
+failover, an incident, and the recovery.
 
-Time is compressed: at speed 30 what the rules call 30 s is 1 s, in rules, TTLs and queries alike. Exporters A and B look at the same
-Redis, as for availability; each of the three reads the logs of its own node. Everything is on loopback and ends with the scene."""
+Time is compressed: at speed 30, what the rules call 30 s takes 1 s, in rules, TTLs and queries.
+Exporters A and B watch the same Redis, as in a highly available setup. Each of the three reads the
+logs of its own node. Everything listens on loopback and ends with the scene."""
 
 import contextlib
 import json
@@ -22,13 +24,14 @@ from dashboards import answers, queries
 from dashboards.fleet import Services, build
 
 
-# A and B look at the same Redis.
+# A and B watch the same Redis.
 EXPORTERS = "abc"
 
 
 @dataclass
 class Story:
-    """Minutes as the rules see them. The incident lasts at least as long as given, and until a page fires."""
+    """Durations in minutes of the rules. The incident lasts at least this long, and until a page
+    fires."""
     healthy: float = 4
     calm: float = 4
     incident: float = 9
@@ -43,17 +46,17 @@ class Scene(contextlib.ExitStack):
         self.services = Services(services, speed)
         self.directory = pathlib.Path(self.enter_context(tempfile.TemporaryDirectory(prefix="dashboards-")))
         (self.directory / "logs").mkdir()
-        # By the name of the process: found when it first starts, and kept when it restarts.
+        # By the name of the process. A port is chosen at the first start and kept at a restart.
         self.ports = {}
         self.processes = {}
         self.callback(self.stop_all)
         signal.signal(signal.SIGTERM, lambda *_: exit(1))
-        self.moments = {}  # what happened when
+        self.moments = {}  # when each phase began
 
     # Processes.
 
     def start(self, name, command):
-        """Waits until it listens; command(port) gives the words of the command."""
+        """Starts a process and waits until it listens. command(port) returns the command line."""
         def popen(port):
             with open(self.directory / f"{name}.out", "ab") as log:
                 return subprocess.Popen(command(port), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory)
@@ -90,9 +93,9 @@ class Scene(contextlib.ExitStack):
     def configuration(self, name):
         config = [f"logs: [{{path: 'logs/*-{name}.log', start_at: beginning}}]", f"state_dir: {self.directory}/state-{name}"]
         if name != "c":
-            # Often enough that a pass is seen within the scene.
+            # Often enough that the scene contains a pass.
             config += [f"redis: {{url: '{self.redis_url()}'}}", "scan: {watched_interval: 5s}"]
-        # The preset has none with a fence counter.
+        # The preset has no namespace with a fence counter.
         billing = "  - {name: billing, keys: ['billing:lock:{id}'], fence: 'billing:fence:{id}', ttl: 30s}"
         return "\n".join([*config, self.services.settings() + billing, ""])
 
@@ -100,13 +103,13 @@ class Scene(contextlib.ExitStack):
         return f"redis://127.0.0.1:{self.ports['redis']}/"
 
     def redis(self, *words):
-        """A command by hand. One is asked again while Redis restarts."""
+        """Runs a command with redis-cli. Repeats it while Redis restarts."""
         command = ["redis-cli", "-p", str(self.ports["redis"]), *map(str, words)]
         self.wait(" ".join(command), lambda: subprocess.run(command, capture_output=True).returncode == 0)
 
     def start_prometheus(self):
         (self.directory / "rules.yml").write_text(self.services.scale(rulelib.MAIN_RULES.read_text()))
-        # Each has the name that it would have on its node.
+        # Each exporter has the instance name that it would have on its node.
         targets = [{"targets": [f"127.0.0.1:{self.ports[f'exporter-{name}']}"], "labels": {"cluster": "harbor", "instance": f"node-{name}:9877"}} for name in EXPORTERS]
         config = {
             "global": {"scrape_interval": self.shorter(15), "scrape_timeout": self.shorter(15), "evaluation_interval": self.shorter(30)},
@@ -123,7 +126,8 @@ class Scene(contextlib.ExitStack):
     # Prometheus.
 
     def api(self, path, **parameters):
-        """The data of an answer; ValueError with Prometheus's words where it refuses."""
+        """Returns the data of a response. Raises ValueError with Prometheus's message if Prometheus
+        refuses."""
         url = f"http://127.0.0.1:{self.ports['prometheus']}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
             with urllib.request.urlopen(url, timeout=30) as answer:
@@ -150,7 +154,8 @@ class Scene(contextlib.ExitStack):
     # The story.
 
     def play(self):
-        """Afterwards Prometheus has it all, and `moments` say when what was."""
+        """Plays the story. Afterwards Prometheus has all data, and `moments` contains the time of
+        each phase."""
         self.start_redis()
         for name in EXPORTERS:
             self.start_exporter(name)
@@ -167,11 +172,11 @@ class Scene(contextlib.ExitStack):
         services = self.services
         self.note("healthy")
         self.wait("ratios", lambda: len(self.ask("lock_namespace:redis_lock_not_owned_per_operation:ratio10m")) >= 3, 60 * 5 / self.speed + 120)
-        # Held throughout: twins must not count them twice.
+        # These locks are held all the time. Two exporters that see them must not count them twice.
         self.set_aside()
         self.minutes(self.story.healthy)
 
-        # A machine that is short of time loses a lock now and then.
+        # A machine without free CPU time sometimes loses a lock, so wait for a healthy moment.
         state = answers.namespace_columns()["State"]
         self.wait("the namespace workflow to be well", lambda: self.is_well(state, lock_namespace="workflow"), 120)
         self.note("failover")
@@ -181,7 +186,7 @@ class Scene(contextlib.ExitStack):
         self.set_aside()
         self.wait("Redis to be watched again", lambda: self.ask("min(redis_lock_exporter_tracking_up) == 1"), 60 * 2 / self.speed + 120)
         self.minutes(self.story.calm / 2)
-        services.tell("late-renewals")  # the leading indicator
+        services.tell("late-renewals")  # a leading indicator of lost locks
         self.minutes(self.story.calm / 2)
 
         self.wait("a leader", lambda: self.is_well(queries.LEADER_STATE, lock="cordum:wf:delay:poller"), 120)

@@ -1,11 +1,12 @@
-"""Tests of the alert rules. A case is a small simulated world, and the exact alerts that fire in it at some moments.
+"""Tests of the alert rules. A case is a small simulated world, and the exact alerts that fire in it
+at some moments.
 
 scripts/test_rules.sh writes the cases as promtool files into target/rule-tests and runs them.
 
-What cases are made of: world.py (healthy exporters and namespaces, and how to change them), builders.py (common failures).
-The cases: all other files that are imported below, each named after its subject. annotation_texts.py has the expected annotations.
-How they are run: promtool_file.py (writes a test file), focus.py (chooses the rules that a case needs), generate.py (writes all files).
-"""
+Building blocks: world.py (healthy exporters and namespaces, and functions to change them),
+builders.py (common failures). Cases: all other files that are imported below, each named after its
+subject. annotation_texts.py contains the expected annotations. Running: promtool_file.py (writes a
+test file), focus.py (chooses the rules that a case needs), generate.py (writes all files)."""
 
 from . import (
     abandoned, acquire, annotations, beside_exporters, beside_ratios, beside_state, budget_burn, bursts, cordum, events, exporter,

@@ -5,7 +5,8 @@ from .world import World, counter, gauge
 
 
 def abandoned_share():
-    """18 slices and 3 abandonments are there in all of these: the share decides. With 20 acquisitions a sample and 10 held, 610 had a lock within 15 minutes."""
+    """All cases here have 18 bad slices and 3 abandonments, so the share decides. With 20
+    acquisitions per sample and 10 locks held, 610 holders had a lock within 15 minutes."""
     event, page, warn = "AbandonedEvent/warning lock_namespace=jobs", "Abandoned/critical lock_namespace=jobs", "Abandoned/warning lock_namespace=jobs"
 
     def abandon(world, *segments, **labels):
@@ -28,7 +29,7 @@ def abandoned_share():
     w = usual(40, config={"renewal_failure_ratio": 0.01})
     abandon(w, (10, 40, 0.25))
     case("abandoned", "1.2 % give up where 1 % may", w, {18.5: [event], 30: [event, page]})
-    # In the whole window hardly any is taken, and hundreds are held: 15 of 306.
+    # Hardly any lock is taken in the complete window, and hundreds are held: 15 of 306.
     w = usual(40, traffic=0.25)
     w.put("redis_lock_held", gauge(40, (0, 300)), **SEEN)
     abandon(w, (10, 40, 0.5))
@@ -50,7 +51,7 @@ def abandoned_share():
     w = usual(100)
     abandon(w, (80, 100, 0.9))
     quiet("where every lock is seen the share decides, not the past", w, 90, 99)
-    # Where not every lock is seen, they must not have been usual.
+    # If not every lock is visible, abandonments page only if they were not usual before.
     for name, world in (("only logs", lambda minutes: World(minutes).exporter(redis=False).namespace(redis=None)), ("passes only", lambda minutes: usual(minutes, source="scan", traffic=0.25))):
         w = world(120)
         abandon(w, (90, 120, 1))
@@ -59,18 +60,20 @@ def abandoned_share():
         abandon(w, (30, 50, 1))
         quiet(f"{name}: no past, no page", w, 40, 48)
     for bad, fires in ((50, True), (70, False)):
-        # So many of the 220 minutes until half an hour ago were bad.
+        # This many of the 220 minutes until half an hour ago were bad.
         w = World(260).exporter(redis=False).namespace(redis=None)
         abandon(w, (20, 20 + bad, 1), (240, 260, 1))
         case("abandoned", f"only logs: {bad} bad minutes in three hours before", w, {220: [], 248.5: [event], 252: [event, *([page] if fires else [])], 258: [event, *([page] if fires else [])]})
-    # Less than half an hour is no past; from then on, 35 quiet minutes make more than 7 tenths of it until minute 80.
+    # Less than half an hour is not enough past. After that, 35 quiet minutes are more than 7 tenths
+    # of the past until minute 80.
     w = World(120).exporter(redis=False).namespace(redis=None)
     abandon(w, (35, 120, 1))
     case("abandoned", "only logs: a past of half an hour, which they become a part of", w, {59: [event], 61.5: [event, page], 85: [event, page], 105: [event]})
     w = World(90).exporter(redis=False).namespace(redis=None)
     abandon(w, (5, 90, 1))
     quiet("only logs: from early on, but for a few minutes", w, 59, 62, 70, 89)
-    # The past is that of a day, neither of half a day nor of two. In a file of its own with the other long ones, for that is a day of evaluations.
+    # The past is one day, neither half a day nor two. These cases are in a separate file with the
+    # other long ones, because they take a day of evaluations.
     w = World(842).exporter(redis=False).namespace(redis=None)
     abandon(w, (0, 270, 1), (825, 842, 1))
     case("past", "only logs: abandonments in a third of the last 13 hours", w, {838: [event], 841: [event]})

@@ -1,4 +1,4 @@
-"""RedisLockAcquireFailing: attempts to take a lock that fail although nobody holds it."""
+"""RedisLockAcquireFailing: attempts to take a lock fail although the lock is free."""
 
 from .builders import JOBS, SEEN, case, usual
 from .world import World, counter
@@ -18,12 +18,13 @@ def acquire():
         fail(w, (10, 25, 20))
         acquired(w, (0, 10, 20), (25, 60, 20))
         more = [ticket] if severity == "page" else []
-        # 15 slices at 17.5. After the end at 25 half of the attempts of 10 minutes failed until 30; 15 slices are left until 29.5; keep_firing_for adds 10.
+        # 15 slices at 17.5. After the end at 25, half of the attempts of 10 minutes count as failed
+        # until 30, and 15 slices are left until 29.5. keep_firing_for adds 10.
         case("acquire", f"{severity}: nobody gets a lock: after 7.5 minutes, and it resolves", w, {17: [], 18: [alert], 28: [alert], 38: [alert], 41: [], 60: []})
         w = usual(40, severity=severity)
         fail(w, (10, 40, 10))
         case("acquire", f"{severity}: a third fails: a ticket", w, {17: [], 18: [ticket], 40: [ticket]})
-    # Half of 10 minutes' attempts is reached when everything of 10 minutes was so.
+    # Half of the attempts of 10 minutes is reached when the failures have lasted for 10 minutes.
     for share, alert in ((19, ticket), (20, page)):
         w = usual(40)
         fail(w, (5, 40, share))
@@ -66,7 +67,7 @@ def acquire():
     for what, world in (("only logs", World(40).exporter(redis=False).namespace(redis=None)), ("passes only", usual(40, source="scan"))):
         fail(world, (10, 40, 20))
         case("acquire", f"{what}: how many went well is not seen, and no past for the rate", world, {20: [], 40: []})
-    # Slices of 2 minutes and the share of 10, each from both sides.
+    # Slices of 2 minutes and the share of 10 minutes, each from both sides.
     w = usual(40)
     fail(w, (10, 13, 10), (13, 40, 0.9))
     case("acquire", "a third for 3 minutes, then 4.3 %", w, {18: [], 20: [], 22: []})
@@ -86,7 +87,7 @@ def acquire():
             w.exporter("b:9190", logs=False).namespace(instance="b:9190", logs=False, **other)
         fail(w, (10, 32, 0.9 * times), *[(12 + 10 * i, 12.5 + 10 * i, 30 * times) for i in range(2)])
         case("acquire", f"{where}: too much on the whole, not in most slices", w, {22: [], 24: [], 31: []})
-    # A taken lock lifts neither the slices nor the whole, whatever else fails.
+    # A busy lock increases neither the slices nor the share of 10 minutes, whatever else fails.
     for name, segments in (("a spike every 10 minutes", [(12 + 10 * i, 12.5 + 10 * i, 30) for i in range(3)]), ("4.4 % on the whole", [(10 + 2.5 * i, 10.5 + 2.5 * i, 4.6) for i in range(12)])):
         w = usual(40)
         fail(w, *segments)
@@ -102,5 +103,6 @@ def acquire():
     w = usual(30, config={"min_failures": 1})
     acquired(w, (0, 10, 20), (10, 30, 6))
     fail(w, (10, 30, 0.5))
-    # From 12 on the window of 2 minutes has only the new traffic, which makes the fifteenth slice that of 18.
+    # From 12 on, the window of 2 minutes contains only the new traffic, so the fifteenth slice is
+    # at 18.
     case("acquire", "7.7 % fail after traffic fell", w, {16.5: [], 22: [ticket]})

@@ -8,7 +8,8 @@ RUNBOOKS = "https://github.com/redis-lock-exporter/redis_lock_exporter/blob/main
 
 
 def say(name, world, minute):
-    """A case for the texts of TEXTS[name]: exactly these alerts fire, with these annotations."""
+    """Adds a case for the texts of TEXTS[name]: exactly these alerts fire, with these
+    annotations."""
     entries = []
     for alert, summary, description, dashboard, page in TEXTS[name]:
         labels = {k: v for k, v in parse_alert(alert).items() if k != "alertstate"}
@@ -19,7 +20,7 @@ def say(name, world, minute):
 
 
 def text():
-    """Every alert once, with the words that people read."""
+    """Every alert once, with the texts that people read."""
     east = {"cluster": "east"}
     one = {"instance": "a:9190", "job": "locks", **east}
 
@@ -40,7 +41,7 @@ def text():
     put(w, "lost", "not_owned_causes_total", counter(40, (10, 40, 15)), cause="renewals_stopped")
     put(w, "lost", "not_owned_causes_total", counter(40, (10, 40, 3)), cause="taken_over")
     put(w, "lost", "not_owned_causes_total", counter(40, (10, 40, 40)), cause="unknown")
-    # Of another cluster, so no cause of this one.
+    # This series is from another cluster, so it is not a cause in this one.
     w.put("redis_lock_not_owned_causes_total", counter(40, (10, 40, 90)), cause="lost_in_failover", lock_namespace="lost", instance="w:9190", job="locks", cluster="west")
     put(w, "renew", "renewal_failures_total", counter(40, (10, 40, 8)), reason="redis_unavailable")
     put(w, "stop", "renewal_failures_total", counter(40, (10, 40, 8)), reason="failover")
@@ -70,7 +71,8 @@ def text():
     reached(w, gauge(40, (0, 1), (10, 0)), **{**one, "instance": "b:9190"})
     say("what alerts about namespaces and Redis say", w, 30)
 
-    # Logs and Redis are seen by different exporters: the links lead to the one that sees Redis, and the texts tell what it saw.
+    # Different exporters read the logs and watch Redis. The links lead to the one that watches
+    # Redis, and the texts contain what it saw.
     w = World(40).exporter(cluster="east", redis=False).exporter("b:9190", cluster="east", logs=False)
     for name in ("lost", "short"):
         w.namespace(name, cluster="east", redis=None, config={"ttl_seconds": 30}).namespace(name, cluster="east", instance="b:9190", logs=False, config={"ttl_seconds": 30})
@@ -86,8 +88,9 @@ def text():
     w.put("redis_lock_exporter_redis_failovers_total", counter(40, (10, 10.5, 1)), **{**one, "instance": "b:9190"})
     say("what alerts say where logs and Redis are seen by different exporters", w, 30)
 
-    # Several see Redis: of two exporters the larger number counts, those of two Redis are added up, and what is older than half an hour is over. Others are
-    # of another cluster, or have the same name in another job.
+    # Several exporters watch Redis: of two exporters on one Redis the larger number counts, the
+    # numbers of two Redis are added, and events older than half an hour no longer count. Other
+    # exporters belong to another cluster, or have the same address in another job.
     w = World(50).exporter(cluster="east", redis=False).namespace("lost", cluster="east", redis=None)
     put(w, "lost", "not_owned_total", counter(50, (10, 50, 17)), operation="release")
     for instance, job, cluster, redis, expired, moved, failovers in (
@@ -99,11 +102,11 @@ def text():
         for after, times in (("release", 1), ("unknown", 2)):
             w.put("redis_lock_owner_changes_total", counter(50, (0, 10, 20), (10, 50, times * moved)), lock_namespace="lost", redis=redis, after=after, **sees)
         w.put("redis_lock_exporter_redis_failovers_total", counter(50, (5, 5.5, 1), (30, 30.5, failovers)), **sees)
-        # Two of one Redis see the same one or two, and there is more in the second.
+        # Two exporters on one Redis see the same events. The second Redis has more of them.
         fences, w = counter(50, (40, 40.5, 2 if redis == "second" else 1)), w.namespace("quiet", **sees, redis=redis, logs=False, severity="ticket")
         for name, metric, values in (("lost", "fence_regressions_total", fences), ("quiet", "fence_regressions_total", fences), ("lost", "without_ttl", gauge(50, (0, 0), (25, 2 if redis == "second" else 1)))):
             w.put(f"redis_lock_{metric}", values if cluster == "east" else counter(50), lock_namespace=name, redis=redis, **sees)
-    # Logs of two nodes are added up, also where their series come into being.
+    # The logs of two nodes are added, also if their series begin with an event.
     for instance, node in (("a:9190", 1), ("d:9190", 2)):
         own = {"lock_namespace": "lost", "instance": instance, "job": "locks", "cluster": "east"}
         for metric in ("renewal_failures", "release_failures", "acquire_failures"):
@@ -113,14 +116,14 @@ def text():
             w.put(f"redis_lock_{metric}_total", gauge(50, (0, None), (40, node)), **labels, **own)
     say("what is said of Redis that several exporters see", w, 46)
 
-    # A Cluster of which a part is away.
+    # A Redis Cluster with one unavailable primary.
     w = World(40).exporter(cluster="east").namespace(cluster="east")
     w.put("redis_lock_exporter_redis_nodes", gauge(40, (0, 3)), **one)
     w.put("redis_lock_exporter_redis_nodes_up", gauge(40, (0, 3), (10, 2)), **one)
     w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0)), **one)
     say("what is said of a part of Redis", w, 30)
 
-    # What takes an hour of past, with the links of links.rules.yml.
+    # Alerts that need an hour of past, with the links of links.rules.yml.
     w = World(90).exporter(cluster="east").namespace("busy", cluster="east").namespace("rate", cluster="east", redis=None, policy="continue").namespace("margin", cluster="east").namespace("burn", cluster="east")
     w.put("redis_lock:links", gauge(90, (0, 1)), grafana_url="https://grafana.example", exporter_url="https://locks.example")
     put(w, "busy", "acquire_failures_total", counter(90, (5, 90, 40)), reason="busy")

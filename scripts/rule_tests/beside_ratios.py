@@ -1,7 +1,8 @@
-"""Namespaces beside each other in one cluster: ratios and rates.
+"""Several lock namespaces in one cluster at the same time: ratios and rates.
 
-Some namespaces fire. For each condition of an alert there is one namespace that lacks only this condition, while its neighbors meet it.
-A join that forgets the namespace makes that one fire, or matches two namespaces where one is expected."""
+Some lock namespaces fire. For each condition of an alert there is one lock namespace that lacks
+only this condition, while its neighbors fulfill it. A join that omits the lock namespace makes that
+one fire, or matches two lock namespaces where one is expected."""
 
 from .builders import JOBS, SEEN, case, failed_acquisitions, failed_renewals, lost
 from .world import World, counter, gauge
@@ -14,7 +15,7 @@ def named(alerts):
 
 def beside_ratios():
     def namespace(w, name, *segments, policy="continue", stops=None, unlocked=True, abandoned=(), twice=(), **more):
-        """`segments`: failures of each kind for 20 successes of it, which end at `stops`."""
+        """`segments`: failures of each kind per 20 successes. The successes end at `stops`."""
         w.namespace(name, policy=policy, **more)
         here = {"lock_namespace": name}
         lost(w, *[(begin, end, 2 * amount) for begin, end, amount in segments], **here)
@@ -30,27 +31,31 @@ def beside_ratios():
         return [(10 + 5 * i, 11 + 5 * i, amount) for i in range(6)]
 
     w = World(36).exporter().exporter("b:9190")
-    # Half of everything fails; 43 % of it, and not for long; too few; a third, where a fifth may; in each slice a little too much, not on the whole.
+    # all: everything fails. part: 43 % fail for a short time. few: below min_failures. steady: 30 %
+    # fail where 20 % are allowed. spikes: each slice is a little too bad, but not the long windows.
     namespace(w, "all", (10, 36, 20), stops=10, abandoned=[(10, 36, 1)], twice=[(10, 36, 1)])
     namespace(w, "part", (10, 15.5, 15), abandoned=[(10, 16, 50)], twice=[(10, 14, 50)])
     namespace(w, "few", (10, 36, 20), stops=10, config={"min_failures": 1e5}, abandoned="new", twice="new")
     namespace(w, "steady", (10, 36, 8.5), config={"not_owned_ratio": 0.2, "renewal_failure_ratio": 0.2})
     namespace(w, "spikes", *[(10 + 2.5 * i, 10.5 + 2.5 * i, 4.5) for i in range(10)], unlocked=None, abandoned=[(0, 36, 0.14)])
-    # In bursts; not enough on the whole; until 20 and then strays, but only later are so few enough. One of each event, and nothing else.
+    # bursts: fires. small: bursts, but not enough in the long windows. over: ended at 20, then
+    # single failures, and min_failures is low only later. calm: one event of each kind and nothing
+    # else.
     namespace(w, "bursts", *every_5_minutes(16))
     namespace(w, "small", *every_5_minutes(9), unlocked=None)
     namespace(w, "over", (10, 20, 20), (25, 36, 0.125), unlocked=None)
     w.put("redis_lock_config_min_failures", gauge(36, (0, 1e5), (33, 5)), **JOBS | {"lock_namespace": "over"})
     namespace(w, "calm", abandoned=[(12, 12.5, 1)], twice=[(12, 12.5, 1)])
-    # Who is woken.
+    # Who is alerted: pages and tickets.
     namespace(w, "ticket", (10, 36, 8.5), severity="ticket", abandoned=[(10, 36, 2.5)], twice=[(10, 36, 1)])
     namespace(w, "stops", (10, 36, 8.5), policy="fence", strict=1, abandoned=[(15, 15.5, 1)])
     namespace(w, "fenced", (10, 36, 30), policy="fence")
     namespace(w, "strict", severity="ticket", strict=1, abandoned=[(10, 36, 2.5)])
-    # What is not seen, or not all of it.
+    # Successes are not visible, or not all of them.
     namespace(w, "passes", (10, 36, 20), source="scan", unlocked=[(10, 36, 0.125)], config={"min_failures": 1}, abandoned=[(10, 36, 5)])
     namespace(w, "logs", (10, 36, 20), redis=None, unlocked=[(10, 36, 0.5)])
-    # A second exporter sees the same in Redis, or has an older configuration. Another one sees what happened later.
+    # A second exporter sees the same in Redis, or has an older configuration. Another one sees what
+    # happened later.
     for name in ("fenced", "bursts", "strict"):
         w.namespace(name, instance="b:9190", logs=False, policy="fence" if name == "fenced" else "continue", severity="ticket" if name == "strict" else "page")
     namespace(w, "halves", abandoned=[(10, 15, 2.5)], twice=[(10, 13.5, 1)])
@@ -75,12 +80,13 @@ def beside_ratios():
             "FenceRegression/critical": "stops", "FenceRegression/warning": "ticket",
         }),
     }, holds=[
-        # Where not every success is seen there is no ratio: of 16 namespaces not for "passes" and "logs".
+        # There is no ratio if not every success is visible: 14 of 16 lock namespaces have one,
+        # without "passes" and "logs".
         f"count(lock_namespace:redis_lock_{ratio}{{CLUSTER}}) == bool 14"
         for of, minutes in (("not_owned_per_operation", (2, 5, 10, 30)), ("renewal_failures_per_renewal", (2, 5, 10, 30)), ("acquire_failures_per_attempt", (2, 10))) for ratio in (f"{of}:ratio{m}m" for m in minutes)
     ] + [f"max(lock_namespace:redis_lock_unlocked_work_per_start:ratio{m}m{{CLUSTER,lock_namespace=\"logs\"}}) == bool 1" for m in (2, 10)])
 
-    # The same names elsewhere: everything fails.
+    # The same names in another cluster: everything fails.
     w, tickets = World(36).exporter(), "all fenced stops"
     pages_too = "part few steady spikes bursts small over calm ticket strict passes logs"
     for name in f"{tickets} {pages_too}".split():
@@ -103,7 +109,7 @@ def beside_burn():
     ):
         w.namespace(name, config=config, source="scan" if name == "passes" else "watch")
         lost(w, *segments, lock_namespace=name)
-    # It was enough before, but only now it counts.
+    # There were enough failures before, but min_failures is low only now.
     w.put("redis_lock_config_min_failures", gauge(225, (0, 1e5), (197.5, 5)), **JOBS | {"lock_namespace": "over"})
     case("beside", "namespaces of one cluster: slow burn", w, {170: [], 187.5: named({"FailureBudgetBurn/warning": "burns"}), 222.5: named({"FailureBudgetBurn/warning": "burns"})}, every=2.5,
          holds=["count(lock_namespace:redis_lock_not_owned_per_operation:ratio6h{CLUSTER}) == bool 4"])
@@ -124,7 +130,9 @@ def beside_rates():
             w.put(f"redis_lock_{metric}_total", [None if k / 2 < since else v for k, v in enumerate(counter(95, *of))], **labels, **JOBS | {"lock_namespace": name})
 
     w = World(95).exporter()
-    # After a quiet hour; always; without half an hour of a past; at once; in most slices, but not on the whole; in bursts, and in smaller ones.
+    # begins: after a quiet hour. always: from the start. young: with less than half an hour of
+    # past. once: all at one time. spikes: in most slices, but not in the long windows. The others:
+    # in bursts, and in smaller ones.
     namespace(w, "begins", (62, 95, 2), abandoned=[(62, 95, 1)])
     namespace(w, "again", (62, 95, 2), abandoned=[(62, 95, 1)])
     namespace(w, "ticket", (62, 95, 2), severity="ticket", abandoned=[(62, 95, 1)])
@@ -137,7 +145,7 @@ def beside_rates():
     namespace(w, "small", *[(62 + 5 * i, 63 + 5 * i, 2) for i in range(6)])
     namespace(w, "over", *[(62 + 5 * i, 63.5 + 5 * i, 9) for i in range(4)], (80, 95, 1 / 32))
     w.put("redis_lock_config_min_failures", gauge(95, (0, 20), (91, 1)), **JOBS | {"lock_namespace": "over"})
-    # Where every success is seen.
+    # Every success is visible.
     namespace(w, "seen", (62, 95, 30), redis="main", times=2, abandoned=[(62, 95, 3)])
     n, r, a, event = "NotOwnedRateHigh", "RenewalFailureRatioHigh", "AcquireFailing", "AbandonedEvent/warning"
     frequent = {
@@ -150,7 +158,8 @@ def beside_rates():
         60: named({event: "always"}), 71.5: named({**frequent, **abandoned}), 75: named({**frequent, **abandoned}), 86: named({**frequent, **abandoned, **bursts}), 92.5: named({**frequent, **abandoned, **bursts}),
     })
 
-    # The same names elsewhere: seen whole, always so, or after a quiet hour.
+    # The same names in another cluster: completely visible, bad from the start, or bad after a
+    # quiet hour.
     w, begun = World(95).exporter(), "young spikes once bursts over small always"
     for name in ("again", "ticket"):
         namespace(w, name, (62, 95, 30), redis="main", times=2, abandoned=[(62, 95, 3)])

@@ -1,4 +1,5 @@
-"""Namespaces beside each other in one cluster: state and lifecycle. See beside_ratios.py for the idea."""
+"""Several lock namespaces in one cluster at the same time: state and lifecycle. beside_ratios.py
+explains the idea."""
 
 from .beside_ratios import named
 from .builders import JOBS, OWN, SEEN, case, failed_acquisitions, lost, reached
@@ -6,14 +7,15 @@ from .world import World, clock, counter, gauge
 
 
 def beside_state():
-    """What an exporter showed last when it lost Redis is not news: not where another one of its job is connected, nor one of another job at the same
-    address. The two are clusters in which the same names mean something else."""
+    """When an exporter loses Redis, its last values are out of date. They must not count if another
+    exporter of its job is connected, or an exporter of another job at the same address. The two
+    variants run as clusters in which the same names mean something else."""
     for where, cut, swap in (("of one job", {"instance": "b:9190"}, False), ("at one address", {"job": "second"}, True)):
         w = World(26).exporter().exporter(**{**OWN, **cut}, logs=False)
         reached(w, gauge(26, (0, 1), (8, 0)), **{**OWN, **cut})
         page, ticket = {"severity": "ticket" if swap else "page"}, {"severity": "page" if swap else "ticket"}
         for name, here, there, more in (
-            # What the connected one shows, what the other one showed.
+            # What the connected exporter shows, and what the other one showed last.
             ("late", {"held": (0, 10), "renewal_overdue": (5, 6)}, {"held": (0, 100), "renewal_overdue": (0, 0)}, page),
             ("ticket", {"held": (0, 10), "renewal_overdue": (5, 6)}, {}, ticket),
             ("seldom", {"held": (0, 20), "renewal_overdue": (5, 12 if swap else 1)}, {"renewal_overdue": (5, 12 if swap else 20)}, {}),
@@ -24,7 +26,7 @@ def beside_state():
             for labels, shown in ((SEEN, here), ({**SEEN, **cut}, there)):
                 for metric, (since, value) in shown.items():
                     w.put(f"redis_lock_{metric}", gauge(26, (0, 0), (since, value)), **{**labels, "lock_namespace": name})
-        # Thresholds are the same, configured or by default.
+        # The thresholds are the same, configured or by default.
         absent, held = [{"leader_absent_seconds": 180}, {"ttl_seconds": 30}], [{"max_hold_seconds": 300}, {"ttl_seconds": 15}]
         for name, oldest, since, there, more in (
             ("leads", None, 5, 8, {"style": "loop", "config": absent[swap], **page}), ("follows", None, 5, None, {"style": "loop", "config": absent[not swap], **ticket}),
@@ -53,7 +55,7 @@ def beside_state():
         })
 
 
-    # The same of pages and tickets about leaders, and of a ticket about few that are late.
+    # The same for pages and tickets about leaders, and for a ticket about a few late renewals.
     w = World(26).exporter().exporter("b:9190", logs=False).exporter(job="second", logs=False)
     for labels in ({**OWN, "instance": "b:9190"}, {**OWN, "job": "second"}):
         reached(w, gauge(26, (0, 1), (8, 0)), **labels)
@@ -74,7 +76,7 @@ def beside_state():
     for labels in ({**OWN, "instance": "b:9190"}, {**OWN, "job": "second"}):
         w.exporter(**labels, logs=False).namespace("calm", **labels)
         reached(w, gauge(26, (0, 1)), **labels)
-    # One has never looked at the keyspace, and a target that is down never was an exporter.
+    # One exporter has never completed a pass, and a target that is down was never an exporter.
     w.exporter(logs=False).drop("scan_last_success_timestamp_seconds{instance=\"a:9190\",job=\"locks\"}")
     w.put("up", gauge(26, (0, 0)), instance="d:9190", job="locks")
     case("beside", "exporters of the same names in another cluster", w, {4: [], 25: ["ScanStale/warning instance=a:9190 job=locks"]})
@@ -88,7 +90,7 @@ def beside_lifecycle():
 
     often, at_once, two = events(*range(5, 60, 4)), [(5, 7, 100)], [(5, 25, 0.05)]
     for name, changes, ended, slow, fast, more in (
-        # Changes of owner every 30 s, which expire; slow takeovers and early releases; others.
+        # Owner changes every 30 s after expirations; slow takeovers and early releases; others.
         ("churns", [(5, 60, 4)], [(5, 60, 20)], often, [], {}), ("loops", [(5, 60, 10)], [(5, 60, 20)], [], [], {"style": "loop"}), ("passes", [(5, 60, 10)], [(5, 60, 20)], [], [], {"source": "scan"}),
         ("moved", [(5, 7, 400)], [(5, 7, 400)], at_once, [], {}), ("few", [(5, 60, 4)], [(5, 60, 20)], two, [], {"config": {"min_failures": 1e5}}), ("fast", [], [], often, [(0, 60, 2)], {}),
     ):
@@ -99,12 +101,13 @@ def beside_lifecycle():
         w.put("redis_lock_early_releases_total", counter(60, *([] if name == "fast" else slow)), **here)
         for within, of in (("false", slow), ("true", fast)):
             w.put("redis_lock_takeovers_total", counter(60, *of), within_slo=within, **here)
-    # Two Redis, of which each has half of it.
+    # Two Redis, each with half of the events.
     for labels, minutes in ((SEEN, (5, 9)), ({**SEEN, "instance": "c:9190", "redis": "second"}, (13, 17))):
         w.namespace("halves", instance=labels["instance"], redis=labels["redis"], logs=labels is SEEN)
         for metric, within in (("early_releases", {}), ("takeovers", {"within_slo": "false"})):
             w.put(f"redis_lock_{metric}_total", counter(60, *events(*minutes)), **{**labels, "lock_namespace": "halves"}, **within)
-    # A TTL that is too short: causes are known; or locks are found lost while they expire, of which an exporter on the same Redis sees nothing.
+    # The TTL is too short: either the causes are known, or locks are found lost while locks expire,
+    # and an exporter on the same Redis sees nothing of that.
     apart, later = events(5, 13, 21, 29, 37, 45), events(2.5, 10.5, 18.5, 26.5, 34.5, 42.5)
     for name, causes, gone, ended, more in (
         ("short", often, [], [], {}), ("advised", often, [], [], {}), ("burst", at_once, [], [], {}), ("enough", often, [], [], {"config": {"ttl_seconds": 30, "min_failures": 1e5}}),
@@ -125,7 +128,8 @@ def beside_lifecycle():
     lived = {"OwnerChurnHigh/warning": "churns", "ExpiryRatioHigh/warning": "churns", "TakeoverSlow/warning": "churns halves", "ReleasedEarly/warning": "churns halves"}
     case("beside", "namespaces of one cluster: how locks live", w, {4: [], 22: named(lived), 48: named({**lived, "TtlTooShort/warning": "short unseen known"}), 59: named({**lived, "TtlTooShort/warning": "short unseen known"})})
 
-    # Two exporters see the same in one Redis: it is not added up. It is another cluster, in which the same names mean something else.
+    # Two exporters see the same in one Redis: their numbers are not added. This is another cluster,
+    # in which the same names mean something else.
     w = World(61).exporter().exporter("b:9190", logs=False)
     every = {"changes": [(5, 61, 4)], "ended": [(5, 61, 8)], "slow": often, "fast": [(0, 61, 0.8)], "early": often}
     for name, more in (
@@ -137,7 +141,7 @@ def beside_lifecycle():
             w.namespace(name, instance=instance, logs=instance == "a:9190", traffic=more.get("traffic", 20))
             for metric, of, labels in (("owner_changes", "changes", {"after": "expiry"}), ("expirations", "ended", {}), ("takeovers", "slow", {"within_slo": "false"}), ("takeovers", "fast", {"within_slo": "true"}), ("early_releases", "early", {})):
                 w.put(f"redis_lock_{metric}_total", counter(61, *more.get(of, ())), **labels, **here)
-    # Of these the TTL is too short.
+    # The TTL of these lock namespaces is too short.
     for name in ("burst", "advised", "unseen", "looped", "released", "other"):
         here, known = {**JOBS, "lock_namespace": name}, name not in ("released", "other")
         w.namespace(name, config={"ttl_seconds": 30})
@@ -165,7 +169,8 @@ def beside_trends():
         w.namespace(name, **more)
         margins(w, name, more.get("renewals", 20), before, after)
         failed_acquisitions(w, (5, 125, busy), reason="busy", lock_namespace=name)
-    # Another exporter sees the same few, or only the late ones, which are a tenth of what the first one sees and less of the sum.
+    # Another exporter sees the same few renewals, or only the late ones, which are a tenth of what
+    # the first exporter sees and less than a tenth of the sum.
     w.namespace("seldom", instance="b:9190", logs=False, traffic=0, renewals=0.25).namespace("mixed", instance="b:9190", logs=False)
     margins(w, "seldom", 0.25, 0.7, 0.4, instance="b:9190")
     margins(w, "mixed", 2.125, 0.7, 0.4, instance="b:9190")
@@ -181,9 +186,10 @@ def beside_trends():
 
 
 def beside_ttl():
-    """Locks that are found lost while locks expire: each sum and each hour, from both sides. Every 2.5 minutes, so that an hour has 24 slices."""
+    """Locks are found lost while locks expire: each sum and each hour, from both sides. Evaluated
+    every 2.5 minutes, so that an hour has 24 slices."""
     def losing(minutes, **namespaces):
-        """(lost, expired, known causes) of each."""
+        """`namespaces`: (lost, expired, known causes) of each."""
         w = World(minutes).exporter().exporter("b:9190")
         for name, (gone, ended, known) in namespaces.items():
             here = {**JOBS, "lock_namespace": name}
@@ -194,18 +200,19 @@ def beside_ttl():
             w.put("redis_lock_not_owned_causes_total", counter(minutes, *known), cause="deleted_early", **here)
         return w
 
-    # 3.4 an hour are too few, 5.6 are enough. Four more were an hour before.
+    # 3.4 per hour are too few, 5.6 are enough. Four more happened an hour before.
     few, enough, all_time, later = (65, 115, 3 / 64), (0, 115, 3 / 64), (0, 115, 0.5), (65, 115, 0.5)
     w = losing(
         115, lost_before=([(5, 5.5, 4), few], [later], []), expired_before=([later], [(5, 5.5, 4), few], []), few_lost=([enough], [all_time], []), few_expired=([all_time], [enough], []),
         known_before=([later], [later], [(5, 5.5, 1)]), known=([(50, 115, 0.5)], [(50, 115, 0.5)], [(47, 47.5, 1)]), nodes=([(0, 115, 1 / 32)], [all_time], []), redis=([all_time], [(0, 115, 1 / 32)], []),
     )
-    # Two nodes and two Redis are added up.
+    # The counts of two nodes and of two Redis are added.
     lost(w, (0, 115, 1 / 32), lock_namespace="nodes", instance="b:9190")
     w.namespace("redis", instance="b:9190", logs=False, redis="second")
     w.put("redis_lock_expirations_total", counter(115, (0, 115, 1 / 32)), **{**SEEN, "lock_namespace": "redis", "instance": "b:9190", "redis": "second"})
     short = "few_lost few_expired nodes redis"
     case("beside", "locks are lost while locks expire: an hour of it", w, {40: [], 80: named({"TtlTooShort/warning": short}), 100: named({"TtlTooShort/warning": short}), 115: named({"TtlTooShort/warning": f"{short} known_before"})}, every=2.5)
-    # Four of them in an hour are 12 slices or more; many at once are fewer, and twice in two hours is no matter.
+    # Four events in an hour make at least 12 slices. Many events at once make fewer, and two bursts
+    # in two hours do not count.
     rare, bursts = [(minute, minute + 0.5, 2) for minute in (5, 20, 35, 50)], [(5, 7, 3), (75, 77, 3)]
     case("beside", "locks are lost while locks expire: how often", losing(95, rare=(rare, rare, []), bursts=(bursts, bursts, [])), {40: [], 70: named({"TtlTooShort/warning": "rare"}), 93: named({"TtlTooShort/warning": "rare"})})

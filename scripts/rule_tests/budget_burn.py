@@ -1,4 +1,4 @@
-"""RedisLockFailureBudgetBurn: a small share of lost locks that goes on for hours."""
+"""RedisLockFailureBudgetBurn: a small share of lost locks that continues for hours."""
 
 from .builders import case, lost, usual
 from .world import World
@@ -22,25 +22,28 @@ def burn():
         w = usual(140, traffic=0, renewals=0, config={"not_owned_ratio": 0.5})
         lost(w, *[(10 + every * i, 10.5 + every * i, 1) for i in range(int(126 / every))])
         case("not_owned", f"slow burn: one failure every {every} minutes", w, {60: [], 135: [ticket] if fires else []})
-    # 2 % in most slices, and a spike every 30 minutes that lifts the whole to 3.5 %.
+    # 2 % in most slices, and a spike every 30 minutes that raises the ratio of the long window to
+    # 3.5 %.
     w = usual(115)
     lost(w, (5, 115, 0.8), *[(10 + 30 * i, 10.5 + 30 * i, 40) for i in range(4)])
     case("not_owned", "slow burn: on the whole, but not in enough slices", w, {60: [], 90: [], 112: []})
-    # It was bad for two hours and is over: the last 6 hours alone are no ticket.
+    # It was bad for 50 minutes and is over: the window of 6 hours alone is no ticket.
     w = usual(200)
     lost(w, (10, 60, 1.8))
     case("not_owned", "slow burn: what is over for an hour is no ticket", w, {58: [ticket], 100: [ticket], 150: [], 200: []})
 
 
 def long_burn():
-    """Hours of it, looked at every 2.5 minutes: 6 hours have 144 slices then, and 60 of them are 2.5 hours."""
+    """Cases of many hours, evaluated every 2.5 minutes: 6 hours then have 144 slices, and 60 slices
+    are 2.5 hours."""
     ticket = "FailureBudgetBurn/warning lock_namespace=jobs"
 
     def hours(name, world, firing):
         case("not_owned", f"slow burn for hours: {name}", world, firing, every=2.5)
 
     def every_5_minutes(begin, end, amount):
-        """In two minutes of five, so that every second slice is bad: 0.4 times the amount on the whole."""
+        """Failures in two minutes of five, so that every second slice is bad. The average is 0.4
+        times the amount."""
         return [(minute, minute + 2, amount) for minute in range(begin, end, 5)]
 
     w = usual(585)
@@ -53,7 +56,7 @@ def long_burn():
     w = usual(460)
     lost(w, *every_5_minutes(10, 330, 4), (330, 460, 0.73))
     hours("3.8 % in every second slice, then 1.8 %", w, {250: [], 300: [], 328: [ticket], 372.5: [ticket], 390: [], 450: []})
-    # Half an hour above, and less than 2.5 % in 6 hours.
+    # Above the threshold for half an hour, and less than 2.5 % in 6 hours.
     for where, times, other in (("one Redis", 1, None), ("two Redis", 2, {"redis": "second"}), ("a twin that sees a fifth", 1, {"traffic": 4, "renewals": 4})):
         w = usual(450)
         if other:

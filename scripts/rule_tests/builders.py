@@ -1,7 +1,8 @@
-"""What most cases are built from: a place to collect them, the labels of the usual exporter and namespace, and common failures.
+"""What most cases are built from: the list of cases, the labels of the usual exporter and lock
+namespace, and common failures.
 
-Unless a case says otherwise, a namespace has 20 acquisitions, 20 releases and 20 renewals every 30 s. That makes 40 operations
-that can find a lock lost. Times are minutes."""
+By default, a lock namespace has 20 acquisitions, 20 releases and 20 renewals every 30 s. That makes
+40 operations that can find a lock lost. Times are minutes."""
 
 from .world import Case, World, counter
 
@@ -24,7 +25,7 @@ NOT_OWNED = "NotOwnedRatioHigh/critical lock_namespace=jobs"
 
 
 def lost(world, *segments, **labels):
-    """Lost locks in these segments; what is lost is not released."""
+    """Lost locks in these segments. A lost lock is not released."""
     world.put("redis_lock_not_owned_total", counter(world.minutes, *segments), operation="release", **{**JOBS, **labels})
 
 
@@ -45,6 +46,6 @@ def failed_acquisitions(world, *segments, reason="redis_unavailable", **labels):
 
 
 def reached(world, values, **labels):
-    """Whether all of Redis is connected, where it has one primary."""
+    """Whether all of Redis is connected, for a Redis with one primary."""
     world.put("redis_lock_exporter_redis_up", values, **labels)
     world.put("redis_lock_exporter_redis_nodes_up", values, **labels)

@@ -7,7 +7,7 @@ from .world import World, counter, gauge
 def events():
     event, page, warn = "AbandonedEvent/warning lock_namespace=jobs", "Abandoned/critical lock_namespace=jobs", "Abandoned/warning lock_namespace=jobs"
 
-    # So few locks that each abandonment is a large share: here the counts decide.
+    # So few locks that each abandonment is a large share. Here the counts decide.
     few = {"traffic": 0.25}
 
     def abandon(world, *segments, **labels):
@@ -38,7 +38,7 @@ def events():
     w = usual(60, **few)
     abandon(w, (10, 16, 50))
     case("events", "six minutes are one burst still", w, {m: [event] for m in (16, 17, 18, 19, 20, 24)})
-    # Five single ones, 2.5 minutes apart: 3 or 4 slices each.
+    # Each single abandonment makes 3 or 4 bad slices.
     w = usual(60, **few)
     abandon(w, (10, 10.5, 1), (14, 14.5, 1))
     case("events", "two abandonments are no page", w, {15: [event], 18: [event], 24: [event]})
@@ -48,7 +48,7 @@ def events():
     w = World(40).exporter().exporter("b:9190").namespace(**few).namespace(instance="b:9190", **few)
     abandon(w, (10, 10.5, 1), instance="b:9190")
     case("events", "an abandonment that another exporter saw", w, {10.5: [event]})
-    # A series that comes into being with its first event.
+    # A series that begins with its first event.
     w = usual(60, **few)
     w.drop("abandonments")
     w.put("redis_lock_abandonments_total", gauge(60, (0, None), (30, 1)), **JOBS)
@@ -61,12 +61,12 @@ def events():
     case("events", "an exporter with old counts that Prometheus sees for the first time", w,
          {20: ["ExporterAbsent/critical missing=all"], 30: ["ExporterAbsent/critical missing=all"], 40: [], 50: []})
 
-    # An exporter that came 20 minutes ago is not new any more.
+    # An exporter that appeared 20 minutes ago is no longer new.
     w = usual(60, **few)
     w.drop("abandonments")
     w.put("redis_lock_abandonments_total", gauge(60, (0, None), (20, 1)), **JOBS)
     case("events", "the first abandonment, 20 minutes after the exporter came", w, {19.5: [], 22: [event], 34: [event], 36: []})
-    # What is extrapolated to less than one has happened all the same.
+    # An event whose extrapolated increase is less than one still happened.
     w = usual(20, **few)
     abandon(w, (10, 10.5, 0.5))
     case("events", "a part of an abandonment", w, {10: [], 10.5: [event]})
@@ -94,7 +94,7 @@ def events():
     abandon(w, (10, 25, 1))
     case("events", "only one of two exporters sees abandonments", w, {18.5: [event], 19.5: [event, page]})
 
-    # Finished twice.
+    # Work that was finished twice.
     twice, twice_page = "DuplicateTerminalState/warning lock_namespace=jobs", "DuplicateTerminalState/critical lock_namespace=jobs"
 
     def duplicate(world, *segments, kind="duplicate_terminal_state", **labels):
@@ -111,7 +111,8 @@ def events():
     case("events", "four minutes are one burst still", w, {m: [twice] for m in (14, 16, 18, 20, 30)})
     w = usual(80)
     duplicate(w, (10, 20, 1))
-    # Slices from 10.5 on, the fifteenth at 17.5. The window of 30 minutes holds them until 43 or so, then keep_firing_for.
+    # Slices from 10.5 on, the fifteenth at 17.5. The window of 30 minutes contains them until about
+    # 43, then keep_firing_for applies.
     case("events", "work finished twice again and again: a page", w, {17: [twice], 18: [twice_page], 40: [twice_page], 52: [twice_page], 60: []})
     w = usual(60, severity="ticket")
     duplicate(w, (10, 30, 1))
@@ -157,7 +158,7 @@ def events():
     duplicate(w, (10, 25, 1))
     case("events", "only one of two exporters sees double finishes", w, {17: [twice], 18: [twice_page]})
 
-    # Fences.
+    # Fence regressions.
     for severity in ("page", "ticket"):
         w = World(20).exporter().exporter("b:9190").namespace(severity=severity).namespace(severity=severity, instance="b:9190", logs=False)
         w.put("redis_lock_fence_regressions_total", counter(20, (10, 10.5, 0.5)), **SEEN)

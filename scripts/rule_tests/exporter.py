@@ -1,4 +1,5 @@
-"""Alerts on the exporter: absent, stale scans, lost tracking, stalled or silent logs, state, configuration."""
+"""Alerts on the exporter: absent, stale scans, lost tracking, stalled or silent logs, state,
+configuration."""
 
 from .builders import JOBS, OWN, SEEN, SOURCE, case, reached, usual
 from .world import World, clock, counter, gauge
@@ -30,7 +31,7 @@ def exporter():
     w.gone(10, text="c:9190")
     w.put("up", gauge(60, (0, 1), (10, 0), (40, 1)), instance="c:9190", job="logs")
     gone = "ExporterAbsent/warning missing=target instance=c:9190 job=logs"
-    # Not up for the whole of 5 minutes, and `for` adds 10.
+    # Not up during all of 5 minutes, and `for` adds 10.
     case("exporter", "one node's log side is down", w, {24: [], 25: [gone], 44.5: [gone], 46: []})
     w = two(60)
     w.gone(10, text="a:9190")
@@ -54,7 +55,8 @@ def exporter():
         w.put("redis_lock_exporter_scan_last_success_timestamp_seconds", clock(minutes, *changes), **OWN)
         return w
 
-    # 60 s, three times the interval of 15 s or 5 minutes and the duration of 1 s; `for` adds 5.
+    # 60 s, plus three times the interval (15 s or 5 minutes) and three times the duration of 1 s;
+    # `for` adds 5 minutes.
     case("exporter", "no pass any more, changes not told of", scans(60, 0, 1, (0, None), (10, 10), (30, None)), {16.5: [], 17: [stale], 30: [stale], 34.5: [stale], 36: []})
     case("exporter", "no pass any more, changes told of", scans(60, 1, 1, (0, None), (10, 10)), {31: [], 31.5: [stale]})
     case("exporter", "passes take 10 minutes", scans(90, 0, 600, (0, None), (10, 10)), {46.5: [], 47: [stale]})
@@ -131,7 +133,8 @@ def exporter():
     w.put("redis_lock_exporter_state_durable", gauge(60, *[(m, int(m % 3 == 0)) for m in range(60)]), **OWN)
     case("exporter", "saving fails now and then", w, {30: [], 60: []})
 
-    # Increases from 10.5 on, `for` 15; the window holds them until 45, and keep_firing_for adds 15.
+    # Increases from 10.5 on, `for` 15. The window contains them until 45, and keep_firing_for adds
+    # 15.
     w = usual(100)
     w.put("redis_lock_untracked_locks_total", counter(100, (10, 30, 5)), **SEEN)
     limit = "SeriesLimitHit/warning lock_namespace=jobs redis=main instance=a:9190 job=locks"
@@ -167,7 +170,7 @@ def exporter():
 
 
 def exporter_limits():
-    """A day of it, looked at every 5 minutes, and what is just enough."""
+    """A day, evaluated every 5 minutes, and values just above the limits."""
     w = World(1490).exporter().exporter("c:9190").namespace()
     w.gone(10, text="c:9190")
     w.put("up", gauge(1490, (0, 1), (10, 0)), instance="c:9190", job="locks")

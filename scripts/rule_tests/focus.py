@@ -1,18 +1,21 @@
 """Chooses the rules that each case is tested with: a dozen for most cases instead of all of them.
 
-A case makes a statement about every alert: it fires at these moments, or it stays silent. A case concerns an alert if the alert fires in
-it, or if the alert reads a metric that the case changes. These statements are tested for each case.
+A case makes a statement about every alert: it fires at these moments, or it stays silent. A case
+concerns an alert if the alert fires in it, or if the alert reads a metric that the case changes.
+These statements are tested for each case.
 
-All other alerts must stay silent. They read only what the case leaves as healthy exporters show it: their background. Many cases have
-the same background for an alert, so one of them is its witness and tests the statement for all. A witness
+All other alerts must stay silent. They read only what the case leaves as healthy exporters show it:
+their background. Many cases have the same background for an alert, so one of them is its witness
+and tests the statement for all. A witness
 
 * gives the alert exactly the same series, for at least as long,
-* evaluates the rules at the same interval (or every 5 minutes if the background lasts for more than 400), and
-* checks that the alert never fires, not even between the moments that the cases ask about.
+* evaluates the rules at the same interval (or every 5 minutes if the background lasts for more than
+  400 minutes), and
+* checks that the alert never fires, not even between the moments that the cases check.
 
-A rule is always loaded together with every recording rule it depends on, and with all series that these read. So it behaves as in the
-complete rule file. `scripts/test_rules.sh --full` also runs every case against the complete file.
-"""
+A rule is always loaded together with every recording rule that it depends on, and with all series
+that these rules read. So it behaves as in the complete rule file. `scripts/test_rules.sh --full`
+also runs every case against the complete file."""
 
 import collections
 import copy
@@ -26,9 +29,10 @@ from .promtool_file import sample_count, world_name
 
 LONG, LONG_EVERY = 400, 5  # minutes
 
-# Rough costs in promtool, in microseconds: of a rule at each evaluation, of each series it reads, and of the samples of a range. A
-# process takes some time to start. These numbers only decide what is tested together, never what is tested. Costs are whole numbers:
-# their sums do not depend on the order, so the files are the same each time.
+# Rough costs in promtool, in microseconds: of a rule at each evaluation, of each series that it
+# reads, and of the samples of a range. A process takes some time to start. These numbers decide
+# only what is tested together, never what is tested. Costs are integers: their sums do not depend
+# on the order, so the files are the same each time.
 RULE, SELECTOR, SERIES, SAMPLE, PROCESS = 20, 12, 3.4, 0.03, 100_000
 LARGE = 10_000_000
 
@@ -36,8 +40,8 @@ LARGE = 10_000_000
 class Focus:
     """Works on all cases of one rule file.
 
-    `rules`: the names of the rules that each case needs. `silent`: the alerts that each case is the witness for. Both also have the copies of
-    cases that are only witnesses."""
+    `rules`: the names of the rules that each case needs. `silent`: the alerts for which each case
+    is the witness. Both also contain the copies of cases that are only witnesses."""
 
     def __init__(self, groups, cases):
         self.graph, self.cases = RuleGraph(groups), cases
@@ -58,12 +62,14 @@ class Focus:
         self.cases = [*cases, *(case for case in coarse.values() if self.silent[case])]
 
     def needed_rules(self, case):
-        """The names of the rules that the concerned alerts need, and those that the case asks for by name."""
+        """Returns the names of the rules that the concerned alerts need, and of those that the case
+        names."""
         named = {name for expression in case.holds for name in re.findall(r"\b[a-z_]+:[\w:]+", expression)}
         return set().union(*(self.graph.upstream[name] for name in self.concerned[case] | named))
 
     def backgrounds(self, alert):
-        """For each different background of this alert, the cases that show it for the longest time."""
+        """Returns, for each different background of this alert, the cases that show it for the
+        longest time."""
         metrics, found = self.graph.metrics[alert], {}
         cases = [case for case in self.cases if alert not in self.concerned[case]]
         for case in sorted(cases, key=lambda case: -sample_count(case)):
@@ -80,7 +86,8 @@ class Focus:
         return [candidates for of_same_names in found.values() for _, _, candidates in of_same_names]
 
     def batches(self, cases):
-        """The cases that are tested together. First looks at each world alone, because only cases of one world share evaluations."""
+        """Returns the cases that are tested together. First considers each world alone, because
+        only cases of one world share evaluations."""
         worlds = {}
         for case in cases:
             worlds.setdefault(world_name(case), {}).setdefault(frozenset(self.rules[case]), []).append(case)
@@ -88,7 +95,8 @@ class Focus:
 
 
 def joined(batches):
-    """Makes one batch of two as long as that is cheaper than to test them apart, and as long as no batch gets too large."""
+    """Merges two batches as long as that is cheaper than testing them separately and no batch gets
+    too large."""
     batches, gains = dict(enumerate(batches)), {}
     while True:
         for first, second in itertools.combinations(batches, 2):
@@ -104,7 +112,8 @@ def joined(batches):
 
 
 class Batch:
-    """Cases that are tested together, the rules they need, and a guess at the microseconds this takes."""
+    """Cases that are tested together, the rules that they need, and an estimate of the microseconds
+    that this takes."""
 
     def __init__(self, costs, rules, cases):
         self.costs, self.rules, self.cases = costs, rules, cases
@@ -112,7 +121,7 @@ class Batch:
         for case in cases:
             world = world_name(case)
             self.evaluations[world] = max(self.evaluations[world], evaluations(case))
-        # Of each rule, what it costs with the series of these cases.
+        # For each rule, its cost with the series of these cases.
         self.series = [sum(costs) for costs in zip(*(costs.vector(case) for case in cases))]
         self.cost = self.total(rules, self.evaluations, self.series)
 
@@ -135,7 +144,7 @@ class Costs:
         self.number = {name: number for number, name in enumerate(self.fixed)}
 
     def vector(self, case):
-        """Of each rule, what its series cost in this case."""
+        """Returns, for each rule, the cost of its series in this case."""
         if case not in self.vectors:
             count = collections.Counter(key.split("{")[0] for key in case.world.series)
             recorded = count["redis_lock_namespace_info"] or 1
@@ -152,7 +161,8 @@ class Costs:
 
 
 def coarse_copy(case):
-    """A copy of a long case that evaluates the rules less often and asks only for silence."""
+    """Returns a copy of a long case that evaluates the rules less often and checks only for
+    silence."""
     coarse = copy.copy(case)
     coarse.name, coarse.every, coarse.firing, coarse.holds = f"{case.name} (background)", LONG_EVERY, {}, ()
     return coarse

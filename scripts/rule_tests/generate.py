@@ -20,7 +20,8 @@ RULE_FILES = (rulelib.MAIN_RULES, rulelib.CORDUM_RULES)
 
 
 class TestFile:
-    """One test file and the rule file that it loads. `cost`: a guess at the time it takes."""
+    """One test file and the rule file that it loads. `cost`: an estimate of the time that it
+    takes."""
 
     def __init__(self, name, text, rules, rules_text, cost):
         self.name, self.text, self.rules, self.rules_text, self.cost = name, text, rules, rules_text, cost
@@ -42,7 +43,7 @@ def test_directory():
 
 
 def by_interval(cases):
-    """{interval: cases}, by the time between two evaluations of the rules."""
+    """Returns {interval: cases}, by the time between two evaluations of the rules."""
     found = {}
     for case in cases:
         found.setdefault(duration(case.every), []).append(case)
@@ -58,7 +59,7 @@ def focused_files():
     for path in RULE_FILES:
         groups = rulelib.load_groups(path)
         focus = Focus(groups, [case for case in CASES if case.rules == path.name])
-        # Annotations are compared with the file that users load.
+        # Annotations are compared using the file that users load.
         with_texts = [case for case in focus.cases if case.text]
         if with_texts:
             yield whole_file("annotations", with_texts, path, groups, focus)
@@ -88,7 +89,8 @@ def whole_file(name, cases, path, groups, focus):
 
 
 def write(kind):
-    """Writes the files of this kind, "focused" or "whole", and returns their directory and the files."""
+    """Writes the files of this kind, "focused" or "whole". Returns their directory and the
+    files."""
     directory = test_directory() / kind
     files = list(focused_files() if kind == "focused" else whole_files())
     for file in files:
@@ -100,6 +102,7 @@ def write(kind):
 
 
 def case_names(test_text, output):
-    """The names of the cases that promtool's output complains about, if the output tells."""
+    """Returns the names of the cases that fail in promtool's output, if the output contains
+    them."""
     names = dict(re.findall(r"^      # cluster (\d+): (.*)$", test_text, re.M))
     return list(dict.fromkeys(names[number] for number in re.findall(r'cluster=~\\?"(\d+)\.', output) if number in names))

@@ -1,4 +1,5 @@
-"""Alerts on how locks are taken, held, renewed and released: contention, expiry, takeovers, margins, TTLs."""
+"""Alerts on how locks are taken, held, renewed and released: contention, expirations, takeovers,
+margins, TTLs."""
 
 from .builders import JOBS, SEEN, case, lost, usual
 from .world import World, counter, gauge
@@ -8,12 +9,13 @@ def lifecycle():
     margin = "RenewalMarginShrinking/warning lock_namespace=jobs"
 
     def margins(world, *periods, renewals=20, **labels):
-        """(begin, end, upper bound of the bucket in which all renewals fall)"""
+        """`periods`: (begin, end, upper bound of the bucket that contains all renewals)."""
         for bound in ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "+Inf"):
             segments = [(b, e, renewals) for b, e, le in periods if float(bound) >= le]
             world.put("redis_lock_renewal_margin_ratio_bucket", counter(world.minutes, *segments), le=bound, **{**SEEN, **labels})
 
-    # p10 of a bucket from 0.6 to 0.7 is 0.61; 0.45 to come below three quarters of it (0.4575) and below 0.5.
+    # The p10 of a bucket from 0.6 to 0.7 is 0.61. The margin must fall below three quarters of it
+    # (0.4575) and below 0.5.
     w = usual(125)
     margins(w, (0, 75, 0.7), (75, 125, 0.4))
     case("lifecycle", "renewals come with 31 % left instead of 61 %", w, {74: [], 89: [], 97: [margin], 123: [margin]})
@@ -47,7 +49,8 @@ def lifecycle():
 
     w = usual(100)
     changes(w, (10, 50, 4))
-    # Slices from 10.5 on, the twenty-fourth at 22.0 or a little later; twenty-four of the last 30 minutes are left until 70 or so.
+    # Slices from 10.5 on, the twenty-fourth at about 22.0. The last 30 minutes contain twenty-four
+    # until about 70.
     case("lifecycle", "a fifth of the locks change hands by expiry", w, {21: [], 23: [churn], 60: [churn], 80: [churn], 90: []})
     w = usual(100)
     changes(w, (10, 100, 1.1))
@@ -102,7 +105,7 @@ def lifecycle():
         w = usual(100, traffic=0)
         expired(w, *[(10 + every * i, 10.5 + every * i, 1) for i in range(int(88 / every))])
         case("lifecycle", f"one lock expires every {every} minutes, none is released", w, {21: [], 60: [expiry] if fires else []})
-    # Every second 2 minutes are bad, but 18 % of half an hour.
+    # Every second interval of 2 minutes is bad, but only 18 % of half an hour.
     w = usual(100)
     expired(w, *[(10 + 4 * i, 12 + 4 * i, 8.5) for i in range(20)])
     case("lifecycle", "18 % of the locks expire in bursts", w, {40: [], 60: [], 80: []})
@@ -122,7 +125,8 @@ def lifecycle():
 
     w = usual(160)
     takeovers(w, [(10 + 5 * i, 10.5 + 5 * i, 1) for i in range(6)], [(0, 160, 0.01)])
-    # Three or four slices each: the tenth with the third or fourth. The hour is over at 95, keep_firing_for adds 15.
+    # Three or four slices per event: the tenth comes with the third or fourth event. The hour is
+    # over at 95, keep_firing_for adds 15.
     case("lifecycle", "slow takeovers, every 5 minutes", w, {19: [], 28: [slow], 70: [slow], 80: [slow], 125: []})
     w = usual(160)
     takeovers(w, [(10, 12, 100)], [(0, 160, 0.01)])
@@ -185,7 +189,8 @@ def lifecycle():
     causes(w, "expired_never_renewed", *some[3:6], instance="b:9190")
     case("lifecycle", "locks expire by the logs of two exporters", w, {30: [], 45: [short]})
 
-    # Another exporter reads the logs than sees Redis: no cause is known, but locks are found lost while locks expire.
+    # One exporter reads the logs and another one watches Redis: no cause is known, but locks are
+    # found lost while locks expire.
     def apart(n_lost, n_expired, style="item", cause=None, recommended=60):
         w = World(60).exporter(logs=False).exporter("b:9190", redis=False, job="logs")
         w.namespace(logs=False, style=style, config={"ttl_seconds": 30}).namespace(instance="b:9190", job="logs", redis=None, style=style, config={"ttl_seconds": 30})
@@ -202,7 +207,7 @@ def lifecycle():
         ("of a loop", apart(8, 8, style="loop"), False), ("one of them was deleted", apart(8, 8, cause="deleted_early"), False), ("the TTL is as advised", apart(8, 8, recommended=30), False),
     ):
         case("lifecycle", f"logs and Redis are seen by different exporters: {name}", world, {30: [], 40: [short] if fires else [], 59: [short] if fires else []})
-    # Five lost and five expired, at different times; and all at once.
+    # Five lost and five expired, at different times, and all at once.
     w = apart(0, 0)
     lost(w, *some, instance="b:9190", job="logs")
     w.put("redis_lock_expirations_total", counter(60, *[(begin + 30, end + 30, amount) for begin, end, amount in some[:6]]), **SEEN)
@@ -219,7 +224,8 @@ def lifecycle():
         w.put("redis_lock_acquire_failures_total", counter(minutes, (10, end, share)), reason="busy", **JOBS)
         return w
 
-    # Above 50 % of 30 minutes once more than 30 busy attempts were made and the rest of the window is outweighed; `for` is 35.
+    # Above 50 % of 30 minutes after more than 30 busy attempts, when they outweigh the rest of the
+    # window; `for` is 35.
     case("lifecycle", "two thirds of the attempts find the lock taken", contention(40), {54: [], 75: [busy], 110: [busy]})
     case("lifecycle", "44 % of the attempts find the lock taken", contention(16), {75: [], 110: []})
     case("lifecycle", "44 % where 30 % are allowed", contention(16, config={"busy_ratio": 0.3}), {80: [busy]})
@@ -232,7 +238,7 @@ def lifecycle():
     w.put("redis_lock_acquire_failures_total", counter(110, (10, 150, 40)), reason="other", **JOBS)
     w.drop('reason="busy"')
     case("lifecycle", "attempts that fail otherwise are no contention", w, {90: ["AcquireFailing/critical lock_namespace=jobs"]})
-    # 32 busy of 32 + 20 taken; were the keyspace added up twice it would be 44 %.
+    # 32 busy of 32 + 20 attempts. If the keyspace were added twice, it would be 44 %.
     w = World(110).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
     w.put("redis_lock_acquire_failures_total", counter(110, (10, 150, 16)), reason="busy", **JOBS)
     w.put("redis_lock_acquire_failures_total", counter(110, (10, 150, 16)), reason="busy", **{**JOBS, "instance": "b:9190"})

@@ -5,14 +5,15 @@ from .world import World, counter, gauge
 
 
 def lifecycle_limits():
-    """Each number, window and time of the tickets about how locks live, from both sides; two Redis are added up, of two exporters the larger counts."""
+    """Each number, window and duration of the lifecycle tickets, from both sides. Two Redis are
+    added; of two exporters on one Redis the larger number counts."""
     w = usual(92)
     w.put("redis_lock_expirations_total", counter(92, (10, 92, 6)), **SEEN)
     case("lifecycle", "23 % of the locks expire, for longer than an hour", w, {20: [], 45: ["ExpiryRatioHigh/warning lock_namespace=jobs"], 90: ["ExpiryRatioHigh/warning lock_namespace=jobs"]})
     two = {"instance": "b:9190", "logs": False}
 
     def both(minutes, style="item", **more):
-        """Two Redis, each seen by an exporter of its own."""
+        """Two Redis, each watched by its own exporter."""
         return World(minutes).exporter().exporter("b:9190", logs=False).namespace(style=style, **more).namespace(style=style, redis="second", **two, **more)
 
     SECOND = {**SEEN, "redis": "second", "instance": "b:9190"}
@@ -21,7 +22,7 @@ def lifecycle_limits():
     slow, early, short, busy = (f"{name}/warning lock_namespace=jobs" for name in ("TakeoverSlow", "ReleasedEarly", "TtlTooShort", "ContentionHigh"))
 
     def margins(world, *periods, **labels):
-        """(begin, end, upper bound of the bucket, renewals every 30 s)"""
+        """`periods`: (begin, end, upper bound of the bucket, renewals every 30 s)."""
         for bound in ("0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "+Inf"):
             segments = [(begin, end, amount) for begin, end, le, amount in periods if float(bound) >= le]
             world.put("redis_lock_renewal_margin_ratio_bucket", counter(world.minutes, *segments), le=bound, **{**SEEN, **labels})
@@ -30,7 +31,7 @@ def lifecycle_limits():
     w = usual(125)
     margins(w, (0, 75, 0.7, 20), (75, 125, 0.7, 17), (75, 125, 0.4, 3))
     case("lifecycle", "15 % of the renewals come late", w, {105: [], 115: [margin]})
-    # After 22.2 minutes.
+    # A tenth is late after 22.2 minutes.
     w = both(125)
     margins(w, (0, 75, 0.7, 20), (75, 125, 0.7, 18.5), (75, 125, 0.4, 1.5))
     margins(w, (75, 125, 0.7, 1.5), (75, 125, 0.4, 1.5), redis="second", instance="b:9190")
@@ -42,7 +43,7 @@ def lifecycle_limits():
     w = World(105).exporter().exporter("b:9190", logs=False).namespace().namespace(**two, renewals=0)
     margins(w, (0, 75, 0.7, 20), (75, 105, 0.4, 20))
     margins(w, (0, 105, 0.7, 0), instance="b:9190")
-    # A tenth of 30 minutes are 3, and `for` adds 15.
+    # A tenth of 30 minutes is 3 minutes, and `for` adds 15.
     case("lifecycle", "one of two exporters sees renewals come late", w, {92.5: [], 95: [margin]})
     w = usual(135)
     margins(w, (0, 75, 0.7, 20), (75, 85, 0.4, 20), (85, 135, 0.7, 20))
@@ -128,7 +129,8 @@ def lifecycle_limits():
     w = usual(110)
     takeovers(w, events(10, 6), [])
     w.put("redis_lock_early_releases_total", counter(110, *events(10, 6)), **SEEN)
-    # The third last, of minute 25, leaves the hour at 85.5, on Prometheus 3 its slices do four minutes before; then 15 minutes.
+    # The third last event, at minute 25, leaves the hour at 85.5; on Prometheus 3 its slices leave
+    # four minutes earlier. keep_firing_for adds 15 minutes.
     case("lifecycle", "slow takeovers and early releases end", w, {80: [slow, early], 95: [slow, early], 106: []})
     w = usual(100)
     takeovers(w, [(5, 5.5, 2), (70, 90, 0.05)], [])
@@ -194,5 +196,5 @@ def lifecycle_limits():
     case("lifecycle", "two exporters: 20 busy attempts each in half an hour", contention(90, (10, 90, 0.33), traffic=0), {88: [busy]})
     w = usual(135)
     w.put("redis_lock_acquire_failures_total", counter(135, (10, 90, 40)), reason="busy", **JOBS)
-    # Below half of 30 minutes at 105, then 15 minutes.
+    # Below half of 30 minutes at 105, then 15 minutes more.
     case("lifecycle", "contention ends: 15 minutes after it is below", w, {104: [busy], 117: [busy], 128: []})

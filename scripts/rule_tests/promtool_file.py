@@ -7,7 +7,8 @@ import rulelib
 
 from .world import STEP
 
-# Cases whose last moment is at most so many minutes share a world. Longer worlds would keep short cases waiting.
+# Cases whose last moment is at most this many minutes share a world. In a longer world short cases
+# would be evaluated for too long.
 WORLD_MINUTES = (20, 30, 40, 50, 60, 80, 110, 160, 250, 400)
 
 
@@ -18,11 +19,12 @@ def duration(minutes):
 
 
 def merged(cases):
-    """Puts cases into common worlds: [(name, [(case, cluster)])].
+    """Puts cases into shared worlds: [(name, [(case, cluster)])].
 
-    The rules keep clusters apart. So each case becomes a cluster of its own, dozens of cases cost little more than one, and a rule that
-    mixes up clusters fails. A world without any exporter stays alone, because exporters of other clusters would end the absence. Tests of
-    annotations stay alone as well, because promtool compares all alerts of a name."""
+    The rules keep clusters separate. So each case becomes a cluster, dozens of cases cost little
+    more than one, and a rule that mixes clusters fails. A world without any exporter stays alone,
+    because exporters of other clusters would end the absence. Tests of annotations stay alone as
+    well, because promtool compares all alerts of a name."""
     worlds = {}
     for number, case in enumerate(cases):
         worlds.setdefault(world_name(case), []).append((case, "" if stays_alone(case) else f"{number:03}"))
@@ -30,7 +32,7 @@ def merged(cases):
 
 
 def world_name(case):
-    """Cases of the same name share a world."""
+    """Returns the name of the world of a case. Cases with the same name share a world."""
     if stays_alone(case):
         return case.name
     limit = next((limit for limit in WORLD_MINUTES if case.last <= limit), None)
@@ -43,12 +45,13 @@ def stays_alone(case):
 
 
 def sample_count(case):
-    """The number of samples until shortly after the last moment that the case asks about."""
+    """Returns the number of samples until shortly after the last moment that the case checks."""
     return int((case.last + case.world.step) / case.world.step) + 1
 
 
 def with_cluster(text, cluster):
-    """Puts the series into this cluster. If a case has clusters itself, their names get the cluster as a prefix."""
+    """Puts the series into this cluster. If a case has its own clusters, their names get the
+    cluster as a prefix."""
     if not cluster:
         return text
     if 'cluster="' in text:
@@ -57,11 +60,12 @@ def with_cluster(text, cluster):
 
 
 def as_yaml(cases, rule_file, groups, only=None, metrics=None, mutants=None, own=(), texts=True, silent=None):
-    """The text of a test file. All cases have the same `every`.
+    """Returns the text of a test file. All cases must have the same `every`.
 
-    `only`: expect only alerts of these names. `metrics`: write only these series. Both are for reduced rule files.
-    `mutants`: expect each alert that many times, with a number at the end of its name and in the label `mutant`. The expressions in `holds`
-    of a case ask for the mutants' `own` records. `texts`: compare annotations. `silent`: {case: alerts that never fire in it}."""
+    `only`: expect only alerts with these names. `metrics`: write only these series. Both are for
+    reduced rule files. `mutants`: expect each alert that many times, with a number at the end of
+    its name and in the label `mutant`. The expressions in `holds` of a case read the mutants' `own`
+    records. `texts`: compare annotations. `silent`: {case: alerts that never fire in it}."""
     every = {case.every for case in cases}
     lines = [f"rule_files: [{json_text(rule_file)}]", f"evaluation_interval: {duration(every.pop())}", f"group_eval_order: [{', '.join(groups)}]", "tests:"]
     assert not every
@@ -115,7 +119,7 @@ def case_comment(case, cluster):
 
 
 def numbered(alert, number):
-    """The name and labels of the copy of an alert that belongs to a mutant."""
+    """Returns the name and labels of the copy of an alert that belongs to a mutant."""
     return alert if number is None else {**alert, "alertname": f"{alert['alertname']}__{number}", "mutant": str(number)}
 
 

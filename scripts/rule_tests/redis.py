@@ -1,4 +1,4 @@
-"""Alerts on Redis itself: not reachable, failed over, fails over again and again."""
+"""Alerts on Redis itself: not reachable, failed over, fails over repeatedly."""
 
 from .builders import OWN, SEEN, case, lost, reached, usual
 from .world import World, counter, gauge
@@ -8,7 +8,7 @@ def redis():
     down = "RedisDown/critical scope=all redis=main"
     w = usual(40)
     reached(w, gauge(40, (0, 1), (10, 0), (20, 1)), **OWN)
-    # Not up for the whole of 3 minutes from 13 on (12.5 where ranges are left-open), and `for` adds 2.
+    # Not up during all of 3 minutes from 13 on (12.5 if ranges are left-open), and `for` adds 2.
     case("redis", "Redis is down: after 5 minutes", w, {14: [], 15: [down], 20: [down], 24.5: [down], 26: []})
     for length in (1, 2, 4):
         w = usual(40)
@@ -31,7 +31,7 @@ def redis():
     reached(w, gauge(40, (0, 1), (10, 0)), cluster="east", **OWN)
     case("redis", "Redis is down in one of two clusters", w, {14: [], 15: ["RedisDown/critical scope=all redis=main cluster=east"]})
 
-    # A Cluster of three primaries: as long as one is connected, it is a part that is away.
+    # A Redis Cluster of three primaries: as long as one is connected, only a part is unavailable.
     part = "RedisDown/critical scope=part redis=main"
 
     def primaries(*changes):
@@ -45,7 +45,8 @@ def redis():
     case("redis", "the last of three primaries goes down later", primaries((0, 3), (10, 1), (30, 0)), {14: [], 15: [part], 31: [part], 35: [down, part], 41: [down]})
     case("redis", "all of three primaries are down, and one comes back", primaries((0, 3), (10, 0), (30, 1)), {14: [], 15: [down], 32: [down, part], 37: [part]})
 
-    # One that was down with the others counts for 3 minutes as a part that is not, and then for 5 more.
+    # After the last primary goes down, the partial outage still counts for 3 minutes, and
+    # keep_firing_for adds 5.
     case("redis", "the last of three primaries goes down later: when", primaries((0, 3), (10, 1), (20, 0)), {21: [part], 24: [part], 26.5: [down, part]})
     w = World(25).exporter().exporter("b:9190", logs=False).namespace().namespace(instance="b:9190", logs=False)
     for instance, up in (("a:9190", 0), ("b:9190", 2)):
@@ -55,7 +56,7 @@ def redis():
         w.put("redis_lock_exporter_redis_up", gauge(25, (0, 1), (10, 0)), **own)
     case("redis", "one of two exporters reaches two of three primaries, the other one none", w, {14: [], 15: [part], 24: [part]})
 
-    # Failovers beside each other: two exporters that count the same two are no flapping.
+    # Several exporters: if two exporters count the same two failovers, that is not flapping.
     flapping, observed = "FailoverFlapping/warning redis=main", "FailoverObserved/info redis=main"
     w = usual(150)
     w.put("redis_lock_exporter_redis_failovers_total", counter(110, (10, 10.5, 1), (30, 30.5, 1), (50, 50.5, 1)), **OWN)

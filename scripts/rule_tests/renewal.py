@@ -90,7 +90,7 @@ def renewal():
     w = World(40).exporter(cluster="east").exporter("b:9190", cluster="west").namespace(cluster="east", policy="continue").namespace(instance="b:9190", cluster="west", policy="continue")
     failed_renewals(w, (10, 40, 1.6), cluster="east")
     case("renewal", "two clusters with the same namespace", w, {16: [], 20: ["RenewalFailureRatioHigh/critical lock_namespace=jobs cluster=east"]})
-    # What the caller broke off itself is no failure, whatever else fails.
+    # A renewal that the caller canceled is not a failure, whatever else fails.
     for name, segments in (("a spike every 10 minutes", [(12 + 10 * i, 12.5 + 10 * i, 30) for i in range(3)]), ("bursts of 8 % on the whole", [(10 + 5 * i, 11 + 5 * i, 9) for i in range(6)])):
         w = usual(40, policy="continue")
         failed_renewals(w, *segments)

@@ -1,4 +1,5 @@
-"""Alerts on the current state of locks: locks without a TTL, overdue renewals, leaders, long holds."""
+"""Alerts on the current state of locks: locks without a TTL, overdue renewals, leaders, long
+holds."""
 
 from .builders import OWN, SEEN, case, reached, usual
 from .world import World, clock, gauge
@@ -45,7 +46,8 @@ def state():
     mass, some = "MassRenewalOverdue/critical lock_namespace=jobs", "RenewalOverdue/warning lock_namespace=jobs"
     w = usual(60)
     overdue(w, 10, (0, 0), (10, 6), (30, 0))
-    # Slices from 10.0 on: the sixteenth at 17.5, the twenty-fourth at 21.5. Afterwards the last sixteen of 10 minutes are left at 32.
+    # Slices from 10.0 on: the sixteenth at 17.5, the twenty-fourth at 21.5. After the end, the last
+    # 10 minutes contain sixteen until 32.
     case("state", "60 % are overdue: a page after 7.5 minutes", w, {17: [], 17.5: [mass], 21: [mass], 21.5: [mass, some], 32: [mass, some], 41: [mass, some], 45: []})
     w = usual(60, severity="ticket")
     overdue(w, 10, (0, 0), (10, 6), (30, 0))
@@ -83,7 +85,7 @@ def state():
     without = "WithoutTtl/warning lock_namespace=jobs"
     w = usual(60)
     w.put("redis_lock_without_ttl", gauge(60, (0, 0), (20, 1), (40, 0)), **SEEN)
-    # All samples of 10 minutes from 30 on (one less where ranges are left-open), and `for` adds 5.
+    # All samples of 10 minutes from 30 on (one less if ranges are left-open), and `for` adds 5.
     case("state", "a lock without TTL: after 15 minutes", w, {34: [], 35: [without], 44.5: [without], 46: []})
     w = usual(60)
     w.put("redis_lock_without_ttl", gauge(60, (0, 0), (20, 1), (32, 0)), **SEEN)
@@ -103,7 +105,7 @@ def state():
     held = "HeldTooLong/warning lock_namespace=jobs redis=main"
     w = usual(60, config={"max_hold_seconds": 600, "ttl_seconds": 15})
     w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(60, (0, None), (10, 10), (40, None)), **SEEN)
-    # Taken at 10, too long from 20.5 on, and `for` adds 5.
+    # Taken at 10, held too long from 20.5 on, and `for` adds 5.
     case("state", "held too long: max_hold and 5 minutes", w, {25: [], 25.5: [held], 44.5: [held], 46: []})
     w = usual(60, config={"ttl_seconds": 30})
     w.put("redis_lock_oldest_acquired_timestamp_seconds", clock(60, (0, None), (10, 10)), **SEEN)

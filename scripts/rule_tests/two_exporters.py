@@ -5,8 +5,9 @@ from .world import World, clock, counter, gauge
 
 
 def twins():
-    """Two exporters on one Redis of which the second sees a fifth of what the first does (it was cut off, say): the larger counts. And
-    two that disagree about the policy: the larger threshold and the louder severity count."""
+    """Two exporters on one Redis, of which the second sees a fifth of what the first sees, for
+    example because it was disconnected: the larger number counts. Also two exporters with different
+    policies: the larger threshold and the more urgent severity count."""
     def pair(minutes, traffic=20, **more):
         w = World(minutes).exporter().exporter("b:9190").namespace(traffic=traffic, **more)
         return w.namespace(instance="b:9190", logs=False, traffic=traffic / 5, renewals=4, **{k: v for k, v in more.items() if k in ("policy", "style", "config")})
@@ -107,7 +108,7 @@ def twins():
     lost(w, (10, 20, 40))
     case("twins", "two configurations: a page, and no ticket beside it", w, {14: [], 16: [NOT_OWNED]})
 
-    # Tickets resolve as pages do.
+    # Tickets resolve like pages.
     w = usual(60, severity="ticket")
     lost(w, (10, 25, 40))
     released(w, (0, 10, 20), (25, 60, 20))

@@ -12,7 +12,8 @@ def unlocked():
 
     w = usual(60)
     unlock(w, (10, 25, 10))
-    # The last of 15 slices within 10 minutes passes 4 to 5 minutes after the end at 25, keep_firing_for adds 10.
+    # The window of 10 minutes contains 15 slices until 4 to 5 minutes after the end at 25.
+    # keep_firing_for adds 10.
     case("unlocked_work", "a third of the work: after 7 minutes, and it resolves", w, {17: [], 18: [page], 35: [page], 38: [page], 43: [], 60: []})
     w = usual(60, severity="ticket")
     unlock(w, (10, 40, 10))
@@ -36,7 +37,8 @@ def unlocked():
     w = World(60).exporter(redis=False).namespace(redis=None)
     unlock(w, (10, 12, 60))
     case("unlocked_work", "only logs: a burst of two minutes is no page", w, {m: [] for m in (11, 13, 15, 18, 20)})
-    # 1.2 % for one exporter of two that see the same keyspace; added up twice it would be 0.6 %.
+    # 1.2 % if one of two exporters on the same keyspace counts. If both were added, it would be 0.6
+    # %.
     w = World(60).exporter().exporter("b:9190").namespace().namespace(instance="b:9190")
     unlock(w, (10, 60, 0.13))
     unlock(w, (10, 60, 0.13), instance="b:9190")
@@ -58,7 +60,7 @@ def unlocked():
     w = usual(30, config={"min_failures": 1})
     w.put("redis_lock_acquisitions_total", counter(30, (0, 10, 20), (10, 30, 6)), **SEEN)
     unlock(w, (10, 30, 0.125))
-    # From 12 on the window of 2 minutes has only the new traffic: 15 slices at 19.
+    # From 12 on, the window of 2 minutes contains only the new traffic: 15 slices at 19.
     case("unlocked_work", "2 % of the work after traffic fell", w, {17: [], 20: [page]})
     w = usual(30)
     unlock(w, (10, 13, 2), (13, 30, 0.16))

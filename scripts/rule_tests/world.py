@@ -1,4 +1,5 @@
-"""A small world to test the rules on: the series of healthy exporters, with a sample every 30 s or more often, and ways to change them.
+"""A small world to test the rules on: the series of healthy exporters, with a sample every 30 s or
+more often, and functions to change them.
 
 Times are minutes. A case is a world, and the exact set of alerts that fire at some moments."""
 
@@ -17,9 +18,11 @@ FAILOVER_SENSITIVE = {
 
 
 def counter(minutes, *segments, start=0, step=STEP):
-    """Grows by `amount` per sample from minute `begin` (not included) to `end`, for each (begin, end, amount).
+    """Grows by `amount` per sample from minute `begin` (excluded) to `end`, for each (begin, end,
+    amount).
 
-    Amounts are multiples of 1/64, because sums of such numbers are exact. A rounding error would look like a counter reset."""
+    Amounts are multiples of 1/64, because sums of such numbers are exact. A rounding error would
+    appear as a counter reset."""
     growth_of = [start] + [0] * int(minutes / step)
     for begin, end, amount in segments:
         for k in range(math.floor(begin / step) + 1, min(math.floor(end / step) + 1, len(growth_of))):
@@ -28,7 +31,8 @@ def counter(minutes, *segments, start=0, step=STEP):
 
 
 def gauge(minutes, *changes, step=STEP):
-    """Has the value of the latest (since, value). None is no sample, "stale" is a series that ended."""
+    """Has the value of the latest (since, value). None is no sample, "stale" is a series that
+    ended."""
     values = [None] * (int(minutes / step) + 1)
     for since, value in changes:
         first = math.ceil(since / step)
@@ -37,7 +41,8 @@ def gauge(minutes, *changes, step=STEP):
 
 
 def clock(minutes, *changes, step=STEP):
-    """A timestamp in seconds. (since, None) follows the time, (since, minute) stands still at that minute."""
+    """A timestamp in seconds. (since, None) follows the time, (since, minute) stays at that
+    minute."""
     values = []
     for k in range(int(minutes / step) + 1):
         stands = [at for since, at in changes if since <= k * step][-1]
@@ -46,7 +51,8 @@ def clock(minutes, *changes, step=STEP):
 
 
 def growth(minutes, begin, seconds, amount, step=STEP):
-    """A counter that grows evenly by `amount` during so many seconds after minute `begin`, at any scrape interval."""
+    """A counter that grows evenly by `amount` during this many seconds after minute `begin`, at any
+    scrape interval."""
     return [round(amount * min(max((k * step - begin) * 60 / seconds, 0), 1)) for k in range(int(minutes / step) + 1)]
 
 
@@ -56,7 +62,7 @@ class World:
     def __init__(self, minutes, step=STEP):
         self.minutes, self.step = minutes, step
         self.series = {}
-        self.special = set()  # metrics that differ from those of healthy exporters: what a case is about
+        self.special = set()  # metrics that differ from those of healthy exporters
 
     def put(self, metric, values, **labels):
         self.special.add(metric)
@@ -74,7 +80,7 @@ class World:
         self.series = {k: v for k, v in self.series.items() if text not in k}
 
     def gone(self, begin, end=None, text=""):
-        """The series whose names contain `text` are not scraped from `begin` to `end`."""
+        """Series whose names contain `text` are not scraped from `begin` to `end`."""
         end = self.minutes + 1 if end is None else end
         self._touch(text)
         for key, values in self.series.items():
@@ -137,11 +143,12 @@ class World:
 
 
 class Case:
-    """`firing`: {minute: alerts}, each alert as "Name/severity key=value ...", without the prefix RedisLock. `holds`: expressions that are 1
-    at the end. Each reads one recorded series and contains CLUSTER in place of a matcher for the case's cluster.
+    """`firing`: {minute: alerts}, each alert as "Name/severity key=value ...", without the prefix
+    RedisLock. `holds`: expressions that are 1 at the end. Each reads one recorded series and
+    contains CLUSTER instead of a matcher for the case's cluster.
 
-    `every`: minutes between two evaluations of the rules. This is 30 s as in production. Cases that take hours and count no slices
-    evaluate less often."""
+    `every`: minutes between two evaluations of the rules. The default is 30 s as in production.
+    Cases that take hours and count no slices evaluate less often."""
 
     def __init__(self, file, name, world, firing, rules="redis_lock.rules.yml", text=None, every=STEP, holds=()):
         self.file, self.name, self.world, self.rules, self.text, self.every = file, name, world, rules, text or [], every

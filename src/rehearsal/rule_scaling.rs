@@ -1,19 +1,23 @@
-//! Rules and Alertmanager configurations that run faster: every duration in them divided by a number.
+//! Makes alert rules and Alertmanager configurations run faster: divides every duration in them by
+//! a factor. The demo and the tests use it.
 //!
-//! The bundled rules take minutes to be sure, which is right for a pager and too long for a visitor or a test. What is scaled is
-//! the text of the rules, so that no second set of them exists: ranges and offsets of expressions (those in the queries of
-//! annotations too), `interval`, `for`, `keep_firing_for`, and the waits of an Alertmanager. Prometheus has to scrape as
-//! much faster, and lock TTLs, leader absences and the like have to be as much shorter in the exporter's configuration.
+//! The bundled rules wait for minutes before they fire. That is right for a pager and too long for
+//! a demo or a test. This module changes the text of the bundled rules, so that no second set of
+//! rules exists. It scales ranges and offsets in expressions (also in the queries of annotations),
+//! `interval`, `for`, `keep_firing_for` and the waiting times of Alertmanager. The caller must also
+//! scrape more often by the same factor, and must shorten lock TTLs, leader absences and similar
+//! durations in the exporter's configuration.
 //!
-//! Plain numbers of seconds in expressions stay as they are: nothing tells them from other numbers. Names stay, too:
-//! `increase10m` is then over less than ten minutes.
+//! Plain numbers of seconds in expressions are not scaled, because the text does not distinguish
+//! them from other numbers. Names are not changed either: after scaling, `increase10m` covers less
+//! than ten minutes.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use regex::{Captures, Regex};
 
-/// A duration as Prometheus writes it, such as `5m30s`.
+/// A duration in the syntax of Prometheus, such as `5m30s`.
 const DURATION: &str = r"(?:\d+(?:ms|[smhdwy]))+";
 
 static PLACES: LazyLock<Regex> = LazyLock::new(|| {
@@ -31,7 +35,8 @@ static PLACES: LazyLock<Regex> = LazyLock::new(|| {
 static PARTS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(\d+)(ms|[smhdwy])").expect("a constant that the tests compile"));
 
-/// The same text with durations `factor` times shorter, at least 1 ms. Comments are left alone.
+/// Returns the text with every duration divided by `factor`, but at least 1 ms. Comments are not
+/// changed.
 pub fn scale(text: &str, factor: u32) -> String {
     let mut scaled = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -43,7 +48,8 @@ pub fn scale(text: &str, factor: u32) -> String {
     scaled
 }
 
-/// How Prometheus writes it; Go's program read it, too.
+/// Formats a duration in the syntax of Prometheus. Go's `time.ParseDuration` accepts the result,
+/// too.
 pub fn to_text(duration: Duration) -> String {
     match duration.subsec_millis() {
         0 => format!("{}s", duration.as_secs()),
@@ -68,7 +74,7 @@ fn divide(text: &str, factor: u32) -> String {
     to_text(Duration::from_millis(u64::try_from(shorter.as_millis()).unwrap_or(u64::MAX)).max(Duration::from_millis(1)))
 }
 
-/// Only for texts that fit `DURATION`. A number too large for a computer is as good as for ever.
+/// Parses a text that matches `DURATION`. Numbers that are too large saturate.
 fn parse(text: &str) -> Duration {
     let part = |found: Captures| {
         let number: u64 = found[1].parse().unwrap_or(u64::MAX);
@@ -130,7 +136,7 @@ mod tests {
         check("x[99999999999999999999y]", 1, "x[18446744073709551615ms]");
     }
 
-    /// Every duration of the bundled files is found: what is left without them holds none.
+    /// Checks that the scaling finds every duration in the bundled files.
     #[test]
     fn bundled_rules() {
         let any = Regex::new(r"\b(?:\d+(?:ms|[smhdwy]))+\b").unwrap();

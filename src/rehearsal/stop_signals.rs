@@ -1,10 +1,12 @@
-//! What tells a command that has to clean up behind itself to stop.
+//! The signals that stop a command. `drill` and `demo` wait for them, because they must clean up
+//! before they end.
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Ctrl-C, `kill`, a terminal that was closed, and Ctrl-\. What was started runs in process groups of its own and would
-/// survive all of them.
+/// SIGINT (Ctrl-C), SIGTERM (`kill`), SIGHUP (the terminal was closed) and SIGQUIT (Ctrl-\). The
+/// processes that a command starts run in their own process groups, so none of these signals ends
+/// them. The command must stop them itself.
 pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
@@ -13,7 +15,7 @@ pub(crate) struct StopSignals {
 }
 
 impl StopSignals {
-    /// From here on none of them ends the program by itself.
+    /// After this call, none of these signals ends the program by itself.
     pub(crate) fn listen() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self {

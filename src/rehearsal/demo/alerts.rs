@@ -1,10 +1,11 @@
-//! The life of each alert that Prometheus told of: pending, firing, gone.
+//! The life cycle of each alert that Prometheus reports: pending, firing, gone. `stage` updates it
+//! after every query; `view` and `summary` show it.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What tells one alert from another.
+/// The labels that identify an alert.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AlertName {
     #[serde(rename(deserialize = "alertname"))]
@@ -22,7 +23,7 @@ pub(super) enum AlertState {
     Gone,
 }
 
-/// As Prometheus tells it.
+/// An alert in a response of Prometheus.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct PrometheusAlert {
     pub(super) labels: AlertName,
@@ -42,7 +43,7 @@ pub(super) struct Alert {
     #[serde(flatten)]
     pub(super) name: AlertName,
     pub(super) state: AlertState,
-    /// Since the start of the demo.
+    /// Time since the start of the demo.
     #[serde(rename = "pending_after_seconds", serialize_with = "seconds")]
     pub(super) pending: Option<Duration>,
     #[serde(rename = "firing_after_seconds", serialize_with = "seconds")]
@@ -54,7 +55,7 @@ pub(super) struct Alert {
 pub(super) struct Alerts(pub(super) Vec<Alert>);
 
 impl Alerts {
-    /// Takes what Prometheus tells now; gives a line for each change.
+    /// Applies the alerts that Prometheus reports now. Returns a line of text for each change.
     pub(super) fn update(&mut self, told: Vec<PrometheusAlert>, now: Duration) -> Vec<String> {
         let mut changes = Vec::new();
         for known in &mut self.0 {

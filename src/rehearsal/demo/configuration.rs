@@ -1,4 +1,5 @@
-//! The files that the other programs of the demo are started with. Rules and receivers are the bundled ones, made faster.
+//! The configuration files for the programs of the demo. Alert rules and the Alertmanager
+//! configuration are the bundled ones with shorter durations.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,15 +10,15 @@ use crate::rehearsal::rule_scaling::{scale, to_text};
 
 const RULES: &str = include_str!("../../../alerts/redis_lock.rules.yml");
 const ALERTMANAGER: &str = include_str!("../../../alerts/alertmanager.yml");
-/// Where the example for Alertmanager sends its messages.
+/// The receiver address in the bundled Alertmanager configuration.
 const EXAMPLE_RECEIVER: &str = "127.0.0.1:5001";
-/// The rules want a scrape at least every 30 s; oftener shows more.
+/// The rules need a scrape at least every 30 s. Scraping more often shows more detail.
 const SCRAPE_EVERY: Duration = Duration::from_secs(10);
-/// The exporter publishes once a second; much oftener would only cost.
+/// The exporter publishes once a second, so scraping much more often would show nothing new.
 const SHORTEST_SCRAPE: Duration = Duration::from_millis(300);
 const RULES_EVERY: Duration = Duration::from_secs(30);
 
-/// The preset `cordum` with the times of the fleet.
+/// The preset `cordum` with the durations of the fleet.
 pub(super) fn exporter(pace: &TimeScale, redis_port: u16, logs: &Path) -> String {
     format!(
         "logs:\n  - path: {}\n    start_at: beginning\nredis:\n  name: demo\n  url: redis://127.0.0.1:{redis_port}/0\n{}",

@@ -1,11 +1,12 @@
-//! Key presses of the visitor: at once on a terminal, letters of lines elsewhere.
+//! Reads the keys that the user presses: immediately on a terminal, otherwise as the characters of
+//! input lines.
 
 use std::io::{IsTerminal as _, Read as _};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::sync::mpsc;
 
-/// The terminal is as it was when this is dropped.
+/// Restores the settings of the terminal when it is dropped.
 pub(super) struct Keyboard {
     keys: mpsc::Receiver<char>,
     before: Option<Termios>,
@@ -15,7 +16,7 @@ impl Keyboard {
     pub(super) fn listen() -> Self {
         let before = if std::io::stdin().is_terminal() { take_single_keys() } else { None };
         let (out, keys) = mpsc::channel(16);
-        // Nothing can wake a read of the terminal, so nobody waits for this thread.
+        // Nothing can interrupt a blocking read of the terminal, so nothing joins this thread.
         std::thread::spawn(move || {
             let mut key = [0];
             while std::io::stdin().read_exact(&mut key).is_ok() {
@@ -27,7 +28,7 @@ impl Keyboard {
         Self { keys, before }
     }
 
-    /// Never comes back where there is no keyboard any more.
+    /// Waits for the next key. Waits forever if standard input was closed.
     pub(super) async fn key(&mut self) -> char {
         match self.keys.recv().await {
             Some(key) => key,
@@ -39,13 +40,14 @@ impl Keyboard {
 impl Drop for Keyboard {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
-            // A terminal that is gone needs no settings.
+            // An error means that the terminal is gone, and then there is nothing to restore.
             let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, before);
         }
     }
 }
 
-/// Neither lines nor echo; Ctrl-C still interrupts. Gives the settings to go back to. A terminal that refuses needs Enter.
+/// Turns off line buffering and echo; Ctrl-C still interrupts. Returns the previous settings. If
+/// the terminal refuses, the user must press Enter after each key.
 fn take_single_keys() -> Option<Termios> {
     let before = tcgetattr(std::io::stdin()).ok()?;
     let mut settings = before.clone();

@@ -1,27 +1,30 @@
-//! `demo`: everything on one machine, to be watched: a Redis, a small Cordum whose services lock and log, the exporter, and, where
-//! they are installed, Prometheus with the bundled rules and an Alertmanager. Then an incident.
+//! `demo`: runs everything on one machine for a user to watch: a Redis, a small Cordum whose
+//! services lock and log, the exporter, and, if they are installed, Prometheus with the bundled
+//! rules and Alertmanager. Then it causes an incident.
 //!
-//! Minutes are too long for a visitor, so TTLs, rules and waits are divided by one number, the speed. Nothing else is made
-//! up: locks are lost because they expire, lines are logged because releases are refused, alerts fire because the rules say
-//! so. At the end what the fleet did stands beside what each of the others saw.
+//! Minutes are too long for a demo, so TTLs, rules and waiting times are divided by one number, the
+//! speed. Everything else is real: locks are lost because they expire, services log because Redis
+//! refuses a release, alerts fire because of the rules. At the end, the summary compares what the
+//! fleet did with what each of the other programs reported.
 //!
 //! ```text
-//!  fleet::cordum --> Proxy --> Server <-- Proxy <-- exporter (a process) <-- Prometheus --> Alertmanager
-//!        '--> logs ----------------------------------^                                          |
-//!        '--> Totals --------> Summary <------------ Observer (asks all of them)   Receiver <---'
+//!  fleet::cordum --> Proxy --> Server <-- Proxy <-- exporter <-- Prometheus --> Alertmanager
+//!        '--> logs ------------------------------------^                             |
+//!        '--> Totals --> DemoSummary <-- Observer (queries all)         Receiver <---'
 //! ```
 //!
-//! Everything listens on the loopback interface on free ports and keeps its files in one temporary directory. All of it
-//! ends with this command, whatever ends it; only `kill -9` leaves processes behind.
+//! Everything listens on the loopback interface on free ports and keeps its files in one temporary
+//! directory. All processes end with this command, also after an error or a signal. Only `kill -9`
+//! leaves processes behind.
 //!
 //! `main` calls [`run`]. In reading order:
 //!
 //! * `stage`: everything that runs, and the events so far
 //! * `programs`, `configuration`: the programs that the demo starts, and their files
 //! * `observer`, `seen`: what the exporter and Prometheus report
-//! * `alerts`, `receiver`: the life of each alert, and what Alertmanager sends
+//! * `alerts`, `receiver`: the life cycle of each alert, and what Alertmanager sends
 //! * `view`, `keyboard`: the terminal
-//! * `summary`: what the fleet did beside what the others saw
+//! * `summary`: compares what the fleet did with what the others reported
 
 mod alerts;
 mod configuration;
@@ -48,9 +51,10 @@ use stage::DemoRun;
 use summary::DemoSummary;
 use view::DemoView;
 
-/// How often everything is looked at.
+/// How often the demo queries all programs.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long counts may take to reach the exporter's page when everything is over.
+/// How long the last counts may take to appear in the exporter's metrics after the fleet has
+/// stopped.
 const SETTLE: Duration = Duration::from_secs(20);
 
 pub fn run(args: &DemoArgs) -> ExitCode {
@@ -61,7 +65,7 @@ pub fn run(args: &DemoArgs) -> ExitCode {
         .context("cannot start the runtime")
         .and_then(|runtime| {
             let result = runtime.block_on(perform(args));
-            // The thread that waits for a key press would be waited for otherwise.
+            // Return without waiting for threads that are still blocked.
             runtime.shutdown_background();
             result
         });
@@ -75,7 +79,8 @@ pub fn run(args: &DemoArgs) -> ExitCode {
 }
 
 async fn perform(args: &DemoArgs) -> anyhow::Result<u8> {
-    // Signals first: from here on everything that was started is ended.
+    // Install the signal handlers first: from here on a signal must end everything that was
+    // started.
     let stop = StopSignals::listen()?;
     let mut directory = tempfile::Builder::new()
         .prefix("redis_lock_exporter-demo-")
@@ -95,7 +100,7 @@ async fn perform(args: &DemoArgs) -> anyhow::Result<u8> {
 async fn show(args: &DemoArgs, directory: &Path, mut stop: StopSignals) -> anyhow::Result<u8> {
     let mut stage = tokio::select! {
         stage = DemoRun::set(args, directory) => stage?,
-        // What was started until then ends with the future that started it.
+        // Dropping the future ends everything that it has started.
         () = stop.received() => return Ok(EXIT_OK),
     };
     let mut view = DemoView::new(args, &stage);
@@ -108,7 +113,7 @@ async fn show(args: &DemoArgs, directory: &Path, mut stop: StopSignals) -> anyho
     code.and_then(|code| struck.map(|()| code))
 }
 
-/// Runs until the time is over or the visitor has seen enough.
+/// Runs until the duration is over or the user quits.
 async fn play(args: &DemoArgs, stage: &mut DemoRun, view: &mut DemoView) -> anyhow::Result<()> {
     let mut keyboard = Keyboard::listen();
     let start = Instant::now();
@@ -140,7 +145,7 @@ async fn play(args: &DemoArgs, stage: &mut DemoRun, view: &mut DemoView) -> anyh
     }
     stage.end().await?;
     let deadline = Instant::now() + SETTLE;
-    // What the fleet did last may still be on its way.
+    // The exporter may not yet have counted what the fleet did last.
     loop {
         stage.look().await?;
         view.show(stage);
@@ -151,7 +156,8 @@ async fn play(args: &DemoArgs, stage: &mut DemoRun, view: &mut DemoView) -> anyh
     }
 }
 
-/// Says what there was to see; with a duration, whether everybody saw it.
+/// Prints the summary. With a duration, the exit code shows whether every program reported the
+/// incident.
 fn conclude(args: &DemoArgs, stage: &DemoRun, view: &DemoView) -> anyhow::Result<u8> {
     let summary = DemoSummary::of(stage);
     match args.output {

@@ -1,4 +1,5 @@
-//! Asks the exporter and Prometheus how things are. Neither answering is no error: whether they still run is looked at elsewhere.
+//! Queries the exporter and Prometheus. A missing response is not an error here: `stage` checks
+//! whether the programs still run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::client::prometheus::{Prometheus, Series};
 use crate::rehearsal::fleet::cordum::TimeScale;
 use crate::rehearsal::rule_scaling::to_text;
 
-/// Over which the rules count bad slices for a page.
+/// The window over which the rules count bad slices for a page.
 const SLICES_WINDOW: Duration = Duration::from_secs(600);
 
 pub(super) struct Observer {
@@ -21,12 +22,12 @@ pub(super) struct Observer {
     slices: String,
 }
 
-/// What is known at one moment.
+/// What the exporter and Prometheus report at one moment.
 pub(super) struct DemoObservation {
     pub(super) seen: Option<ObservedPages>,
-    /// None: Prometheus did not answer.
+    /// `None` if Prometheus does not run or did not respond.
     pub(super) alerts: Option<Vec<PrometheusAlert>>,
-    /// Bad slices by namespace, of the rule about lost locks.
+    /// Bad slices by lock namespace, from the rule about lost locks.
     pub(super) bad_slices: BTreeMap<String, u64>,
 }
 
@@ -42,18 +43,18 @@ impl Observer {
         Self { exporter, prometheus: None, slices }
     }
 
-    /// From now on Prometheus is asked, too.
+    /// Also queries Prometheus from now on.
     pub(super) fn add_prometheus(&mut self, url: &str) {
         self.prometheus = Some(Prometheus::new(url, limits()));
     }
 
-    /// The exporter sees every change of a lock.
+    /// Whether the exporter sees every change of a lock.
     pub(super) async fn is_watching(&self) -> bool {
         self.seen().await.is_some_and(|seen| seen.is_watching())
     }
 
-    /// Prometheus, if it is there, has seen the exporter and has nothing to complain about any more: before its first scrape the
-    /// exporter is absent for the rules.
+    /// Whether Prometheus has scraped the exporter and no alert is pending or firing. Before the
+    /// first scrape, the rules consider the exporter absent. True if there is no Prometheus.
     pub(super) async fn is_calm(&self) -> bool {
         let Some(prometheus) = &self.prometheus else { return true };
         let (up, alerts) = (prometheus.query("up==1").await, prometheus.data::<TheAlerts>("alerts").await);

@@ -1,4 +1,5 @@
-//! Programs that the demo starts and ends: each listens on a free port of the loopback interface and writes its output to a file.
+//! Starts and stops the other programs of the demo. Each one listens on a free port of the loopback
+//! interface and writes its output to a file.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,10 +15,10 @@ use crate::rehearsal::fleet::Ended;
 use crate::util::ports;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Of a program that does not start: the end of its output.
+/// How many lines of a program's output an error message shows.
 const LAST_LINES: usize = 10;
 
-/// Ends when it is dropped.
+/// The program is killed when this is dropped.
 pub(super) struct ChildProgram {
     name: &'static str,
     child: Ended,
@@ -26,7 +27,8 @@ pub(super) struct ChildProgram {
 }
 
 impl ChildProgram {
-    /// Starts it and waits until it listens. `arguments` are made for the address it should listen on.
+    /// Starts the program and waits until it listens. `arguments` returns the arguments for an
+    /// address to listen on.
     pub(super) async fn start(
         name: &'static str,
         program: &Path,
@@ -41,7 +43,8 @@ impl ChildProgram {
             let mut command = Command::new(program);
             command.args(arguments(address)).current_dir(directory);
             command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-            // Ctrl-C is for the demo, which ends the others in order.
+            // With its own process group, the program does not receive Ctrl-C. The demo ends all
+            // programs in order.
             command.process_group(0);
             let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
             let mut started = Self { name, child: Ended(child), address, output: output.clone() };
@@ -52,7 +55,8 @@ impl ChildProgram {
         bail!("{name} does not start, its last words are:\n{}", last_lines(&output));
     }
 
-    /// False if it ended, most likely because its port was taken.
+    /// Waits until the program listens. Returns false if it ended, most likely because its port was
+    /// taken.
     async fn listens(&mut self) -> anyhow::Result<bool> {
         let deadline = Instant::now() + PATIENCE;
         while self.child.0.try_wait()?.is_none() {
@@ -67,7 +71,7 @@ impl ChildProgram {
         Ok(false)
     }
 
-    /// An error if it is not there any more.
+    /// Fails if the program has ended.
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
         match self.child.0.try_wait()? {
             None => Ok(()),
@@ -86,7 +90,7 @@ impl ChildProgram {
     }
 }
 
-/// The first of these names that is a program on PATH.
+/// Returns the first of these names that is a file in a directory of PATH.
 pub(super) fn find(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let directories: Vec<PathBuf> = std::env::split_paths(&path).collect();

@@ -1,4 +1,5 @@
-//! Stands for the pager and the ticket system: takes what Alertmanager sends, and keeps it for the visitor.
+//! Takes the role of the pager and the ticket system: receives the notifications of Alertmanager
+//! and keeps them for the view and the summary.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,7 +20,7 @@ use super::alerts::{AlertName, Annotations};
 
 const MAX_BYTES: usize = 1 << 20;
 
-/// One alert in one message.
+/// One alert of a message.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Notification {
     /// `page` or `ticket`.
@@ -45,7 +46,7 @@ struct MessageAlert {
 
 type Received = Arc<Mutex<Vec<Notification>>>;
 
-/// Ends when it is dropped.
+/// The server stops when this is dropped.
 pub(super) struct Receiver {
     pub(super) address: SocketAddr,
     received: Received,
@@ -62,7 +63,7 @@ impl Receiver {
         Ok(Self { address, received, _tasks: tasks })
     }
 
-    /// What came since the last time.
+    /// Takes the notifications that came since the last call.
     pub(super) fn take(&self) -> Vec<Notification> {
         std::mem::take(&mut *self.received.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
@@ -90,7 +91,7 @@ async fn serve(stream: TcpStream, received: Received) {
             Ok::<_, Infallible>(response)
         }
     });
-    // A connection that fails is made anew by Alertmanager.
+    // If the connection fails, Alertmanager opens a new one.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 

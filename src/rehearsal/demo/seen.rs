@@ -1,4 +1,5 @@
-//! What one scrape of the exporter says about the fleet.
+//! What one scrape of the exporter shows about the fleet. `observer` makes it; `view` and `summary`
+//! compare it with what the fleet did.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +8,23 @@ use crate::rehearsal::fleet::{Failures, Truth};
 
 pub(super) struct ObservedPages {
     samples: Samples,
-    /// What was counted from logs.
+    /// The failures that the exporter counted from logs.
     pub(super) failures: Failures,
 }
 
 impl ObservedPages {
-    /// Classic text.
+    /// Parses the classic text format.
     pub(super) fn new(text: &str) -> Self {
         Self { samples: Samples::parse(text, |_| true), failures: Failures::counted(text) }
     }
 
-    /// All locks are known, and every change of one is pushed.
+    /// Whether the exporter knows all locks and Redis pushes every change to it.
     pub(super) fn is_watching(&self) -> bool {
         let is_above_0 = |metric| self.samples.sum(&SeriesSelector::new(metric, &[])) > 0.0;
         is_above_0("redis_lock_exporter_scan_passes_total") && is_above_0("redis_lock_exporter_tracking_up")
     }
 
-    /// What was seen in Redis, as far as the fleet knows the truth about it.
+    /// The counts from Redis, limited to the fields whose true value the fleet knows.
     pub(super) fn locks(&self, namespace: &str) -> Truth {
         let get = |metric| self.sum(metric, namespace) as u64;
         Truth {
@@ -36,7 +37,7 @@ impl ObservedPages {
         }
     }
 
-    /// By cause, those above 0.
+    /// Counts by cause, without those that are 0.
     pub(super) fn causes(&self, namespace: &str) -> BTreeMap<String, u64> {
         let causes = self.samples.by_label(&selector("redis_lock_not_owned_causes_total", namespace), "cause");
         causes.into_iter().filter(|(_, count)| *count > 0.0).map(|(cause, count)| (cause, count as u64)).collect()

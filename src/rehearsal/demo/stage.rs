@@ -1,4 +1,5 @@
-//! Everything that is started for the demo, and what has happened on it so far.
+//! Everything that runs for the demo, and what has happened so far. `demo` drives it; `view` and
+//! `summary` read it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -16,19 +17,19 @@ use crate::cli::{DemoArgs, DemoIncident};
 use crate::rehearsal::fleet::cordum::{Fault, Fleet, Load, TimeScale};
 use crate::rehearsal::fleet::{Proxy, Server};
 
-/// Over which the shown ratios are taken, at real speed: that of a slice of the rules.
+/// The window of the displayed ratios, at speed 1. Equal to the length of a slice in the rules.
 const RATIO_WINDOW: Duration = Duration::from_secs(120);
 const READY: Duration = Duration::from_secs(30);
 const CALM: Duration = Duration::from_secs(15);
 
-/// By namespace how many locks were not owned and how many operations succeeded.
+/// By lock namespace: how many operations found the lock not owned, and how many succeeded.
 type Operations = BTreeMap<&'static str, (f64, f64)>;
 
 pub(super) struct DemoRun {
     pub(super) pace: TimeScale,
     pub(super) fleet: Fleet,
     redis: Server,
-    /// The exporter's way to Redis, which leads to the new one after a failover.
+    /// The exporter's connection to Redis. After a failover it leads to the new server.
     road: Proxy,
     pub(super) exporter: ChildProgram,
     pub(super) is_without_prometheus: bool,
@@ -37,9 +38,9 @@ pub(super) struct DemoRun {
     receiver: Receiver,
     observer: Observer,
     started: Instant,
-    /// The fleet has stopped.
+    /// Whether the fleet has stopped.
     pub(super) is_over: bool,
-    /// What happened, and how long after the start.
+    /// The events so far, each with the time since the start.
     pub(super) story: Vec<(Duration, String)>,
     pub(super) incidents: Vec<(Duration, DemoIncident)>,
     pub(super) faults: Vec<DemoIncident>,
@@ -50,7 +51,7 @@ pub(super) struct DemoRun {
 }
 
 impl DemoRun {
-    /// Starts everything, in a directory that is empty.
+    /// Starts everything. The directory must be empty.
     pub(super) async fn set(args: &DemoArgs, directory: &Path) -> anyhow::Result<Self> {
         let pace = TimeScale::new(args.speed)?;
         let logs = directory.join("logs");
@@ -82,7 +83,7 @@ impl DemoRun {
         if let Some(program) = &prometheus {
             observer.add_prometheus(&program.url());
         }
-        // Not for ever: an alert that does not go away is something to see.
+        // Limited in time: if an alert stays, the demo shows it.
         let deadline = Instant::now() + CALM;
         while !observer.is_calm().await && Instant::now() < deadline {
             sleep(Duration::from_millis(50)).await;
@@ -152,21 +153,21 @@ impl DemoRun {
         self.say("all faults are over".to_owned());
     }
 
-    /// The fleet ends its work in order.
+    /// Stops the fleet. Work in progress ends in order.
     pub(super) async fn end(&mut self) -> anyhow::Result<()> {
         self.say("the fleet stops; counts have a few seconds to arrive".to_owned());
         self.is_over = true;
         self.fleet.stop().await
     }
 
-    /// Asks everybody how things are. An error if a program is gone.
+    /// Queries all programs and updates the state. Fails if a program has ended.
     pub(super) async fn look(&mut self) -> anyhow::Result<()> {
         self.exporter.check()?;
         for program in self.prometheus.iter_mut().chain(&mut self.alertmanager) {
             program.check()?;
         }
         let mut look = self.observer.look().await;
-        // That nobody works any more is no incident.
+        // After the fleet has stopped, new alerts are ignored: an idle fleet is not an incident.
         if let Some(told) = look.alerts.take().filter(|_| !self.is_over) {
             let now = self.elapsed();
             for change in self.alerts.update(told, now) {
@@ -206,7 +207,8 @@ impl DemoRun {
         self.pace.of(RATIO_WINDOW)
     }
 
-    /// The share of releases and renewals that found the lock lost lately; none where there was neither.
+    /// The share of recent releases and renewals that found the lock lost. `None` if there were no
+    /// releases or renewals.
     pub(super) fn ratio(&self, namespace: &str) -> Option<f64> {
         let (first, last) = (&self.history.front()?.1, &self.history.back()?.1);
         let ((lost_before, before), (lost, succeeded)) = (first.get(namespace)?, last.get(namespace)?);
@@ -218,7 +220,7 @@ impl DemoRun {
     pub(super) async fn strike(mut self) -> anyhow::Result<()> {
         let mut result = self.redis.kill().await;
         for program in [Some(self.exporter), self.prometheus, self.alertmanager].into_iter().flatten() {
-            // Each of them is ended, whatever became of the others.
+            // End each program, even if ending another one failed.
             result = result.and(program.end().await);
         }
         result

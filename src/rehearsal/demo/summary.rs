@@ -1,4 +1,5 @@
-//! What the fleet did, what each of the others saw of it, and whether they agree.
+//! Compares what the fleet did with what the exporter, Prometheus and Alertmanager reported. `demo`
+//! prints it at the end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,8 +13,9 @@ use crate::cli::DemoIncident;
 use crate::rehearsal::fleet::cordum::Totals;
 use crate::rehearsal::fleet::{Comparison, Failures, Truth};
 
-/// Locks of a tenth of a second are seen by their pushes: on a busy machine two changes may look like one, and a release at the last
-/// moment like an expiry (docs/architecture.md, "How exact").
+/// Some locks live for a tenth of a second, and the exporter sees them only through pushes. On a
+/// busy machine two changes can appear as one, and a release at the last moment can appear as an
+/// expiration (docs/architecture.md, "How exact").
 const INEXACT_SHARE: f64 = 0.03;
 const INEXACT_AT_LEAST: u64 = 3;
 
@@ -21,15 +23,15 @@ const INEXACT_AT_LEAST: u64 = 3;
 pub(super) struct DemoSummary {
     speed: u32,
     seconds: f64,
-    /// The fleet had stopped, so that all counts could arrive.
+    /// Whether the fleet had stopped, so that all counts could arrive.
     is_final: bool,
     incident: Option<DemoIncident>,
     fleet: FleetSummary,
-    /// What logs tell, series by series.
+    /// The counts from logs, series by series.
     logs: Vec<Comparison>,
-    /// What Redis shows, by namespace.
+    /// The counts from Redis, by lock namespace.
     locks: Vec<LockComparison>,
-    /// Why locks were not owned, as the exporter found out.
+    /// Why locks were not owned, as found by the exporter.
     causes: BTreeMap<String, u64>,
     alerts: Vec<Alert>,
     notifications: Vec<Notification>,
@@ -44,7 +46,7 @@ struct FleetSummary {
     releases: u64,
     expirations: u64,
     refused: u64,
-    /// Requests of which nobody knows whether Redis did them.
+    /// Requests without a reply. It is unknown whether Redis executed them.
     unanswered: u64,
     lost_in_failover: u64,
 }
@@ -57,7 +59,7 @@ struct LockComparison {
     counted: u64,
 }
 
-/// Nothing for what was not there to see it.
+/// Which programs reported the incident. `None` for a program that was not running.
 #[derive(Debug, Serialize)]
 struct Saw {
     fleet: bool,
@@ -69,17 +71,18 @@ struct Saw {
 #[derive(Debug, Serialize)]
 struct Agreement {
     logs: bool,
-    /// Nothing where the fleet itself does not know: after a failover, or when many answers did not come.
+    /// `None` if the fleet itself does not know: after a failover, or after many requests without a
+    /// reply.
     locks: Option<bool>,
 }
 
 /// What an incident should lead to.
 struct ExpectedAlerts {
-    /// Of which the logs should tell.
+    /// The metric that the logs should increase.
     metric: &'static str,
     alerts: &'static [&'static str],
     severity: &'static str,
-    /// What most lost locks should be explained by; empty where none need be lost.
+    /// The causes of most lost locks. Empty if the incident need not cost any locks.
     causes: &'static [&'static str],
 }
 
@@ -89,17 +92,18 @@ fn expectation(incident: DemoIncident) -> ExpectedAlerts {
             metric: "not_owned",
             alerts: &["RedisLockNotOwnedRatioHigh"],
             severity: "critical",
-            // Those that had been renewed before the freeze, and those that had not.
+            // Locks that were renewed before the freeze, and locks that were not.
             causes: &["renewals_stopped", "expired_never_renewed"],
         },
         DemoIncident::SlowNetwork => ExpectedAlerts {
             metric: "unlocked_work",
             alerts: &["RedisLockRenewalFailureRatioHigh", "RedisLockUnlockedWork"],
             severity: "critical",
-            // A slow network is known by its errors; who waits for Redis does not lose locks to others.
+            // A slow network shows in errors. Programs that wait for Redis do not lose locks to
+            // others.
             causes: &[],
         },
-        // One failover is no reason to wake somebody.
+        // One failover does not justify a page.
         DemoIncident::Failover => ExpectedAlerts {
             metric: "not_owned",
             alerts: &["RedisLockFailoverObserved"],
@@ -144,12 +148,12 @@ impl DemoSummary {
         }
     }
 
-    /// Counts have arrived.
+    /// Whether the exporter has counted everything.
     pub(super) fn is_settled(&self) -> bool {
         self.agreement.logs && self.agreement.locks != Some(false)
     }
 
-    /// Everybody who was there saw the incident, and the exporter counted what happened.
+    /// Whether every running program reported the incident, and the exporter counted what happened.
     pub(super) fn is_complete(&self) -> bool {
         let Saw { fleet, exporter, prometheus, alertmanager } = self.saw_the_incident;
         fleet && exporter && prometheus != Some(false) && alertmanager != Some(false) && self.is_settled()
@@ -239,13 +243,15 @@ impl FleetSummary {
     }
 }
 
-/// Exactly, but for locks that two replicas could not have at the same time.
+/// The numbers must be equal. Only acquire failures may differ, by the number of failures that are
+/// ambiguous because two replicas failed to get the same lock at the same time.
 fn agrees(line: &Comparison, ambiguous: u64) -> bool {
     let is_ambiguous = line.series.starts_with("redis_lock_acquire_failures_total");
     line.truth.abs_diff(line.counted) <= if is_ambiguous { ambiguous } else { 0 }
 }
 
-/// Whether what happened in Redis is what the fleet was told. After a failover the exporter was blind for a moment, too.
+/// Whether the fleet knows exactly what happened in Redis. After a failover it does not, and the
+/// exporter also saw nothing for a moment.
 fn is_known(totals: &Totals) -> bool {
     let acquisitions: u64 = totals.locks.values().map(|truth| truth.acquisitions).sum();
     totals.lost_in_failover == 0 && totals.unanswered * 100 <= acquisitions
@@ -280,12 +286,12 @@ fn saw(stage: &DemoRun, totals: &Totals, counted: &Failures, causes: &BTreeMap<S
         fleet: totals.failures.total(metric, None) > 0,
         exporter: counted.total(metric, None) > 0 && is_explained(causes, expected),
         prometheus: stage.prometheus.as_ref().map(|_| fired),
-        // What is only context is sent to nobody.
+        // Alertmanager sends no notifications for alerts of severity `info`.
         alertmanager: stage.alertmanager.as_ref().filter(|_| severity != "info").map(|_| was_told),
     }
 }
 
-/// Whether most of the lost locks were lost for an expected reason.
+/// Whether most of the lost locks have one of the expected causes.
 fn is_explained(causes: &BTreeMap<String, u64>, expected: &[&str]) -> bool {
     let all: u64 = causes.values().sum();
     let right: u64 = expected.iter().filter_map(|cause| causes.get(*cause)).sum();

@@ -1,5 +1,5 @@
-//! What the visitor sees meanwhile: a picture that is drawn again every second on a terminal, lines elsewhere. Lines are on
-//! standard error where the result is JSON.
+//! What the user sees during the demo: a view that is redrawn every second on a terminal, and plain
+//! lines otherwise. The lines go to standard error if the result is JSON.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
@@ -11,18 +11,18 @@ use crate::cli::{DemoArgs, DemoIncident, DemoOutput};
 use crate::rehearsal::fleet::Truth;
 use crate::util::units::format_duration;
 
-/// What happened last, on a terminal.
+/// How many of the latest events the view on a terminal shows.
 const LATEST: usize = 9;
-/// Alerts that are shown at the same time.
+/// How many alerts the view shows at the same time.
 const ALERTS: usize = 8;
-/// The table needs about this much.
+/// The table needs about this many columns.
 const NARROWEST: usize = 80;
-/// Bad slices of the last twenty that make a page.
+/// How many bad slices of the last twenty cause a page.
 const SLICES_OF_A_PAGE: u64 = 15;
 const BOLD: &str = "\x1b[1m";
 const RED: &str = "\x1b[1;31m";
 const PLAIN: &str = "\x1b[0m";
-/// To the first line, and everything after it away.
+/// Moves the cursor to the first line and clears the terminal.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ enum DisplayMode {
 
 pub(super) struct DemoView {
     kind: DisplayMode,
-    /// Of the story, where it is told in lines.
+    /// How many events were already printed as lines.
     told: usize,
     incident_after: Duration,
     duration: Option<Duration>,
@@ -67,7 +67,7 @@ impl DemoView {
         self.write(&lines);
     }
 
-    /// What is printed from now on comes below the last picture.
+    /// Later output appears below the last view.
     pub(super) fn finish(&self) {
         if self.kind == DisplayMode::Picture {
             self.write("\n");
@@ -97,7 +97,7 @@ impl DemoView {
         text
     }
 
-    /// What the exporter shows, beside what the fleet knows.
+    /// Shows the numbers of the exporter next to those of the fleet.
     fn table(&self, stage: &DemoRun, width: usize, text: &mut String) {
         let Some(seen) = stage.latest.as_ref().and_then(|look| look.seen.as_ref()) else {
             text.push_str("the exporter does not answer\n");
@@ -131,7 +131,7 @@ impl DemoView {
     }
 
     fn write(&self, text: &str) {
-        // A terminal that is gone is no reason to stop.
+        // The demo continues if the terminal is gone.
         let _ = match self.kind {
             DisplayMode::LinesBesideJson => std::io::stderr().write_all(text.as_bytes()),
             _ => std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()),
@@ -139,7 +139,7 @@ impl DemoView {
     }
 }
 
-/// What to open, and how fast time goes here.
+/// Returns the URLs to open, and the speed.
 fn places(stage: &DemoRun) -> String {
     let mut text = format!("exporter      {}/\n", stage.exporter.url());
     let missing = match stage.is_without_prometheus {
@@ -163,7 +163,7 @@ fn places(stage: &DemoRun) -> String {
     text
 }
 
-/// The loudest first.
+/// Shows the alerts, the most severe first.
 fn alerts(stage: &DemoRun, width: usize, text: &mut String) {
     let slices = stage.latest.iter().flat_map(|look| &look.bad_slices);
     for (namespace, count) in slices.filter(|(_, count)| **count > 0 && **count < SLICES_OF_A_PAGE) {
@@ -186,7 +186,7 @@ fn alerts(stage: &DemoRun, width: usize, text: &mut String) {
     text.push('\n');
 }
 
-/// The likely cause, where the alert names one.
+/// Returns the sentence about the likely cause, if the description contains one.
 fn essence(description: &str) -> &str {
     match description.find("Likely cause: ") {
         Some(start) => description[start..].split_inclusive('.').next().unwrap_or_default(),
@@ -202,7 +202,7 @@ fn describe(incident: &DemoIncident) -> &'static str {
     }
 }
 
-/// Lines that wrap would make the picture jump.
+/// Cuts a line to the width, because a line that wraps would move the lines below it.
 fn shortened(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

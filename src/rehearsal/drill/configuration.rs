@@ -1,4 +1,5 @@
-//! The configuration of an exporter that is to see a drill: its namespaces, and rules for the lines of its workers.
+//! The configuration that an exporter needs to observe a drill: the lock namespaces, and rules for
+//! the log lines of the workers.
 
 use std::fmt::Write as _;
 
@@ -6,19 +7,20 @@ use super::table::SCENARIOS;
 use super::timing::{LEADER_ABSENT, Timing};
 use crate::util::units::format_duration;
 
-/// What all keys of all drills begin with; the run's id follows.
+/// All keys of all drills begin with this prefix, followed by the run id.
 pub(super) const PREFIX: &str = "redis_lock_drill:";
 
-// The messages of the workers, as the rules below take them.
+// The log messages of the workers. The rules below match them.
 pub(super) const RELEASE_FAILED: &str = "drill: lock release failed";
 pub(super) const RENEWAL_FAILED: &str = "drill: lock renewal failed";
 pub(super) const ABANDONED: &str = "drill: lock abandoned, worker fenced";
 pub(super) const WRITE_REJECTED: &str = "drill: stale write rejected";
 pub(super) const FINISHED: &str = "drill: work finished";
-/// The generic rules and reasons know these words.
+/// The generic rules and reasons recognize this text.
 pub(super) const NOT_OWNED: &str = "lock not owned";
 
-/// `namespaces` and `rules` as YAML. Only the leader's key has the run's id in it, for it has to be a fixed one.
+/// Returns `namespaces` and `rules` as YAML. Only the leader's key contains the run id, because the
+/// key of a `loop` namespace has no variable part.
 pub(super) fn namespaces_and_rules(run_id: &str, timing: &Timing) -> String {
     let mut yaml = "namespaces:\n".to_owned();
     for namespace in SCENARIOS.iter().flat_map(|scenario| scenario.namespaces) {
@@ -58,7 +60,7 @@ pub(super) fn namespaces_and_rules(run_id: &str, timing: &Timing) -> String {
     yaml
 }
 
-/// What `--print-config` shows: to be added to the configuration of a running exporter.
+/// The output of `--print-config`: text to add to the configuration of a running exporter.
 pub(super) fn snippet(run_id: &str, timing: &Timing, log_file: &str) -> String {
     format!(
         "# For redis_lock_exporter drill. Add it to the exporter's configuration and reload; then, on the same machine:\n\

@@ -1,7 +1,8 @@
-//! Whether the drill itself stood still: a task that should wake up every moment, and notes when it was late.
+//! Detects whether the drill itself stalled: a task wakes up every 50 ms and notes when it wakes up
+//! late. `stage` uses it.
 //!
-//! A machine that stands still around a deadline makes an end that nobody can tell. That is no fault of an exporter, but only
-//! where it was measured is it an excuse.
+//! If the machine stalls around a deadline, no exporter can determine how a hold ended. The drill
+//! accepts missing changes for this reason, but only in rounds with a measured stall.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,24 +13,24 @@ use tokio::time::{Instant, sleep_until};
 const BEAT: Duration = Duration::from_millis(50);
 /// A beat that is later than this is a stall.
 pub(super) const LATE: Duration = Duration::from_millis(250);
-/// How long after a round the exporter may still be busy with it.
+/// How long after a round the exporter may still be processing it.
 const AFTERMATH: Duration = Duration::from_secs(1);
 
-/// From when it was due to when it was over.
+/// Start and end. For a stall: from when the beat was due to when it came.
 pub(super) type Span = (Instant, Instant);
 
-/// Stops beating when it is dropped.
+/// The beat stops when this is dropped.
 pub(super) struct Heartbeat {
     stalls: Arc<Mutex<Vec<Span>>>,
     _task: JoinSet<()>,
 }
 
-/// How many rounds of a scenario were disturbed.
+/// How many rounds of a scenario (`rounds`) out of all rounds (`of`) contain a stall.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stalled {
     pub(super) rounds: usize,
     pub(super) of: usize,
-    /// The last one was.
+    /// Whether the last round contains a stall.
     pub(super) in_last: bool,
 }
 
@@ -48,8 +49,8 @@ impl Heartbeat {
 }
 
 impl Stalled {
-    /// The share of what happened that need not have been told. None where most rounds were disturbed: then nothing would
-    /// be proven.
+    /// The share of the changes that the exporter may have missed. It is 0 if more than half of the
+    /// rounds contain a stall, because then such a drill would prove nothing.
     pub(super) fn share(self) -> f64 {
         if self.rounds * 2 > self.of { 0.0 } else { self.rounds as f64 / self.of.max(1) as f64 }
     }
@@ -96,11 +97,11 @@ mod tests {
         };
         check(&[], (0, false), 0.0);
         check(&[(3.0, 3.4), (5.0, 5.3)], (1, false), 0.25);
-        // Just after a round the exporter has not seen all of it yet.
+        // Just after a round, the exporter may not have processed all of it.
         check(&[(38.5, 39.0)], (1, true), 0.25);
         check(&[(9.2, 9.6)], (0, false), 0.0);
         check(&[(7.0, 12.0)], (2, false), 0.5);
-        // A machine that stands still most of the time proves nothing.
+        // With stalls in most rounds nothing is excused.
         check(&[(0.0, 25.0)], (3, false), 0.0);
     }
 
@@ -109,7 +110,7 @@ mod tests {
         let heartbeat = Heartbeat::start();
         tokio::time::sleep(BEAT).await;
         let start = Instant::now();
-        // Nothing else runs on this thread meanwhile.
+        // Block the thread, so that the heartbeat task cannot run.
         std::thread::sleep(BEAT + LATE * 2);
         tokio::time::sleep(BEAT * 2).await;
         assert_eq!(heartbeat.stalled(&[(start, Instant::now())]), Stalled { rounds: 1, of: 1, in_last: true });

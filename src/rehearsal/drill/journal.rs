@@ -1,4 +1,5 @@
-//! What the workers log: one JSON line for each thing that went wrong, in the file that the exporter follows.
+//! The log of the workers: one JSON line for each failure or finished work, in the file that the
+//! exporter follows.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -16,14 +17,15 @@ pub(super) struct WorkerLog {
 }
 
 impl WorkerLog {
-    /// Lines are added at the end of the file.
+    /// Opens the file for appending.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         let file = file.with_context(|| format!("cannot write the workers' log {}", path.display()))?;
         Ok(Self { file: Mutex::new(file) })
     }
 
-    /// With an error text where something failed, and a state where work was finished.
+    /// Writes one line. `more` contains further fields: `error` if something failed, `state` if
+    /// work was finished.
     pub(super) fn log(&self, message: &str, worker: &str, key: &str, more: &[(&str, &str)]) -> anyhow::Result<()> {
         let mut line = json!({
             "time": clock::format(clock::now()),
@@ -36,7 +38,7 @@ impl WorkerLog {
         for (name, value) in more {
             line[*name] = json!(value);
         }
-        // One write, so that a reader never sees half a line of two workers.
+        // One write per line, so that a reader never sees the lines of two workers mixed.
         let mut file = self.file.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         file.write_all(format!("{line}\n").as_bytes()).context("cannot write the workers' log")
     }

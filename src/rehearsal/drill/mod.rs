@@ -1,16 +1,22 @@
-//! `drill`: rehearses the failures that locks have, with real workers on a real Redis, and checks that they are seen.
+//! `drill`: causes the failures that locks can have, with real workers on a real Redis, and checks
+//! that the exporter reports them.
 //!
 //! `main` calls [`run`], and [`run_worker`] in the processes that a drill starts. In reading order:
 //!
-//! * `table`: the scenarios and what is expected of each, stated before anything runs; `scenarios`: what happens in them
-//! * `stage`, `worker`: one scenario while it runs, and who acts in it; `process`, `worker_process`: workers that are processes
-//! * `setup`: a Redis and an exporter of its own where none is given; the network that can be made worse is in `fleet`
-//! * `configuration`, `journal`: what an exporter needs to see it, and the workers' log; `timing`: how long everything takes
-//! * `probe`, `verify`: what the exporter says, compared with what happened; `heartbeat`: where the machine stood still;
-//!   `prometheus`: the alerts
-//! * `progress`, `report`: what people see
+//! * `table`: the scenarios and what is expected of each, stated before anything runs; `scenarios`:
+//!   what happens in each
+//! * `stage`: one running scenario; `worker`: a simulated worker in it; `process`,
+//!   `worker_process`: workers that are separate processes
+//! * `setup`: starts a Redis and an exporter if none is given (the proxy that disturbs the network
+//!   is in `fleet`)
+//! * `configuration`: the exporter configuration that a drill needs; `journal`: the log of the
+//!   workers; `timing`: all durations
+//! * `probe`, `verify`: read the exporter and compare it with what happened; `heartbeat`: detects
+//!   stalls of the machine; `prometheus`: checks the alerts
+//! * `progress`, `report`: output for people
 //!
-//! It writes in keys under its own prefix only, and takes them away again, whatever ends it.
+//! A drill writes only to keys under its own prefix. It deletes them at the end, also after an
+//! error, a panic or a signal.
 
 mod configuration;
 mod heartbeat;
@@ -90,7 +96,8 @@ fn list() {
     }
 }
 
-/// The chosen ones in their usual order, each once; all if none was chosen.
+/// Returns the chosen scenarios in the order of the table, each once, or all scenarios if none is
+/// chosen.
 fn choose(chosen: &[DrillScenario]) -> Vec<&'static Scenario> {
     let is_chosen = |scenario: &&Scenario| chosen.is_empty() || chosen.contains(&scenario.kind);
     SCENARIOS.iter().filter(is_chosen).collect()
@@ -100,7 +107,7 @@ async fn drill(args: &DrillArgs) -> anyhow::Result<DrillReport> {
     let scenarios = choose(&args.scenarios);
     let timing = Timing::new(args.speed, args.duration);
     let started = (Instant::now(), clock::format(clock::now()).unwrap_or_default());
-    // Signals first: from here on, being told to stop means cleaning up.
+    // Install the signal handlers first: from here on a signal must lead to a cleanup.
     let mut stop = StopSignals::listen()?;
     state_expectations(&scenarios, &timing);
     let names: Vec<&str> = scenarios.iter().map(|scenario| scenario.name).collect();
@@ -109,7 +116,7 @@ async fn drill(args: &DrillArgs) -> anyhow::Result<DrillReport> {
     let base = Base::open(args, &run_id, &progress).await?;
     let done = rehearse(&base, args, &run_id, scenarios, &progress, &mut stop).await;
     progress.end();
-    // Whatever happened.
+    // Clean up also if the rehearsal failed.
     let cleanup = base.clean_up().await;
     let Done { setup, interrupted, reports: scenarios } = done?;
 
@@ -136,20 +143,22 @@ async fn drill(args: &DrillArgs) -> anyhow::Result<DrillReport> {
     Ok(report)
 }
 
-/// What is left when all has happened.
+/// The result of [`rehearse`].
 struct Done {
     setup: DrillSetup,
     interrupted: bool,
     reports: Vec<ScenarioReport>,
 }
 
-/// How far the scenarios have come.
+/// The state of all scenarios. The task that runs them updates it. After an interruption, the
+/// command reads from it what was recorded until then.
 struct Course(Mutex<Scenes>);
 
 struct Scenes {
-    /// Of all scenarios in their order; of those that have not begun, what was expected.
+    /// One report per scenario, in order. The report of a scenario that has not begun contains only
+    /// its expectations.
     reports: Vec<ScenarioReport>,
-    /// Those that run now, by their index.
+    /// The scenarios that run now, by index.
     running: BTreeMap<usize, Arc<ScenarioRun>>,
 }
 
@@ -167,14 +176,15 @@ impl Course {
         self.lock().running.insert(index, Arc::clone(stage));
     }
 
-    /// Nothing happens in it any more, although it may not have been checked yet.
+    /// Stores the report of a scenario in which nothing happens any more. The exporter may not have
+    /// been checked yet.
     fn has(&self, index: usize, report: &ScenarioReport) {
         let mut scenes = self.lock();
         scenes.running.remove(&index);
         scenes.reports[index] = report.clone();
     }
 
-    /// Of those that were interrupted, what was noted until then.
+    /// Returns all reports. Scenarios that were interrupted report what was noted until then.
     fn reports(&self) -> Vec<ScenarioReport> {
         let mut scenes = self.lock();
         for (index, stage) in std::mem::take(&mut scenes.running) {
@@ -197,7 +207,7 @@ async fn rehearse(
         setup = DrillSetup::start(base, args, run_id, timing, progress) => setup?,
         () = stop.received() => anyhow::bail!("interrupted before anything happened"),
     };
-    // A task of its own: a panic in it must not keep us from cleaning up.
+    // The scenarios run in a separate task, so that a panic in it does not prevent the cleanup.
     let prometheus = args.prometheus.clone().map(|url| (url, args.prometheus_settle));
     let course = Arc::new(Course::new(&scenarios));
     let ground = Arc::clone(setup.ground());
@@ -207,7 +217,7 @@ async fn rehearse(
         () = progress.draw() => unreachable!("it is drawn until the end"),
         () = stop.received() => {
             running.abort();
-            // Until all of its workers are gone.
+            // Wait until all workers of the task have ended.
             let _ = running.await;
             return Ok(Done { setup, interrupted: true, reports: course.reports() });
         }
@@ -239,7 +249,9 @@ fn state_expectations(scenarios: &[&'static Scenario], timing: &Timing) {
     }
 }
 
-/// One after the other. What the exporter says about one is checked while the next one runs: they have different namespaces.
+/// Runs the scenarios one after the other. While one runs, the exporter's numbers about the
+/// previous one are checked: scenarios have different lock namespaces. The failover scenario has
+/// its own servers and runs beside the others.
 async fn run_all(
     ground: Arc<Ground>,
     scenarios: Vec<&'static Scenario>,
@@ -264,7 +276,7 @@ async fn run_all(
         let mut report = ScenarioReport::new(scenario);
         let stage = match ScenarioRun::new(&ground, scenario).await {
             Ok(stage) => Arc::new(stage),
-            // The others may still be told of.
+            // The other scenarios can still run.
             Err(failure) => {
                 could_not_begin(&ground, &mut report, &failure);
                 course.has(index, &report);
@@ -291,7 +303,7 @@ async fn run_all(
     Ok(())
 }
 
-/// All rounds of a scenario.
+/// Runs the rounds of a scenario: one, or as many as fit in the configured duration.
 async fn act(stage: &ScenarioRun, mut servers: Option<&mut Servers>) -> anyhow::Result<()> {
     loop {
         let round = stage.round_begins();
@@ -311,7 +323,7 @@ async fn check(stage: &ScenarioRun, report: &mut ScenarioReport, course: &Course
     let stalled = stage.excuse_stalls();
     let notes = stage.finish(report);
     course.has(index, report);
-    // Of what was not finished it is not known what had to be seen.
+    // If the scenario did not finish, it is unknown what the exporter should show.
     if report.error.is_none() {
         progress.phase(report.name, Phase::Checking);
         verify::verify(stage, notes, stalled, report).await;
@@ -327,7 +339,7 @@ fn could_not_begin(ground: &Ground, report: &mut ScenarioReport, failure: &anyho
     ground.progress.phase(report.name, Phase::Failed);
 }
 
-/// With servers and an exporter of its own.
+/// Runs the failover scenario on its own Redis servers, with its own exporter.
 async fn fail_over(ground: Arc<Ground>, scenario: &'static Scenario, course: &Course, index: usize) {
     let mut report = ScenarioReport::new(scenario);
     let result = async {
@@ -350,7 +362,8 @@ async fn fail_over(ground: Arc<Ground>, scenario: &'static Scenario, course: &Co
     }
 }
 
-/// Before the drill: one that cannot be written should not be found out at the end. What is in there stays until then.
+/// Opens the report files before the drill, so that an unwritable file is an error at the start and
+/// not at the end. Existing content stays until the report is written.
 fn open_reports(paths: &[PathBuf]) -> anyhow::Result<Vec<(&Path, File)>> {
     let mut files = Vec::new();
     for path in paths {
@@ -360,7 +373,7 @@ fn open_reports(paths: &[PathBuf]) -> anyhow::Result<Vec<(&Path, File)>> {
     Ok(files)
 }
 
-/// To standard output, and then to the files that were asked for.
+/// Writes the report to standard output and then to the requested files.
 fn write(report: &DrillReport, output: DrillOutput, files: Vec<(&Path, File)>) -> anyhow::Result<()> {
     match output {
         DrillOutput::Text => print!("{}", report.text()),

@@ -1,4 +1,5 @@
-//! What an exporter says: scraped all the time, so that it is known afterwards when it said something first.
+//! Reads an exporter: scrapes it four times a second, so that the drill knows when the exporter
+//! first showed something.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,12 +15,13 @@ use crate::client::http::{self, ClientLimits};
 use crate::client::scrape::{Samples, SeriesSelector};
 
 const SCRAPE_EVERY: Duration = Duration::from_millis(250);
-/// How long an exporter may need to see Redis and its log file.
+/// How long an exporter may need to connect to Redis and to start tracking.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How often the drill's numbers may change before the earliest changes become one: hours of a sustained drill.
+/// How many changes of the drill's numbers are kept before the oldest ones are merged. This is
+/// enough for hours of a sustained drill.
 const HISTORY: usize = 20_000;
 
-/// Of the exporter, with few series each.
+/// Metrics of the exporter itself, with few series each.
 const METRICS: [&str; 5] = [
     "redis_lock_namespace_info",
     "redis_lock_exporter_redis_up",
@@ -28,7 +30,7 @@ const METRICS: [&str; 5] = [
     "redis_lock_exporter_log_events_total",
 ];
 
-/// Of the drill's namespaces. What is not among them does not exist for its claims.
+/// Metrics of the drill's lock namespaces. A claim can use only the metrics in these two lists.
 const OWN_METRICS: [&str; 12] = [
     "redis_lock_last_held_timestamp_seconds",
     "redis_lock_acquisitions_total",
@@ -44,7 +46,7 @@ const OWN_METRICS: [&str; 12] = [
     "redis_lock_takeover_seconds_sum",
 ];
 
-/// Stops scraping when it is dropped.
+/// The scraping stops when this is dropped.
 pub(super) struct Probe {
     base: String,
     limits: ClientLimits,
@@ -55,14 +57,15 @@ pub(super) struct Probe {
 #[derive(Default)]
 struct ScrapeState {
     history: Mutex<ScrapeHistory>,
-    /// Why the last scrape failed.
+    /// Why the last scrape failed. `None` if it succeeded.
     failure: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
 struct ScrapeHistory {
     now: Arc<Samples>,
-    /// What changed, and when it was shown. The first one is all that was there then.
+    /// The changed samples and when they were first shown. The first entry contains all samples of
+    /// the first scrape.
     changes: VecDeque<(Instant, Samples)>,
 }
 
@@ -92,17 +95,17 @@ impl Probe {
         Ok(Self { base: base.to_owned(), limits, seen, _scraper: scraper })
     }
 
-    /// As shown last.
+    /// The samples of the last scrape.
     pub(super) fn now(&self) -> Arc<Samples> {
         Arc::clone(&lock(&self.seen.history).now)
     }
 
-    /// Asked just now.
+    /// Scrapes now.
     pub(super) async fn scrape(&self) -> anyhow::Result<Samples> {
         scrape(&http::below(&self.base, "metrics"), &self.limits).await
     }
 
-    /// When a sum was first shown to be at least this much.
+    /// Returns when the sum of the selected series was first at least this large.
     pub(super) fn first_shown(&self, selector: &SeriesSelector, at_least: f64) -> Option<Instant> {
         lock(&self.seen.history).first_shown(selector, at_least)
     }
@@ -113,7 +116,8 @@ impl Probe {
         Ok(serde_json::from_str::<IncidentsJson>(&text).context("the incidents cannot be read")?.incidents)
     }
 
-    /// Until the exporter knows the namespaces and sees Redis. Otherwise what is missing, in words that say what to do.
+    /// Waits until the exporter knows the lock namespaces and tracks Redis. Otherwise the error
+    /// explains what is missing and what to do about it.
     pub(super) async fn ready(&self, namespaces: &[&NamespaceSpec]) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let mut clock = interval(SCRAPE_EVERY);
@@ -121,7 +125,7 @@ impl Probe {
             clock.tick().await;
             match self.missing(&self.scrape().await?, namespaces) {
                 None => return Ok(()),
-                // A configuration does not change by waiting.
+                // A configuration does not change while we wait.
                 Some((false, missing)) => bail!(missing),
                 Some((true, missing)) if Instant::now() > deadline => bail!(missing),
                 Some(_) => {}
@@ -129,7 +133,8 @@ impl Probe {
         }
     }
 
-    /// What is missing, and whether it may come by itself.
+    /// Returns what is missing, and whether it can still appear without a change of the
+    /// configuration.
     fn missing(&self, samples: &Samples, namespaces: &[&NamespaceSpec]) -> Option<(bool, String)> {
         let shown = http::shown(&self.base);
         let unknown: Vec<&str> = namespaces
@@ -140,7 +145,7 @@ impl Probe {
         if !unknown.is_empty() {
             let unknown = unknown.join(", ");
             return Some((
-                // The first snapshot has none at all.
+                // The first snapshot contains no lock namespace at all.
                 !samples.has(&SeriesSelector::new("redis_lock_namespace_info", &[])),
                 format!(
                     "the exporter at {shown} does not know the lock namespaces {unknown}: add to its configuration what \
@@ -160,7 +165,7 @@ impl Probe {
         None
     }
 
-    /// Whether the last scrape failed, and why.
+    /// Why the last scrape failed, if it did.
     pub(super) fn failure(&self) -> Option<String> {
         lock(&self.seen.failure).clone()
     }
@@ -214,7 +219,8 @@ async fn scrape(url: &str, limits: &ClientLimits) -> anyhow::Result<Samples> {
     Ok(Samples::parse(&http::get(url, limits).await?.text()?, is_of_interest))
 }
 
-/// What the drill asks for, of its own namespaces: everything else would only fill the history.
+/// Keeps only the metrics that the drill needs, of its own lock namespaces. All others would only
+/// fill the history.
 fn is_of_interest(series: &str) -> bool {
     let (metric, labels) = series.split_once('{').unwrap_or((series, ""));
     let is_own = labels.contains("lock_namespace=\"drill-");
@@ -229,7 +235,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// Only what changed is kept, and yet it is known when a sum was first reached.
+    /// The history keeps only changes, and still knows when a sum was first reached.
     #[tokio::test(start_paused = true)]
     async fn when_something_was_first_shown() {
         let start = Instant::now();
@@ -254,7 +260,7 @@ mod tests {
             history.note(Samples::parse(&format!("a_total {number}\nb_total 1\n"), |_| true));
         }
         assert_eq!(history.changes.len(), HISTORY);
-        // What was there first is still known.
+        // Merging keeps the samples of the oldest entry.
         assert!(history.first_shown(&SeriesSelector::new("b_total", &[]), 1.0).is_some());
     }
 

@@ -1,5 +1,7 @@
-//! A worker that is a process of its own, so that it can be stopped and killed as processes are: the hidden subcommand
-//! `drill-worker` of this very program. It is told what to do in one JSON line and tells what it did in others.
+//! A worker that is a separate process, so that the drill can stop and kill it with signals. The
+//! process runs the hidden subcommand `drill-worker` of this program (`worker_process`). It reads
+//! its task as one JSON line from standard input and reports what it does as JSON lines on standard
+//! output.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -14,21 +16,22 @@ use tokio::time::{Instant, sleep, timeout};
 
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
 
-/// As it writes and is told of.
+/// The name of this worker in the log and in the timeline.
 pub(super) const NAME: &str = "worker process";
 
-/// What a worker process has to do. The token is the parent's, who has to clean up if anything happens to the process.
+/// The task of a worker process. The parent generates the token, because the parent must clean up
+/// if the process is killed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct WorkerTask {
     pub(super) redis: Reach,
-    /// Of what may be written to.
+    /// All keys that the process writes begin with this.
     pub(super) prefix: String,
     pub(super) log_file: PathBuf,
     pub(super) key: String,
     pub(super) token: String,
     pub(super) ttl_ms: u64,
     pub(super) renew_every_ms: u64,
-    /// How often to renew before the critical part; `None` is for ever.
+    /// How many renewals to do before the critical section. `None`: renew forever.
     pub(super) renewals: Option<u32>,
     pub(super) fence_key: String,
     pub(super) fenced_storage: String,
@@ -36,7 +39,8 @@ pub(super) struct WorkerTask {
     pub(super) keep_ms: u64,
 }
 
-/// How to reach Redis. Sent over a pipe, for arguments are seen by everybody.
+/// How to connect to Redis. Sent over a pipe, because command line arguments are visible to all
+/// users.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Reach {
     pub(super) host: String,
@@ -46,7 +50,7 @@ pub(super) struct Reach {
     pub(super) password: Option<String>,
 }
 
-/// What a worker process tells.
+/// What a worker process reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "event")]
 pub(super) enum WorkerMessage {
@@ -54,9 +58,10 @@ pub(super) enum WorkerMessage {
         fence: u64,
     },
     Renewed,
-    /// A renewal was refused before its time.
+    /// A renewal was refused earlier than planned.
     Lost,
-    /// It works and listens to nobody; then it writes.
+    /// The process is in its critical section. It does not check the lock any more and writes at
+    /// the end.
     Critical,
     Wrote {
         fenced: bool,
@@ -69,7 +74,7 @@ pub(super) enum WorkerMessage {
     },
 }
 
-/// Killed when it is dropped.
+/// The process is killed when this is dropped.
 pub(super) struct WorkerProcess {
     child: Child,
     pid: Pid,
@@ -94,14 +99,14 @@ impl WorkerProcess {
         Ok(Self { child, pid, told: BufReader::new(stdout).lines(), _orders: orders })
     }
 
-    /// The next thing that it tells.
+    /// Waits for the next message.
     pub(super) async fn next(&mut self, patience: Duration) -> anyhow::Result<WorkerMessage> {
         let line = timeout(patience, self.told.next_line()).await.context("the worker process tells nothing")??;
         let line = line.context("the worker process ended before its time")?;
         serde_json::from_str(&line).with_context(|| format!("a worker process told {line:?}"))
     }
 
-    /// What it has told and nobody has heard yet.
+    /// Returns a line that the process wrote and that was not read yet, if there is one.
     pub(super) async fn told_already(&mut self) -> anyhow::Result<Option<String>> {
         match timeout(Duration::ZERO, self.told.next_line()).await {
             Ok(line) => Ok(Some(line?.context("the worker process ended before its time")?)),
@@ -109,7 +114,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Until it is stopped, which takes the kernel a moment.
+    /// Sends SIGSTOP and waits until the kernel has stopped the process.
     pub(super) async fn pause(&self) -> anyhow::Result<()> {
         kill_process(self.pid, Signal::STOP).context("cannot stop the worker process")?;
         let deadline = Instant::now() + STOPS_WITHIN;
@@ -120,11 +125,11 @@ impl WorkerProcess {
         Ok(())
     }
 
-    /// As the kernel tells.
+    /// Whether the kernel reports the process as stopped.
     pub(super) fn is_stopped(&self) -> anyhow::Result<bool> {
         let path = format!("/proc/{}/stat", self.pid.as_raw_nonzero());
         let stat = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        // The state follows the name, which may hold anything.
+        // The state follows the command name in parentheses, which can contain any character.
         Ok(stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')))
     }
 
@@ -132,7 +137,7 @@ impl WorkerProcess {
         kill_process(self.pid, Signal::CONT).context("cannot continue the worker process")
     }
 
-    /// SIGKILL, and waits for the end.
+    /// Sends SIGKILL and waits until the process has ended.
     pub(super) async fn kill(&mut self) -> anyhow::Result<()> {
         self.child.kill().await.context("cannot kill the worker process")
     }

@@ -1,4 +1,5 @@
-//! How the drill goes, while it goes, on standard error: a picture that is drawn again on a terminal, lines elsewhere.
+//! Shows the progress of a drill on standard error: a view that is redrawn on a terminal, and plain
+//! lines otherwise.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
@@ -9,9 +10,9 @@ use rustix::termios::tcgetwinsize;
 use tokio::time::{Instant, interval};
 
 const DRAW_EVERY: Duration = Duration::from_millis(200);
-/// What happened last, on a terminal.
+/// How many of the latest messages the view on a terminal shows.
 const LATEST: usize = 8;
-/// Where the terminal does not tell.
+/// Used if the terminal does not report its width.
 const USUAL_WIDTH: usize = 80;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub(super) struct DrillProgress {
 struct DrillView {
     scenarios: Vec<(&'static str, Phase, Instant)>,
     latest: Vec<String>,
-    /// Of the picture that is on the terminal now.
+    /// How many lines of the terminal the current view occupies.
     lines: usize,
     is_over: bool,
 }
@@ -82,7 +83,7 @@ impl DrillProgress {
         }
     }
 
-    /// Draws until it is dropped. Does nothing where there is no terminal.
+    /// Redraws until the future is dropped. Without a terminal it only waits.
     pub(super) async fn draw(&self) {
         if !self.is_terminal {
             return std::future::pending().await;
@@ -94,7 +95,7 @@ impl DrillProgress {
         }
     }
 
-    /// The last picture stays; what comes next is written below.
+    /// Keeps the last view on the terminal. Later output appears below it.
     pub(super) fn end(&self) {
         if self.is_terminal {
             self.draw_once();
@@ -109,7 +110,7 @@ impl DrillProgress {
         }
         let mut text = String::new();
         if view.lines > 0 {
-            // Back to the first line of the picture, and everything below it away.
+            // Move the cursor to the first line of the view and clear everything below it.
             let _ = write!(text, "\x1b[{}A\x1b[J", view.lines);
         }
         let mut lines = Vec::new();
@@ -119,7 +120,7 @@ impl DrillProgress {
             lines.push(format!("{name:<16}{}{time}", phase.describe()));
         }
         lines.push(String::new());
-        // A line that is broken by the terminal would be two.
+        // Cut the lines to the width: a line that the terminal wraps would count as two.
         let told = tcgetwinsize(std::io::stderr()).ok().map(|size| usize::from(size.ws_col));
         let width = told.filter(|width| *width > 0).unwrap_or(USUAL_WIDTH);
         lines.extend(view.latest.iter().map(|line| line.chars().take(width - 1).collect()));
@@ -127,7 +128,7 @@ impl DrillProgress {
         for line in lines {
             let _ = writeln!(text, "{line}");
         }
-        // A terminal that is gone is no reason to stop.
+        // The drill continues if the terminal is gone.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 

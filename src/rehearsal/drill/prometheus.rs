@@ -1,7 +1,9 @@
-//! What Prometheus makes of a drill: watched all the time, judged at its end.
+//! Checks the alerts of a drill: asks Prometheus during the drill which alerts fire, and judges
+//! them at the end.
 //!
-//! The bundled rules alert on what lasts for minutes. A drill in which each failure happens once must therefore stay
-//! silent; one that is sustained for long enough must page.
+//! The bundled rules alert on failures that last for minutes. A drill in which each failure happens
+//! once must therefore cause no page. A drill that repeats each failure for long enough must cause
+//! one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,12 +21,12 @@ use crate::client::http::ClientLimits;
 use crate::client::prometheus::{Prometheus, Series};
 
 const ASK_EVERY: Duration = Duration::from_secs(5);
-/// Until Prometheus has scraped the exporter for the first time.
+/// How long to wait until Prometheus has scraped the exporter for the first time.
 const FIRST_SCRAPE: Duration = Duration::from_secs(90);
-/// The pages of the drill that fire now.
+/// The pages about the drill that fire now.
 const FIRING: &str = "ALERTS{alertstate=\"firing\",severity=\"critical\",lock_namespace=~\"drill-.*\"}";
 
-/// Stops asking when it is dropped.
+/// The queries stop when this is dropped.
 pub(super) struct Watch {
     prometheus: Arc<Prometheus>,
     started: Instant,
@@ -34,13 +36,14 @@ pub(super) struct Watch {
 
 #[derive(Default)]
 struct AlertTimes {
-    /// Namespace and alert, and when it was first seen to page.
+    /// Lock namespace and alert name, and when the alert was first seen firing.
     pages: BTreeMap<(String, String), Instant>,
     failure: Option<String>,
 }
 
 impl Watch {
-    /// Prometheus must scrape the exporter and have the rules: its silence would mean nothing otherwise.
+    /// Fails if Prometheus does not scrape the exporter or has not loaded the rules: in that case,
+    /// the absence of alerts would prove nothing.
     pub(super) async fn start(base: &str) -> anyhow::Result<Self> {
         let prometheus = Arc::new(Prometheus::new(base, ClientLimits::default()));
         let rules: serde_json::Value = prometheus.data("rules?type=alert").await?;
@@ -71,14 +74,14 @@ impl Watch {
         Ok(Self { prometheus, started: Instant::now(), seen, _watcher: watcher })
     }
 
-    /// After everything has happened: an alert may come late.
+    /// Waits for late alerts after all scenarios have ended, and then queries once more.
     pub(super) async fn settle(&self, settle: Duration) {
         sleep(settle).await;
         let outcome = self.prometheus.query(FIRING).await;
         note(&self.seen, outcome);
     }
 
-    /// Adds what was expected of the alerts of this scenario, and what came.
+    /// Adds to the report which alerts were expected of this scenario, and which ones fired.
     pub(super) fn judge(&self, scenario: &Scenario, timing: &Timing, report: &mut ScenarioReport) {
         let seen = self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let own = |namespace: &str| scenario.namespaces.iter().any(|own| own.name == namespace);
@@ -86,7 +89,7 @@ impl Watch {
             seen.pages.iter().filter(|((namespace, _), _)| own(namespace)).collect();
         let lasts = match scenario.kind {
             DrillScenario::LeaderLoss => Lasts::of_absence(report, self.started),
-            // The exporter that sees it is not scraped.
+            // Prometheus does not scrape the exporter of this scenario.
             DrillScenario::RedisFailover => return,
             _ => Lasts { surely: timing.duration.unwrap_or_default(), perhaps: Duration::ZERO },
         };
@@ -113,17 +116,17 @@ impl Watch {
     }
 }
 
-/// How long there was a reason to page.
+/// For how long there was a reason to page.
 #[derive(Clone, Copy, Debug)]
 struct Lasts {
     surely: Duration,
-    /// Or so long, at another time.
+    /// There was possibly a reason for this long, at another time.
     perhaps: Duration,
 }
 
 impl Lasts {
-    /// Nobody leads before and after the scenario either, but what an exporter and its rules know of that depends on what
-    /// was there before.
+    /// There is also no leader before and after the scenario. What the exporter and the rules know
+    /// about that time depends on what happened earlier, so it counts as `perhaps`.
     fn of_absence(report: &ScenarioReport, watched_since: Instant) -> Self {
         let surely = Duration::from_secs_f64(report.measured.get("absent").copied().unwrap_or_default());
         let Some(ended) = report.ended else { return Self { surely, perhaps: watched_since.elapsed() } };
@@ -137,7 +140,7 @@ impl Lasts {
 enum Expected {
     Page(Page),
     Silence,
-    /// It may have come, or may have been about to come.
+    /// The page may come or not: the failure lasted for a time in between.
     Either(Page),
 }
 
@@ -156,7 +159,7 @@ impl Expected {
         }
     }
 
-    /// By the namespaces and alerts that paged.
+    /// Whether these pages, each a lock namespace and an alert name, fulfill the expectation.
     fn is_met_by(self, pages: &[(&str, &str)]) -> bool {
         let (page, is_needed) = match self {
             Self::Page(page) => (page, true),
@@ -187,7 +190,8 @@ async fn keep_asking(prometheus: Arc<Prometheus>, seen: Arc<Mutex<AlertTimes>>) 
     }
 }
 
-/// One answer that did not come is made good by the next; one that is missing at the end is not.
+/// Records the result of a query. A failed query does not matter if a later one succeeds. If the
+/// last query fails, the expectation fails.
 fn note(seen: &Mutex<AlertTimes>, outcome: anyhow::Result<Vec<Series>>) {
     let mut seen = seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     match outcome {
@@ -224,7 +228,8 @@ mod tests {
         check("crash-takeover", 60, "Silence");
     }
 
-    /// Whether anybody led before and after it is not the scenario's doing: no page can be asked for because of that.
+    /// The scenario does not control whether there was a leader before and after it, so that time
+    /// never requires a page.
     #[test]
     fn a_leader_is_missed_for_as_long_as_it_was_measured() {
         let leader_loss = SCENARIOS.iter().find(|scenario| scenario.kind == DrillScenario::LeaderLoss).unwrap();

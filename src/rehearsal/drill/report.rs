@@ -1,4 +1,5 @@
-//! What a drill found: every expectation with what was measured, and the timeline it follows from.
+//! The result of a drill: every expectation with what was measured, and the timeline of every
+//! scenario. Written as text, JSON or Markdown.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,30 +9,31 @@ use tokio::time::Instant;
 
 use super::table::Scenario;
 
-/// What is rehearsed went otherwise than it should, and a scenario cannot go on: that is a finding. Every other error is the
-/// drill's own, and says nothing about locks.
+/// The locks did not behave as the scenario expects, and the scenario cannot continue. This is a
+/// finding about the locks. Every other error is a problem of the drill itself.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct ScenarioFailure(pub(super) String);
 
 #[derive(Debug, Serialize)]
 pub(super) struct DrillReport {
-    /// Every expectation held, and nothing was left out.
+    /// Every expectation held, the drill was not interrupted, the exporter could see it, and no key
+    /// was left behind.
     pub(super) held: bool,
     pub(super) interrupted: bool,
     pub(super) run_id: String,
     pub(super) started: String,
     pub(super) took_seconds: f64,
-    /// Where, as far as it may be shown.
+    /// The address, without its password.
     pub(super) redis: String,
     pub(super) exporter: String,
-    /// Why the exporter cannot see the drill, and what to do about it.
+    /// Why the exporter cannot see the drill, and how to fix that.
     pub(super) exporter_problem: Option<String>,
     pub(super) prometheus: Option<String>,
     pub(super) speed: u32,
     pub(super) ttl_seconds: f64,
     pub(super) duration_seconds: Option<f64>,
-    /// How the times differ from production's.
+    /// How the durations differ from those of production.
     pub(super) timing: String,
     pub(super) scenarios: Vec<ScenarioReport>,
     pub(super) cleanup: Cleanup,
@@ -41,7 +43,8 @@ pub(super) struct DrillReport {
 pub(super) struct Cleanup {
     pub(super) keys_written: usize,
     pub(super) keys_left: Vec<String>,
-    /// Why cleaning up failed, if it did. Every key has a TTL.
+    /// Why the cleanup failed, if it did. Keys that were not deleted expire, because every key has
+    /// a TTL.
     pub(super) error: Option<String>,
 }
 
@@ -51,18 +54,18 @@ pub(super) struct ScenarioReport {
     pub(super) rehearses: &'static str,
     pub(super) held: bool,
     pub(super) took_seconds: f64,
-    /// When nothing happened any more.
+    /// When the last round ended.
     #[serde(skip)]
     pub(super) ended: Option<Instant>,
-    /// How often the failure was made to happen.
+    /// How many times the failure was caused.
     pub(super) rounds: u32,
-    /// Why it did not come to its end.
+    /// Why the scenario stopped early.
     pub(super) error: Option<String>,
-    /// That was the drill's own fault, not a [`ScenarioFailure`].
+    /// `error` is a problem of the drill itself, not a [`ScenarioFailure`].
     #[serde(skip)]
     pub(super) is_broken: bool,
     pub(super) expectations: Vec<ExpectationResult>,
-    /// In seconds; the worst one of all rounds.
+    /// In seconds, the worst value of all rounds.
     pub(super) measured: BTreeMap<&'static str, f64>,
     pub(super) timeline: Vec<TimelineEntry>,
 }
@@ -70,7 +73,7 @@ pub(super) struct ScenarioReport {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ExpectationResult {
     pub(super) id: &'static str,
-    /// Who had to prove it: workers, exporter or alerts.
+    /// Who must fulfill it: workers, exporter or alerts.
     pub(super) side: &'static str,
     pub(super) statement: String,
     pub(super) held: bool,
@@ -79,14 +82,14 @@ pub(super) struct ExpectationResult {
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct TimelineEntry {
-    /// Since the scenario began.
+    /// Seconds since the scenario began.
     pub(super) at_seconds: f64,
     pub(super) who: String,
     pub(super) what: String,
 }
 
 impl ScenarioReport {
-    /// Before it runs: nothing is proven.
+    /// The report of a scenario that has not run: no expectation holds yet.
     pub(super) fn new(scenario: &'static Scenario) -> Self {
         let expectations = scenario.expectations.iter().map(|expectation| ExpectationResult {
             id: expectation.id,
@@ -247,7 +250,7 @@ fn mark(held: bool) -> &'static str {
     if held { "ok" } else { "**FAILED**" }
 }
 
-/// A text that cannot end its cell.
+/// Escapes a text for a cell of a Markdown table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

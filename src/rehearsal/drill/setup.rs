@@ -1,4 +1,5 @@
-//! What a drill needs before it begins: a Redis, an exporter that sees it, a log, and a territory; and how all that ends.
+//! Prepares a drill: a Redis, an exporter that observes it, a log file, and the keys that the drill
+//! may write. Also stops and cleans up all of that. `drill` calls it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -29,35 +30,37 @@ use crate::daemon::run::Exporter;
 use crate::http::listener::ListenAddress;
 use crate::rehearsal::fleet::{LockToken, Locker, Server, Territory};
 
-/// For an answer of Redis while setting up and cleaning up.
+/// The timeout for a reply from Redis during setup and cleanup.
 const PATIENCE: Duration = Duration::from_secs(10);
 const NO_PROXY: &str =
     "a drill needs a Redis at redis://HOST:PORT: it puts a slow network in between, which TLS and sockets forbid";
-/// Long before it runs out, and rare enough not to matter.
+/// How often to renew the key that reserves the run id. Much shorter than the TTL of that key, and
+/// rare enough to be no load.
 const RENEW_MARK: Duration = Duration::from_secs(5);
-/// How soon an exporter reads a line.
+/// How soon an exporter must read a log line.
 const READ_WITHIN: Duration = Duration::from_secs(10);
 
-/// Where the drill takes place. Outlives everything in it, to clean up behind it.
+/// The Redis and the directory of a drill. It outlives everything else, because it cleans up at the
+/// end.
 pub(super) struct Base {
     client: Client,
     territory: Arc<Territory>,
-    /// `None`: the one that was given.
+    /// `None` if the drill was given a Redis.
     server: Option<Server>,
     directory: TempDir,
 }
 
-/// Everything that is under way.
+/// Everything that runs during a drill.
 pub(super) struct DrillSetup {
     ground: Arc<Ground>,
-    /// `None`: the one that was given.
+    /// `None` if the drill was given an exporter.
     exporter: Option<Exporter>,
     exporter_url: String,
-    /// Keeps the mark of the run until this is dropped.
+    /// Renews the key that reserves the run id, until this is dropped.
     _mark: JoinSet<()>,
 }
 
-/// What a ground is made of beside the eyes that see it.
+/// The parts of a `Ground` that do not depend on the exporter.
 struct Scene {
     client: Client,
     territory: Arc<Territory>,
@@ -80,7 +83,7 @@ pub(super) fn snippet(args: &DrillArgs) -> String {
 }
 
 impl Base {
-    /// Nothing is written yet.
+    /// Opens a client for the given Redis, or starts a Redis. Writes no key yet.
     pub(super) async fn open(args: &DrillArgs, run_id: &str, progress: &DrillProgress) -> anyhow::Result<Self> {
         let territory = Arc::new(Territory::new(&format!("{PREFIX}{run_id}:"))?);
         let directory = tempfile::Builder::new().prefix("redis_lock_drill.").tempdir();
@@ -103,7 +106,7 @@ impl Base {
         Ok(format!("{} ({whose})", address_of(&self.client)?))
     }
 
-    /// Deletes what the drill has written and is still there.
+    /// Deletes every key that the drill wrote and that still exists.
     pub(super) async fn clean_up(&self) -> Cleanup {
         let cleared = async {
             let mut locker = Locker::connect_within(&self.client, &self.territory, PATIENCE).await?;
@@ -126,7 +129,7 @@ impl DrillSetup {
     ) -> anyhow::Result<Self> {
         let mark = claim_run_id(&base.client, &base.territory, run_id).await?;
         let log_file = args.log_file.clone().unwrap_or_else(|| base.directory.path().join("drill.log"));
-        // Before the exporter looks for it.
+        // Create the file before the exporter searches for it.
         let journal = WorkerLog::open(&log_file)?;
         let (exporter, exporter_url) = match &args.exporter {
             Some(url) => (None, url.clone()),
@@ -154,7 +157,8 @@ impl DrillSetup {
         Ok(Self { ground: scene.with_eyes(&exporter_url, journal).await?, exporter, exporter_url, _mark: mark })
     }
 
-    /// Another exporter, for servers that are to fail: locks have the TTL of production, for nothing waits for them there.
+    /// Starts another exporter for the servers of the failover scenario. Its locks have the TTL of
+    /// production, because that scenario does not wait for an expiration.
     pub(super) async fn for_failover(ground: &Ground, servers: &Servers, directory: &TempDir) -> anyhow::Result<Self> {
         let url = format!("redis://{}/", servers.address());
         let log_file = directory.path().join("drill.log");
@@ -172,7 +176,7 @@ impl DrillSetup {
         let exporter = start_exporter(run, directory, "failover", &scene.timing, &scene.log_file).await?;
         let exporter_url = url_of_exporter(&exporter)?;
         let ground = scene.with_eyes(&exporter_url, journal).await?;
-        // The run has its mark.
+        // The drill already reserved the run id.
         Ok(Self { ground, exporter: Some(exporter), exporter_url, _mark: JoinSet::new() })
     }
 
@@ -195,7 +199,8 @@ impl DrillSetup {
 }
 
 impl Scene {
-    /// Waits until the exporter sees everything, and finds out what it cannot see.
+    /// Waits until the exporter observes Redis and the log file. Records in `blind` what it cannot
+    /// see.
     async fn with_eyes(self, exporter_url: &str, journal: WorkerLog) -> anyhow::Result<Arc<Ground>> {
         let Self { client, territory, log_file, timing, progress, heartbeat, for_failover } = self;
         let address = address_of(&client)?;
@@ -228,7 +233,8 @@ impl Scene {
     }
 }
 
-/// Two drills must not share their keys. Gives what renews the mark.
+/// Reserves the run id, so that two drills never share their keys. Returns the task that renews the
+/// reservation.
 async fn claim_run_id(client: &Client, territory: &Arc<Territory>, run_id: &str) -> anyhow::Result<JoinSet<()>> {
     let shown = address_of(client)?;
     let mut locker = Locker::connect_within(client, territory, PATIENCE)
@@ -242,7 +248,7 @@ async fn claim_run_id(client: &Client, territory: &Arc<Territory>, run_id: &str)
     };
     let mut mark = JoinSet::new();
     mark.spawn(async move {
-        // Until it is taken away; one that fails is made good by the next.
+        // Renew until the key is deleted. After a failed renewal the loop tries again.
         while !matches!(locker.renew(&key, &token, KEEP).await, Ok(false)) {
             sleep(RENEW_MARK).await;
         }
@@ -250,7 +256,8 @@ async fn claim_run_id(client: &Client, territory: &Arc<Territory>, run_id: &str)
     Ok(mark)
 }
 
-/// Otherwise what to do about it. A line that says nothing bad is enough to see whether lines are read.
+/// Checks that the exporter reads the log file, and returns instructions if it does not. The check
+/// writes a line that reports no failure.
 async fn reads_the_log(
     probe: &Probe,
     journal: &WorkerLog,
@@ -299,7 +306,7 @@ fn url_of_exporter(exporter: &Exporter) -> anyhow::Result<String> {
     Ok(format!("http://{address}"))
 }
 
-/// As without flags, but for the address.
+/// The arguments of `run` without any flags, except for the address.
 fn run_args(listen_address: ListenAddress) -> RunArgs {
     let Ok(Command::Run(args)) = Cli::parse_from(["redis_lock_exporter"]) else {
         unreachable!("no flag is required, and without a command it is run")
@@ -311,12 +318,12 @@ fn loopback() -> ListenAddress {
     ListenAddress::Tcp { host: "127.0.0.1".to_owned(), port: 0 }
 }
 
-/// With the password from where the flags say.
+/// Opens a client, with the password from the flags if they contain one.
 fn client_of(url: &str, args: &DrillArgs) -> anyhow::Result<Client> {
     if !url.starts_with("redis://") {
         bail!(NO_PROXY);
     }
-    // The reason is not passed on: it could hold a part of a password.
+    // The error of the library is not shown, because it could contain part of a password.
     let client =
         Client::open(url).ok().context("bad --redis.url: expected redis://USER:PASSWORD@HOST:PORT/DATABASE")?;
     address_of(&client)?;
@@ -329,7 +336,7 @@ fn client_of(url: &str, args: &DrillArgs) -> anyhow::Result<Client> {
     Ok(Client::open(info.set_redis_settings(settings))?)
 }
 
-/// As given; of a server of our own, where it is.
+/// Returns the given URL, or the URL of the server that the drill started.
 fn url_of(client: &Client, given: Option<&str>) -> String {
     match (given, client.get_connection_info().addr()) {
         (Some(url), _) => url.to_owned(),

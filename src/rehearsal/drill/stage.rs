@@ -1,4 +1,5 @@
-//! One scenario while it runs: where its workers act, what they did, and what has been found about its expectations.
+//! One running scenario: where its workers act, what they did, and the results of its expectations
+//! so far. `scenarios` fills it, `verify` checks the exporter against it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,20 +18,21 @@ use super::timing::Timing;
 use crate::client::scrape::{Samples, SeriesSelector};
 use crate::rehearsal::fleet::{LockSpec, OperationLog, Territory};
 
-/// A sustained drill repeats itself; the first rounds tell all.
+/// The size limit of a timeline. The rounds of a sustained drill repeat, so the first ones are
+/// enough.
 const MAX_ENTRIES: usize = 100;
 
 /// What all scenarios on one Redis share.
 pub(super) struct Ground {
-    /// With its password.
+    /// Includes the password.
     pub(super) client: redis::Client,
-    /// HOST:PORT, for proxies.
+    /// HOST:PORT. Proxies forward to it.
     pub(super) address: String,
     pub(super) territory: Arc<Territory>,
     pub(super) journal: WorkerLog,
     pub(super) log_file: PathBuf,
     pub(super) probe: Probe,
-    /// Why the exporter cannot see the drill: nothing is to be waited for then.
+    /// Why the exporter cannot see the drill. If set, the check waits only a short time.
     pub(super) blind: Option<String>,
     pub(super) timing: Timing,
     pub(super) progress: Arc<DrillProgress>,
@@ -40,31 +42,31 @@ pub(super) struct Ground {
 pub(super) struct ScenarioRun {
     pub(super) ground: Arc<Ground>,
     pub(super) scenario: &'static Scenario,
-    /// What the exporter showed before.
+    /// What the exporter showed before the scenario.
     pub(super) before: Samples,
-    /// One for each namespace of the scenario.
+    /// One for each lock namespace of the scenario.
     records: Vec<Arc<OperationLog>>,
     started: Instant,
     notes: Mutex<Notes>,
 }
 
-/// What the exporter has to show more than before, summed over all rounds.
+/// By how much a metric of the exporter must have grown, summed over all rounds.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     pub(super) expectation: &'static str,
-    /// For people.
+    /// A description for people.
     pub(super) what: String,
     pub(super) selector: SeriesSelector,
     pub(super) at_least: f64,
     pub(super) at_most: f64,
-    /// Follows from each change being seen for what it was. In a round of a sustained drill in which the machine stood still
-    /// it need not have been.
+    /// The claim holds only if the exporter recognizes each change. In a sustained drill it may
+    /// overlook changes in the rounds in which the machine stalled.
     pub(super) needs_clear_view: bool,
-    /// How much of `at_least` may be missing for that reason.
+    /// How much of `at_least` may be missing because of stalls.
     pub(super) excused: f64,
 }
 
-/// The last round's lock must be among the incidents.
+/// The exporter's incidents must contain the lock of the last round.
 #[derive(Clone, Debug)]
 pub(super) struct IncidentClaim {
     pub(super) lock_namespace: &'static str,
@@ -72,11 +74,11 @@ pub(super) struct IncidentClaim {
     pub(super) operation: &'static str,
     pub(super) cause: &'static str,
     pub(super) wants_next_owner: bool,
-    /// The machine stood still in that round.
+    /// The machine stalled in that round, so the cause may be `unknown`.
     pub(super) may_be_unknown: bool,
 }
 
-/// When something happened for the first time, and what shows it.
+/// When something happened for the first time, and the metric that shows it.
 #[derive(Clone, Debug)]
 pub(super) struct Happened {
     pub(super) what: &'static str,
@@ -92,7 +94,7 @@ pub(super) struct Notes {
     pub(super) claims: Vec<Claim>,
     pub(super) incident: Option<IncidentClaim>,
     pub(super) happened: Vec<Happened>,
-    /// From their beginning to their end.
+    /// Start and end of each round.
     pub(super) rounds: Vec<Span>,
 }
 
@@ -112,13 +114,14 @@ impl ScenarioRun {
         &self.ground.timing
     }
 
-    /// A lock of its own for each round. The fence and the storage behind it are at [`ScenarioRun::beside`].
+    /// Returns the lock of a round. Each round has its own. [`ScenarioRun::beside`] names the fence
+    /// and the storage keys of the round.
     pub(super) fn lock_of(&self, namespace: usize, round: u32) -> LockSpec {
         let key = self.ground.territory.key(&format!("{}-r{round}:{}", self.scenario.name, self.namespace(namespace)));
         self.lock_at(namespace, key)
     }
 
-    /// The lock that is named in the configuration as it is.
+    /// Returns the lock whose exact key is in the exporter's configuration.
     pub(super) fn fixed_lock(&self, namespace: usize) -> LockSpec {
         self.lock_at(namespace, self.ground.territory.key(self.namespace(namespace)))
     }
@@ -127,7 +130,8 @@ impl ScenarioRun {
         LockSpec { key, ttl: self.timing().ttl, record: Arc::clone(&self.records[namespace]) }
     }
 
-    /// What belongs to the locks of a round: no other scenario's fence may have counted before.
+    /// Returns a key that belongs to the locks of one round, such as the fence. Each round of each
+    /// scenario has its own, so that a fence starts at zero.
     pub(super) fn beside(&self, round: u32, what: &str) -> String {
         self.ground.territory.key(&format!("{}-r{round}:{what}", self.scenario.name))
     }
@@ -140,7 +144,7 @@ impl ScenarioRun {
         self.started.elapsed()
     }
 
-    /// For the timeline, and for who watches.
+    /// Adds an entry to the timeline and shows it as progress.
     pub(super) fn note(&self, who: &str, what: &str) {
         self.ground.progress.say(&format!("{}: {who} {what}", self.scenario.name));
         let at_seconds = self.elapsed().as_secs_f64();
@@ -150,7 +154,8 @@ impl ScenarioRun {
         }
     }
 
-    /// An expectation that held or did not; over all rounds it must hold each time, and the first failure is what is shown.
+    /// Records whether an expectation held. It must hold in every round. The report shows the first
+    /// failure.
     pub(super) fn expect(&self, id: &'static str, held: bool, measured: String) {
         let mut notes = self.notes();
         let verdict = notes.verdicts.entry(id).or_insert((true, String::new()));
@@ -159,14 +164,14 @@ impl ScenarioRun {
         }
     }
 
-    /// The worst of all rounds is kept.
+    /// Records a duration. The longest of all rounds is kept.
     pub(super) fn measure(&self, name: &'static str, value: Duration) {
         let mut notes = self.notes();
         let worst = notes.measured.entry(name).or_insert(0.0);
         *worst = worst.max(value.as_secs_f64());
     }
 
-    /// Adds to what the exporter has to show.
+    /// Adds a claim that the metric grows by exactly `count`.
     pub(super) fn claim_exactly(&self, expectation: &'static str, what: &str, selector: SeriesSelector, count: u64) {
         self.claim(expectation, what, selector, count as f64, count as f64);
     }
@@ -183,7 +188,7 @@ impl ScenarioRun {
         self.add(Claim { expectation, what, selector, at_least, at_most, needs_clear_view: false, excused: 0.0 });
     }
 
-    /// For what follows from each change being seen for what it was.
+    /// Adds a claim that holds only if the exporter recognizes each change (`needs_clear_view`).
     pub(super) fn claim_clear(
         &self,
         expectation: &'static str,
@@ -196,7 +201,7 @@ impl ScenarioRun {
         self.add(Claim { expectation, what, selector, at_least, at_most, needs_clear_view: true, excused: 0.0 });
     }
 
-    /// Claims of the same thing, one of each round, are added up.
+    /// Adds up the claims of all rounds about the same thing.
     fn add(&self, claim: Claim) {
         let mut notes = self.notes();
         let is_same = |known: &&mut Claim| known.expectation == claim.expectation && known.what == claim.what;
@@ -209,7 +214,7 @@ impl ScenarioRun {
         }
     }
 
-    /// Every refused operation of a namespace, and no others.
+    /// Claims that the exporter counts every refused operation of a lock namespace, and no others.
     pub(super) fn claim_refusals(&self, namespace: usize, releases: u64, renewals: u64) {
         for (operation, count) in [("release", releases), ("renew", renewals)] {
             let labels = [("lock_namespace", self.namespace(namespace)), ("operation", operation)];
@@ -218,7 +223,7 @@ impl ScenarioRun {
         }
     }
 
-    /// So many losses of a namespace with this cause, and none with another.
+    /// Claims `count` losses of a lock namespace with this cause, and none with another cause.
     pub(super) fn claim_cause(&self, namespace: usize, cause: &'static str, count: u64) {
         let lock_namespace = self.namespace(namespace);
         let metric = "redis_lock_not_owned_causes_total";
@@ -227,7 +232,7 @@ impl ScenarioRun {
         let all = SeriesSelector::new(metric, &labels[..1]);
         self.claim_exactly("cause", "causes of any kind", all.clone(), count);
         if self.timing().duration.is_some() {
-            // What could not be told may be called unknown, but nothing else.
+            // In rounds with a stall a cause may be unknown, but never wrong.
             let wrong = all.but(&[("cause", cause), ("cause", "unknown")]);
             self.claim_exactly("cause", "wrong causes", wrong, 0);
         }
@@ -245,7 +250,8 @@ impl ScenarioRun {
         self.notes().incident = Some(claim);
     }
 
-    /// Something happened that the exporter shows by one more of these.
+    /// Records an event that increases a metric of the exporter by at least one. Only the first
+    /// event of each kind is kept.
     pub(super) fn happened(&self, what: &'static str, at: Instant, metric: &'static str, namespace: usize) {
         let mut notes = self.notes();
         if notes.happened.iter().all(|known| known.what != what) {
@@ -254,7 +260,8 @@ impl ScenarioRun {
         }
     }
 
-    /// All workers have ended: what they did is what the exporter has to have counted.
+    /// Claims that the exporter counted exactly what the workers did. Call it after all workers
+    /// have ended.
     pub(super) fn claim_truth(&self) {
         for (index, record) in self.records.iter().enumerate() {
             let truth = record.truth();
@@ -276,7 +283,7 @@ impl ScenarioRun {
         }
     }
 
-    /// Which one it is, from 1 on.
+    /// Starts a round and returns its number, counted from 1.
     pub(super) fn round_begins(&self) -> u32 {
         let now = Instant::now();
         let mut notes = self.notes();
@@ -290,8 +297,9 @@ impl ScenarioRun {
         }
     }
 
-    /// What need not have been seen, because the machine stood still. A drill in which each failure happens once has to be
-    /// exact: nothing is left of it otherwise.
+    /// Excuses the changes that the exporter may have missed because the machine stalled. A drill
+    /// in which each failure happens once excuses nothing: it has no other round that could prove
+    /// the claim.
     pub(super) fn excuse_stalls(&self) -> Stalled {
         if self.timing().duration.is_none() {
             return Stalled::default();
@@ -305,7 +313,8 @@ impl ScenarioRun {
         stalled
     }
 
-    /// Ends the scenario: what was noted, for the report and for the check of the exporter.
+    /// Ends the scenario. Copies the notes into the report and returns the rest for the check of
+    /// the exporter.
     pub(super) fn finish(&self, report: &mut ScenarioReport) -> Notes {
         let mut notes = std::mem::take(&mut *self.notes());
         report.took_seconds = self.elapsed().as_secs_f64();
@@ -327,11 +336,12 @@ impl ScenarioRun {
 }
 
 impl Claim {
-    /// Never upward: what did not happen must not be seen either.
+    /// Lowers `at_least` only. `at_most` stays, because the exporter must never show what did not
+    /// happen.
     fn excuse(&mut self, stalled: Stalled) {
         if self.needs_clear_view {
             let excused = self.at_least * stalled.share();
-            // Half a change cannot be missing.
+            // Changes are counted in integers, so the excused number is rounded down.
             self.excused = if self.at_least.fract() == 0.0 { (excused + 1e-9).floor() } else { excused };
         }
     }
@@ -362,7 +372,7 @@ mod tests {
         check(true, 1, 1.0);
         check(true, 3, 3.0);
         check(true, 7, 7.0);
-        // Most of them: nothing would be proven.
+        // With stalls in more than half of the rounds nothing is excused.
         check(true, 11, 0.0);
         check(false, 3, 0.0);
     }

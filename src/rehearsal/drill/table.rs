@@ -1,4 +1,5 @@
-//! The scenarios: what each rehearses, in which lock namespaces, and what is expected, stated before anything runs.
+//! The scenarios: what each one rehearses, in which lock namespaces, and what is expected of it.
+//! The drill prints the expectations before anything runs.
 
 use std::time::Duration;
 
@@ -9,9 +10,9 @@ use crate::cli::DrillScenario;
 pub(super) enum EvidenceSource {
     /// The workers and Redis: what really happened.
     Workers,
-    /// What the exporter says about it.
+    /// The exporter: what it shows.
     Exporter,
-    /// What Prometheus makes of that.
+    /// Prometheus: which alerts fire.
     Alerts,
 }
 
@@ -40,16 +41,19 @@ pub(super) struct NamespaceSpec {
     pub(super) is_loop: bool,
 }
 
-/// The page that must come if the failure lasts long enough, and must not come before.
+/// The page that must come if the failure lasts for `after`, and must not come if it is shorter
+/// than `not_before`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub(super) alert: &'static str,
     pub(super) lock_namespace: &'static str,
-    /// What else may page of the scenario's namespaces, for the same failure is seen by other rules, too.
+    /// Other alerts that may page for the scenario's lock namespaces, because other rules also
+    /// detect the same failure.
     pub(super) along: &'static [&'static str],
-    /// With the bundled rules. What lasts so long must page; in between it may.
+    /// With the bundled rules. A failure that lasts at least this long must page. Between
+    /// `not_before` and this time it may page.
     pub(super) after: Duration,
-    /// Shorter failures must stay silent.
+    /// A shorter failure must not page.
     pub(super) not_before: Duration,
 }
 
@@ -75,12 +79,14 @@ const fn item(name: &'static str, policy: &'static str) -> NamespaceSpec {
     NamespaceSpec { name, policy, is_loop: false }
 }
 
-/// More than a few percent of all operations fail for 7 of 10 minutes; and a margin for scrapes and evaluations.
+/// More than a few percent of all operations fail for 7 of 10 minutes, plus a margin for scrapes
+/// and evaluations.
 const RATIO_PAGE: Duration = Duration::from_secs(9 * 60);
-/// No burst that is shorter can page, whatever the traffic.
+/// A shorter burst cannot page, at any traffic.
 const LONGEST_BURST: Duration = Duration::from_secs(150);
 
-/// A refused renewal is a failed one; work that is finished twice, again and again, pages by itself.
+/// A refused renewal also counts as a failed one. Work that is finished twice, repeatedly, pages by
+/// itself. `along` lists these other alerts.
 const fn lost_locks(lock_namespace: &'static str, along: &'static [&'static str]) -> Option<Page> {
     let (after, not_before) = (RATIO_PAGE, LONGEST_BURST);
     Some(Page { alert: "RedisLockNotOwnedRatioHigh", lock_namespace, along, after, not_before })
@@ -161,10 +167,10 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             alert: "RedisLockRenewalFailureRatioHigh",
             lock_namespace: "drill-renewal-continue",
             along: &[
-                // Of the fenced one, which stops itself every time.
+                // Alerts about the fenced worker, which stops itself in every round.
                 "RedisLockRenewalFailureRatioHigh",
                 "RedisLockAbandoned",
-                // Of the one that carries on, whose release is refused every time.
+                // Alerts about the worker that carries on, whose release is refused in every round.
                 "RedisLockNotOwnedRatioHigh",
                 "RedisLockNotOwnedRateHigh",
             ],
@@ -306,7 +312,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             alert: "RedisLockLeaderAbsent",
             lock_namespace: "drill-leader-loss",
             along: &[],
-            // After `leader_absent`, 5 minutes, it waits for 2 minutes more.
+            // `leader_absent` is 5 minutes, and the alert waits for 2 more minutes.
             after: Duration::from_secs(8 * 60),
             not_before: Duration::from_secs(7 * 60),
         }),
@@ -327,13 +333,13 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             exporter("incident", "names the very lock"),
             DETECTED,
         ],
-        // Prometheus does not scrape the exporter that sees it.
+        // Prometheus does not scrape the exporter of this scenario.
         page: None,
         kind: DrillScenario::RedisFailover,
     },
 ];
 
-/// In the order in which they run.
+/// The names of the scenarios, in the order in which they run.
 pub const NAMES: [&str; SCENARIOS.len()] = {
     let mut names = [""; SCENARIOS.len()];
     let mut number = 0;

@@ -1,23 +1,27 @@
-//! How long everything takes: production's times, divided by the speed.
+//! The durations of a drill: those of production, divided by the speed. The workers and the
+//! exporter's configuration use the same ones.
 
 use std::time::Duration;
 
-/// What a lock of production has, and what a drill at speed 1 uses.
+/// The TTL of a lock in production, and in a drill at speed 1.
 const BASE_TTL: Duration = Duration::from_secs(30);
-/// Renewals that may fail before a worker with the policy `fence` gives up.
+/// After this many failed renewals, a worker with the policy `fence` gives up.
 pub(super) const RENEWAL_BUDGET: u32 = 3;
-/// An answer of Redis may take this long at least, or a busy machine would look like a failure.
+/// The shortest timeout for a reply from Redis. With a shorter one, a busy machine would count as a
+/// failure.
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(250);
-/// In the configuration. Long, because nobody leads before and after the drill either.
+/// The `leader_absent` setting in the exporter's configuration. It is long, because there is also
+/// no leader before and after the drill.
 pub(super) const LEADER_ABSENT: Duration = Duration::from_secs(300);
-/// Fences and the storage behind the locks stay this long if a drill is killed.
+/// The TTL of fences and of the storage keys, which applies if a drill is killed before it cleans
+/// up.
 pub(super) const KEEP: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
     pub(super) speed: u32,
     pub(super) ttl: Duration,
-    /// How long each failure goes on; nothing is once.
+    /// How long each failure is repeated. `None`: each failure happens once.
     pub(super) duration: Option<Duration>,
 }
 
@@ -26,12 +30,12 @@ impl Timing {
         Self { speed, ttl: BASE_TTL / speed, duration }
     }
 
-    /// A fifth, so that a budget of three failures is used up before the TTL is.
+    /// A fifth of the TTL, so that a budget of three failed renewals is used up before the TTL.
     pub(super) fn renew_every(&self) -> Duration {
         self.ttl / 5
     }
 
-    /// How long a worker waits for an answer before it counts as failed.
+    /// How long a worker waits for a reply before the operation counts as failed.
     pub(super) fn answer(&self) -> Duration {
         self.renew_every().max(SHORTEST_TIMEOUT)
     }
@@ -40,17 +44,17 @@ impl Timing {
         self.ttl * 3 / 2
     }
 
-    /// For how long nobody leads where a leader is lost.
+    /// How long there is no leader in the scenario that loses one.
     pub(super) fn absence(&self) -> Duration {
         (self.ttl * 5 / 2).max(self.duration.unwrap_or_default())
     }
 
-    /// How often a worker that waits for a lock tries.
+    /// How often a worker that waits for a lock tries to acquire it.
     pub(super) fn poll(&self) -> Duration {
         self.ttl / 40
     }
 
-    /// Of one direction; both together are longer than the TTL.
+    /// The network delay in one direction. Both directions together take longer than the TTL.
     pub(super) fn delay(&self) -> Duration {
         self.ttl * 3 / 5
     }
@@ -80,7 +84,7 @@ mod tests {
     fn a_fence_falls_before_the_expiry_at_every_speed() {
         for speed in [1, 15, 30] {
             let timing = Timing::new(speed, None);
-            // Each attempt begins when it is due, but not before the one before has failed.
+            // Each attempt begins when it is due, but not before the previous attempt has failed.
             let fenced = timing.renew_every() + timing.answer() * RENEWAL_BUDGET;
             assert!(fenced < timing.ttl, "speed {speed}");
             assert!(timing.delay() * 2 > timing.ttl);

@@ -1,4 +1,5 @@
-//! Compares what the exporter says with what happened: every claim of the scenario, the incident, and how soon it was shown.
+//! Compares what the exporter shows with what happened: every claim of the scenario, the incident,
+//! and how soon each was shown. Called after the last round of a scenario.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,16 +12,16 @@ use super::report::ScenarioReport;
 use super::stage::{Claim, Happened, IncidentClaim, Notes, ScenarioRun, seconds};
 use crate::client::scrape::Samples;
 
-/// How soon an exporter has to show everything. A cause comes some seconds after the line it explains, for the line may be
-/// read before Redis tells of the end that it is about.
+/// How soon an exporter must show everything. It shows a cause some seconds after the log line that
+/// reports the loss, because it may read the line before it learns from Redis that the hold ended.
 const SHOWN_WITHIN: Duration = Duration::from_secs(15);
-/// What cannot come is not waited for.
+/// A shorter wait if the exporter cannot see the drill.
 const BLIND_PATIENCE: Duration = Duration::from_secs(5);
-/// A number that is right may still become too large: one more publication.
+/// A number that is right may still grow too large, so wait for one more published snapshot.
 const SETTLE: Duration = Duration::from_millis(1300);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// After the last round. Waits until the exporter shows everything, or for long enough.
+/// Waits until the exporter shows everything or the deadline passes, and then fills in the results.
 pub(super) async fn verify(stage: &ScenarioRun, notes: Notes, stalled: Stalled, report: &mut ScenarioReport) {
     let started = Instant::now();
     let probe = &stage.ground.probe;
@@ -55,7 +56,7 @@ impl Claim {
         now.sum(&self.selector) - before.sum(&self.selector)
     }
 
-    /// A series that is not there shows nothing, and nothing is not 0.
+    /// A missing series does not count as 0.
     fn holds(&self, before: &Samples, now: &Samples) -> bool {
         let shown = self.shown(before, now);
         now.has(&self.selector) && shown >= self.at_least - self.excused - 1e-9 && shown <= self.at_most + 1e-9
@@ -78,7 +79,7 @@ impl Claim {
     }
 }
 
-/// An expectation holds if all of its claims do.
+/// An expectation holds if all of its claims hold.
 fn judge_claims(claims: &[Claim], before: &Samples, now: &Samples, report: &mut ScenarioReport) {
     for verdict in &mut report.expectations {
         let own: Vec<&Claim> = claims.iter().filter(|claim| claim.expectation == verdict.id).collect();
@@ -91,7 +92,7 @@ fn judge_claims(claims: &[Claim], before: &Samples, now: &Samples, report: &mut 
     }
 }
 
-/// What was excused is part of what was expected.
+/// Adds the excused rounds to the statements of the expectations that they affect.
 fn state_stalls(notes: &Notes, stalled: Stalled, report: &mut ScenarioReport) {
     let Stalled { rounds, of, .. } = stalled;
     for verdict in &mut report.expectations {
@@ -127,7 +128,8 @@ async fn judge_incident(probe: &Probe, claim: &IncidentClaim) -> (bool, String) 
     (incident.cause == claim.cause && (are_two || !claim.wants_next_owner), measured)
 }
 
-/// From each thing that happened to the first scrape that shows it.
+/// Measures the time from each event to the first scrape that shows it. Returns the result, a
+/// description and the longest time.
 fn judge_detection(probe: &Probe, before: &Samples, happened: &[Happened]) -> (bool, String, Option<Duration>) {
     let mut measured = String::new();
     let mut slowest = None;
@@ -193,7 +195,8 @@ mod tests {
         check(&[("lock_namespace", "b")], 0.0, false, "releases: the exporter has no such series");
     }
 
-    /// Less may be there where that is excused, but never more, and it is said.
+    /// With an excuse, the exporter may show less, but never more. The statement mentions the
+    /// excuse.
     #[test]
     fn what_is_missing_in_rounds_with_a_stall() {
         let before = Samples::default();

@@ -1,4 +1,5 @@
-//! The worker of a drill: it logs what goes wrong, as a program would, and tells the timeline what it does.
+//! The worker of a drill. It logs failures as a real program does, and adds what it does to the
+//! timeline. The scenarios use it.
 
 use std::time::Duration;
 
@@ -15,22 +16,22 @@ use crate::rehearsal::fleet::{
     self, Kept, LockProgram, LockReply, LockSpec, Locker, RenewalAction, UnknownResult, WorkerHold, client_through,
 };
 
-/// Where to get Redis from.
+/// How a worker connects to Redis.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Road {
     Direct,
-    /// Over a proxy on this port of the loopback interface.
+    /// Through a proxy on this port of the loopback interface.
     Proxy(u16),
 }
 
-/// What a worker does about renewals that fail.
+/// How a worker reacts to failed renewals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RenewalPolicy {
-    /// None may: the drill has failed then.
+    /// No renewal may fail. If one does, the scenario has failed.
     Succeed,
-    /// It stops itself after so many in a row.
+    /// The worker stops itself after this many failures in a row.
     Fence(u32),
-    /// It carries on.
+    /// The worker carries on.
     Continue,
 }
 
@@ -39,13 +40,13 @@ pub(super) struct DrillWorker<'a> {
     voice: Voice<'a>,
 }
 
-/// Who speaks of a worker.
+/// Writes log lines and timeline entries in the name of a worker.
 struct Voice<'a> {
     name: String,
     stage: &'a ScenarioRun,
 }
 
-/// A worker that renews.
+/// A worker that keeps a lock and counts its failed renewals.
 struct WorkerRenewal<'a> {
     voice: &'a Voice<'a>,
     policy: RenewalPolicy,
@@ -56,19 +57,19 @@ struct WorkerRenewal<'a> {
 pub(super) enum RenewalResult {
     Done,
     Refused,
-    /// No answer in time.
+    /// No reply in time.
     Failed,
 }
 
 impl Ground {
-    /// The same for another process.
+    /// How another process connects to the same Redis.
     pub(super) fn reach(&self, road: Road) -> Reach {
         let info = self.client.get_connection_info();
         let settings = info.redis_settings();
         let (host, port) = match (road, info.addr()) {
             (Road::Direct, ConnectionAddr::Tcp(host, port)) => (host.clone(), *port),
             (Road::Proxy(port), _) => ("127.0.0.1".to_owned(), port),
-            // Only such URLs are accepted.
+            // `setup` accepts only URLs with a TCP address.
             (Road::Direct, _) => unreachable!("a Redis of a drill is at a TCP address"),
         };
         Reach {
@@ -80,7 +81,7 @@ impl Ground {
         }
     }
 
-    /// A client for the same Redis over another road.
+    /// Returns a client for the same Redis, direct or through a proxy.
     pub(super) fn client_over(&self, road: Road) -> anyhow::Result<Client> {
         let Road::Proxy(port) = road else { return Ok(self.client.clone()) };
         client_through(port, &self.client).context("bad address of a proxy")
@@ -88,7 +89,7 @@ impl Ground {
 }
 
 impl<'a> DrillWorker<'a> {
-    /// One that waits for answers for as long as it takes.
+    /// Connects a worker with a timeout so long that it waits for every reply.
     pub(super) async fn connect(stage: &'a ScenarioRun, name: &str, road: Road) -> anyhow::Result<Self> {
         let patience = (stage.timing().ttl * 5).max(Duration::from_secs(10));
         let client = stage.ground.client_over(road)?;
@@ -97,12 +98,13 @@ impl<'a> DrillWorker<'a> {
         Ok(Self { inner, voice: Voice { name: format!("{name} worker"), stage } })
     }
 
-    /// How long it waits for answers from now on. Only shortened where none can come: a busy machine is no failure.
+    /// Sets the timeout for replies from now on. Only shortened when no reply can come, because a
+    /// slow reply on a busy machine is not a failure.
     pub(super) fn wait_at_most(&mut self, patience: Duration) {
         self.inner.wait_at_most(patience);
     }
 
-    /// The lock must be free.
+    /// Acquires a lock that must be free.
     pub(super) async fn acquire(&mut self, lock: &LockSpec) -> anyhow::Result<WorkerHold> {
         let hold = self.try_acquire(lock).await?;
         hold.with_context(|| format!("{} is taken, although it is a lock of this drill only", lock.key))
@@ -113,7 +115,7 @@ impl<'a> DrillWorker<'a> {
         Ok(taken.inspect(|_| self.note("took the lock")))
     }
 
-    /// Tries again and again, as a program that waits for a lock.
+    /// Tries until the lock is acquired, like a program that waits for a lock.
     pub(super) async fn wait_for(&mut self, lock: &LockSpec) -> anyhow::Result<WorkerHold> {
         let rhythm = (self.voice.stage.timing().poll(), Instant::now() + lock.ttl * 4);
         let taken = self.inner.wait_for(lock, rhythm, &CancellationToken::new()).await;
@@ -129,19 +131,21 @@ impl<'a> DrillWorker<'a> {
         self.voice.tell_renewal(hold, &answer)
     }
 
-    /// Works and renews until then. Everything is answered.
+    /// Works and renews until that time. Every renewal must succeed.
     pub(super) async fn work_until(&mut self, hold: &WorkerHold, until: Instant) -> anyhow::Result<()> {
         self.keep(hold, Some(until), &CancellationToken::new(), RenewalPolicy::Succeed).await?;
         Ok(())
     }
 
-    /// Works and renews until it is told to stop. What was sent is always waited for, so that the record is exact.
+    /// Works and renews until `stop` is canceled. Always waits for the reply to a request that was
+    /// sent, so that the record is exact.
     pub(super) async fn keep_until(&mut self, hold: &WorkerHold, stop: &CancellationToken) -> anyhow::Result<()> {
         self.keep(hold, None, stop, RenewalPolicy::Succeed).await?;
         Ok(())
     }
 
-    /// Works until then and tries to renew, in vain; gives how often.
+    /// Works until that time and tries to renew without success. Returns the number of failed
+    /// renewals.
     pub(super) async fn fail_until(
         &mut self,
         hold: &WorkerHold,
@@ -168,7 +172,7 @@ impl<'a> DrillWorker<'a> {
         Ok((kept, renewing.n_failed))
     }
 
-    /// Whether the lock was still its own.
+    /// Releases the lock. Returns whether the worker still owned it.
     pub(super) async fn release(&mut self, hold: &WorkerHold) -> anyhow::Result<bool> {
         match self.inner.release(hold).await {
             LockReply::Done => self.note("released"),
@@ -182,7 +186,7 @@ impl<'a> DrillWorker<'a> {
         Ok(true)
     }
 
-    /// The silent bug.
+    /// Deletes a lock that the worker does not own, a bug that causes no error.
     pub(super) async fn delete_blindly(&mut self, lock: &LockSpec) -> anyhow::Result<bool> {
         let deleted = self.locker().await?.delete(&lock.key).await.context("a DEL failed")?;
         self.note("deleted the lock of another with a plain DEL");

@@ -1,5 +1,5 @@
-//! The inside of a worker process, see `process.rs`: takes a lock with a fence, renews it, works without listening to
-//! anybody, writes what it has worked out, and releases.
+//! The main function of a worker process (see `process.rs`). It takes a lock with a fence, renews
+//! it, works for a while without checking the lock, writes its result, and releases the lock.
 
 use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::rehearsal::fleet::{
     Kept, LockProgram, LockReply, LockSpec, LockToken, RenewalAction, Territory, Worker, WorkerHold,
 };
 
-/// How long the critical part takes: long enough to be stopped in it.
+/// How long the critical section takes: long enough to stop the process in it.
 const CRITICAL: Duration = Duration::from_millis(400);
-/// For an answer of Redis, over a slow network too.
+/// The timeout for a reply from Redis. It is long, because the drill may slow down the network.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Runs the process and returns its exit code.
@@ -49,10 +49,10 @@ impl Reach {
     }
 }
 
-/// Tells of each renewal.
+/// Renews the lock and reports each renewal.
 struct ProcessRenewal {
     every: Duration,
-    /// How many are left; `None` is for ever.
+    /// How many renewals are left. `None`: renew forever.
     wanted: Option<u32>,
 }
 
@@ -76,10 +76,11 @@ async fn work() -> anyhow::Result<()> {
         return tell(WorkerMessage::Lost);
     }
 
-    // The last look at the lock was good: from here on the work is done, whatever happens meanwhile.
+    // The last renewal succeeded. From here on the process finishes its work and does not check the
+    // lock again.
     tell(WorkerMessage::Critical)?;
     std::thread::sleep(CRITICAL);
-    // Two storages, asked at the same time.
+    // Write to both storage keys at the same time.
     let locker = worker.locker().await?;
     let mut second = locker.clone();
     let (fenced, plain) = tokio::join!(
@@ -132,7 +133,8 @@ fn is_done(answer: LockReply) -> anyhow::Result<bool> {
     }
 }
 
-/// A drill that was killed leaves no workers behind.
+/// Ends this process when the drill ends and closes the pipe, so that a killed drill leaves no
+/// workers behind.
 fn end_with_parent() {
     std::thread::spawn(|| {
         let mut rest = String::new();

@@ -1,4 +1,5 @@
-//! Workers that take locks, work, and now and then do what goes wrong in production, as a seed decides.
+//! Workers that take locks, work, and sometimes do what goes wrong in production. A seed determines
+//! what they do. Tests and benchmarks use it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,27 +12,28 @@ use tokio_util::sync::CancellationToken;
 
 use super::{End, LockProgram, LockReply, LockSpec, Locker, OperationLog, Random, RenewalAction, Worker, WorkerHold};
 
-/// For an answer of Redis. Longer than any pause of it: the record must be exact.
+/// The timeout for a reply from Redis. Longer than any pause of Redis in the tests, because the
+/// record must be exact.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// So that nothing happens at the very moment of an expiry.
+/// Added after an expiration, so that nothing happens at exactly that moment.
 const MARGIN: Duration = Duration::from_millis(50);
 
-/// How the workers of a run behave. Each worker has locks of its own, so that its record is exact; what they do to each
-/// other's is done by one worker with two connections.
+/// How the workers of a run behave. Each worker has its own locks, so that its record is exact. To
+/// simulate interference between programs, one worker uses two connections.
 #[derive(Clone, Debug)]
 pub struct Behavior {
-    /// Beginning of the keys; worker and lock number are added.
+    /// The prefix of the keys. The numbers of the worker and of the lock follow.
     pub prefix: String,
     pub workers: usize,
     pub locks_per_worker: usize,
     pub ttl: Duration,
     pub renew_every: Duration,
-    /// How long work takes.
+    /// The shortest and the longest time that work takes.
     pub shortest_work: Duration,
     pub longest_work: Duration,
-    /// Between two pieces of work of a worker.
+    /// The pause between two pieces of work of a worker, on average.
     pub pause: Duration,
-    /// How many of a hundred holds end other than by release.
+    /// How many of a hundred holds end by each of these events instead of by a release.
     pub crashes: usize,
     pub stalls: usize,
     pub steals: usize,
@@ -39,7 +41,7 @@ pub struct Behavior {
     pub seed: u64,
 }
 
-/// Runs until the deadline; holds that are under way end first.
+/// Runs the workers until the deadline. A hold in progress ends first.
 pub async fn run(
     client: &Client,
     behavior: &Behavior,
@@ -64,7 +66,7 @@ pub async fn run(
     Ok(())
 }
 
-/// A worker whose fate is drawn for each hold.
+/// A worker that draws at random how each hold ends.
 struct Drawn {
     worker: Worker,
     /// Does what other programs do to this worker's locks.
@@ -75,7 +77,7 @@ struct Drawn {
     record: Arc<OperationLog>,
 }
 
-/// Renews in time, and every renewal is answered.
+/// Renews in time. Every renewal must get a reply.
 struct InTime(Duration);
 
 impl LockProgram for InTime {
@@ -103,7 +105,8 @@ impl Drawn {
         Ok(())
     }
 
-    /// One hold from the acquisition to its end. Where it is left to expire, the next holder waits for it.
+    /// One hold from its acquisition to its end. If the lock is left to expire, this waits until it
+    /// has expired.
     async fn hold(&mut self, lock: &LockSpec) -> anyhow::Result<()> {
         let Some(hold) = self.worker.take(lock).await? else { return Ok(()) };
         self.work(&hold).await?;
@@ -128,7 +131,7 @@ impl Drawn {
         self.release(&hold).await
     }
 
-    /// Works and renews. Changes of one lock are never closer together than the shortest work.
+    /// Works and renews. Two changes of one lock are never closer together than the shortest work.
     async fn work(&mut self, hold: &WorkerHold) -> anyhow::Result<()> {
         let Behavior { shortest_work, longest_work, renew_every, .. } = self.behavior;
         let done = Instant::now() + self.random.between(shortest_work, longest_work);
@@ -138,7 +141,8 @@ impl Drawn {
         Ok(())
     }
 
-    /// In vain where the lock was lost.
+    /// Releases the lock. A refusal is not an error, because the lock may have been lost on
+    /// purpose.
     async fn release(&mut self, hold: &WorkerHold) -> anyhow::Result<()> {
         match self.worker.release(hold).await {
             LockReply::Done | LockReply::Refused => Ok(()),
@@ -147,7 +151,7 @@ impl Drawn {
     }
 }
 
-/// Sleeps until the lock has surely expired.
+/// Sleeps until the lock has certainly expired.
 async fn expire(hold: &WorkerHold) {
     sleep_until(hold.last_sign() + hold.lock.ttl).await;
     hold.expired();

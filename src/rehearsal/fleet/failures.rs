@@ -1,11 +1,12 @@
-//! Failures that programs met and told of in their logs, in the words of the exporter's metrics: what really happened, to be
-//! compared with what was counted. Shares no code with the exporter, so that it can disagree with it.
+//! The failures that simulated programs had and logged, named like the exporter's metrics. Tests
+//! and the demo compare them with the exporter's counts. This file shares no code with the
+//! exporter, so that an error there cannot hide here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// The metrics that count failures told in logs.
+/// The metrics that count failures from logs.
 const METRICS: [&str; 7] = [
     "redis_lock_not_owned_total",
     "redis_lock_renewal_failures_total",
@@ -16,12 +17,13 @@ const METRICS: [&str; 7] = [
     "redis_lock_conflicting_writes_total",
 ];
 
-/// Failures by series, each failure once: `redis_lock_not_owned_total{lock_namespace="scheduler",operation="release"}`.
+/// Failures by series, each counted once:
+/// `redis_lock_not_owned_total{lock_namespace="scheduler",operation="release"}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Failures(BTreeMap<String, u64>);
 
-/// One series, as it was and as it was counted.
+/// One series: the true count and the exporter's count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Comparison {
     pub series: String,
@@ -30,14 +32,15 @@ pub struct Comparison {
 }
 
 impl Failures {
-    /// Counts a failure; `label` is a pair such as `reason="busy"`, or empty.
+    /// Counts a failure. `label` is a pair such as `reason="busy"`, or empty.
     pub fn add(&mut self, metric: &str, namespace: &str, label: &str) {
         let comma = if label.is_empty() { "" } else { "," };
         let series = format!("redis_lock_{metric}_total{{lock_namespace=\"{namespace}\"{comma}{label}}}");
         *self.0.entry(series).or_default() += 1;
     }
 
-    /// Those above 0 in the text of `/metrics`. Labels are sorted, so that their order does not matter.
+    /// Reads the counts above 0 from the text of `/metrics`. Labels are sorted, so that their order
+    /// does not matter.
     pub fn counted(text: &str) -> Self {
         let mut counted = Self::default();
         for line in text.lines() {
@@ -54,8 +57,8 @@ impl Failures {
         counted
     }
 
-    /// Every series that either side has, so that a failure counted in the wrong namespace shows as one too few here and
-    /// one too many there.
+    /// Returns every series that either side has. A failure counted in the wrong lock namespace
+    /// then shows as one too few in one series and one too many in another.
     pub fn compare(&self, counted: &Self) -> Vec<Comparison> {
         let series: BTreeSet<&String> = self.0.keys().chain(counted.0.keys()).collect();
         let count = |of: &Self, name: &String| of.0.get(name).copied().unwrap_or(0);
@@ -67,7 +70,7 @@ impl Failures {
         series.into_iter().map(compare).collect()
     }
 
-    /// Of one metric, in one namespace or in all.
+    /// The sum of one metric, in one lock namespace or in all.
     pub fn total(&self, metric: &str, namespace: Option<&str>) -> u64 {
         let beginning = match namespace {
             Some(namespace) => format!("redis_lock_{metric}_total{{lock_namespace=\"{namespace}\""),
@@ -96,7 +99,7 @@ mod tests {
         );
         let differing: Vec<(u64, u64)> =
             truth.compare(&counted).iter().map(|line| (line.truth, line.counted)).collect();
-        // Of `other`, of `scheduler`, and the releases.
+        // The series of `other`, of `scheduler`, and the releases.
         assert_eq!(differing, [(0, 1), (1, 0), (2, 2)]);
         assert_eq!(truth.total("not_owned", Some("workflow")), 2);
         assert_eq!(counted.total("abandonments", None), 1);

@@ -1,4 +1,5 @@
-//! What nobody of a process gets past while the process stands still: a long collection of garbage, a starved machine.
+//! Pauses all tasks of a simulated process at once, like a long garbage collection or a machine
+//! without free CPU time.
 
 use std::sync::Arc;
 
@@ -14,9 +15,9 @@ impl Gate {
         self.is_closed.send_replace(is_closed);
     }
 
-    /// Does not come back while it is closed.
+    /// Waits while the gate is closed.
     pub async fn pass(&self) {
-        // The sender is part of the gate: it cannot be gone.
+        // The wait cannot fail, because the gate owns the sender.
         let _ = self.is_closed.subscribe().wait_for(|is_closed| !is_closed).await;
     }
 }

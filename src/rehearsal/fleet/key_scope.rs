@@ -1,8 +1,10 @@
-//! Where a run may write, and what it has written there, so that all of it can be taken away again.
+//! Limits where a run may write, and remembers what it wrote, so that all of it can be deleted
+//! again.
 //!
-//! A [`Locker`] that is bound to a territory refuses every key outside of it before anything is sent. What it is about to
-//! write is noted first: whatever interrupts the run, nothing is in Redis that is not in the notes. Clearing compares
-//! before it deletes, so that what somebody else put there stays.
+//! A [`Locker`] with a territory refuses every key outside of it before it sends anything. The
+//! territory notes each value before the locker writes it, so that after any interruption Redis
+//! contains nothing that is not in the notes. `clear` compares before it deletes, so that values of
+//! other programs stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -13,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Locker;
 
-/// For what is still on its way to Redis when clearing begins.
+/// How long to repeat the clearing, because commands may still be in transit to Redis.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -23,27 +25,27 @@ pub struct Territory {
     made: Mutex<BTreeMap<String, Made>>,
 }
 
-/// What may be at a key because of us.
+/// What this run may have written to a key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Made {
     pub(super) values: BTreeSet<String>,
-    /// Any number: a counter.
+    /// The key is a counter, so any number is ours.
     pub(super) counter: bool,
 }
 
-/// What clearing found.
+/// The result of clearing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cleared {
-    /// Keys that were written to at any time.
+    /// Keys that were written at any time.
     pub made: usize,
-    /// Keys that were still there and were deleted.
+    /// Keys that still existed and were deleted.
     pub deleted: usize,
-    /// Keys that hold something that is not ours, or could not be deleted.
+    /// Keys that contain another program's value, or that could not be deleted.
     pub left: Vec<String>,
 }
 
 impl Territory {
-    /// The keys that begin with `prefix`, which must be long enough to belong to nobody else.
+    /// The keys that begin with `prefix`. It must be long enough to belong to no other program.
     pub fn new(prefix: &str) -> RedisResult<Self> {
         if prefix.len() < 8 || !prefix.ends_with(':') {
             return Err(refusal("a territory needs a prefix of its own that ends in a colon", prefix));
@@ -59,7 +61,7 @@ impl Territory {
         format!("{}{name}", self.prefix)
     }
 
-    /// Somebody is about to write this value.
+    /// Notes a value that is about to be written.
     pub fn note(&self, key: &str, value: &str) -> RedisResult<()> {
         self.change(key, |made| {
             made.values.insert(value.to_owned());
@@ -70,7 +72,8 @@ impl Territory {
         self.change(key, |made| made.counter = true)
     }
 
-    /// Deletes what is left of what was made. Asks again for a while: a last command may still be on its way.
+    /// Deletes what is left of what the run wrote. Repeats for a while, because a last command may
+    /// still be in transit to Redis.
     pub async fn clear(&self, locker: &mut Locker) -> RedisResult<Cleared> {
         let made = self.lock().clone();
         let mut cleared = Cleared { made: made.len(), ..Cleared::default() };
@@ -85,7 +88,7 @@ impl Territory {
                     _ => cleared.left.push(key.clone()),
                 }
             }
-            // Two looks at least, and the last one must have found nothing of ours.
+            // Make at least two passes, and end only after a pass that deleted nothing.
             if round > 0 && cleared.deleted == before || Instant::now() > deadline {
                 break;
             }

@@ -1,5 +1,6 @@
-//! The operations of a lock as programs do them: `SET NX PX` with a random token, compare-and-delete, compare-and-pexpire.
-//! And those of the storage behind it: a fence counter, and writes that do or do not compare it.
+//! The operations of a lock, in the form that programs use: `SET NX PX` with a random token,
+//! compare-and-delete, compare-and-pexpire. Also the operations of the storage that a lock
+//! protects: a fence counter, and writes with or without a comparison of the fence.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -20,13 +21,14 @@ const NEXT_FENCE: &str = "\
 local fence = redis.call('INCR', KEYS[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return fence";
-/// A value is a fence, a blank and the writer.
+/// A value consists of the fence, a space and the writer.
 const WRITE_FENCED: &str = "\
 local seen = tonumber(string.match(redis.call('GET', KEYS[1]) or '', '^(%d+) ')) or 0
 if tonumber(ARGV[1]) < seen then return 0 end
 redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[2], 'PX', ARGV[3])
 return 1";
-/// 0: there is nothing, 1: ours and deleted, -1: somebody else's.
+/// Returns 0 if the key does not exist, 1 if the value was ours and was deleted, -1 if another
+/// program wrote it.
 const CLEAR: &str = "\
 local now = redis.call('GET', KEYS[1])
 if not now then return 0 end
@@ -35,10 +37,10 @@ for index = 2, #ARGV do
   if now == ARGV[index] then return redis.call('DEL', KEYS[1]) end
 end
 return -1";
-/// Longer than any pause of Redis that is rehearsed.
+/// Longer than any pause of Redis in a rehearsal.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a holder knows and nobody else: one for each acquisition.
+/// A secret of the holder, different for each acquisition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockToken(String);
 
@@ -48,12 +50,12 @@ impl LockToken {
         Self(format!("{:016x}{:016x}", random(), random()))
     }
 
-    /// One that another process was given.
+    /// A token that another process generated.
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// The value of the key. Whoever knows it can release the lock.
+    /// The value of the key. A program that knows it can release the lock.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -65,7 +67,7 @@ pub struct Locker {
     connection: MultiplexedConnection,
     release: Script,
     renew: Script,
-    /// `None`: it may write anywhere.
+    /// `None`: the connection may write to any key.
     territory: Option<Arc<Territory>>,
 }
 
@@ -74,12 +76,13 @@ impl Locker {
         Self::open(client, TIMEOUT, None).await
     }
 
-    /// One that refuses to write outside of the territory, and gives up on an answer after `timeout`.
+    /// Refuses to write outside of the territory, and waits for a reply for at most `timeout`.
     pub async fn connect_within(client: &Client, territory: &Arc<Territory>, timeout: Duration) -> RedisResult<Self> {
         Self::open(client, timeout, Some(Arc::clone(territory))).await
     }
 
-    /// One for somebody who gives up by themselves: it does so later.
+    /// For a caller that has its own timeout of `patience`. The timeout of the connection is twice
+    /// as long, so that the caller's comes first.
     pub(super) async fn patient(
         client: &Client,
         patience: Duration,
@@ -96,13 +99,13 @@ impl Locker {
         Ok(Self { connection, release: Script::new(RELEASE), renew: Script::new(RENEW), territory })
     }
 
-    /// Nothing if somebody else has it.
+    /// Returns `None` if the lock is taken.
     pub async fn acquire(&mut self, key: &str, ttl: Duration) -> RedisResult<Option<LockToken>> {
         let token = LockToken::random();
         Ok(self.acquire_as(key, &token, ttl).await?.then_some(token))
     }
 
-    /// With a token that was made before. Whether the lock was free.
+    /// Acquires with a given token. Returns whether the lock was free.
     pub async fn acquire_as(&mut self, key: &str, token: &LockToken, ttl: Duration) -> RedisResult<bool> {
         self.note(key, &token.0)?;
         let mut set = cmd("SET");
@@ -111,20 +114,20 @@ impl Locker {
         Ok(taken.is_some())
     }
 
-    /// Whether the lock was still the caller's.
+    /// Returns whether the caller still owned the lock.
     pub async fn renew(&mut self, key: &str, token: &LockToken, ttl: Duration) -> RedisResult<bool> {
         self.check(key)?;
         let mut call = self.renew.key(key);
         call.arg(&token.0).arg(milliseconds(ttl)).invoke_async(&mut self.connection).await
     }
 
-    /// Whether the lock was still the caller's.
+    /// Returns whether the caller still owned the lock.
     pub async fn release(&mut self, key: &str, token: &LockToken) -> RedisResult<bool> {
         self.check(key)?;
         self.release.key(key).arg(&token.0).invoke_async(&mut self.connection).await
     }
 
-    /// Takes the lock from whoever has it: what a program without `NX` does.
+    /// Takes the lock from its holder, like a program that forgets `NX`.
     pub async fn steal(&mut self, key: &str, ttl: Duration) -> RedisResult<LockToken> {
         let token = LockToken::random();
         self.note(key, &token.0)?;
@@ -132,18 +135,20 @@ impl Locker {
         Ok(token)
     }
 
-    /// The silent bug: a release that does not look whose lock it is. Whether there was one.
+    /// Deletes the lock without comparing the owner, a bug that causes no error. Returns whether
+    /// the lock existed.
     pub async fn delete(&mut self, key: &str) -> RedisResult<bool> {
         self.check(key)?;
         cmd("DEL").arg(key).query_async(&mut self.connection).await
     }
 
-    /// Whether the lock is the caller's now.
+    /// Returns whether the caller owns the lock now.
     pub async fn holds(&mut self, key: &str, token: &LockToken) -> RedisResult<bool> {
         Ok(self.read(key).await?.as_deref() == Some(&token.0))
     }
 
-    /// A number that grows with every holder, forgotten after `keep` without one.
+    /// Returns a number that grows with every holder. The counter expires after `keep` without a
+    /// call.
     pub async fn next_fence(&mut self, key: &str, keep: Duration) -> RedisResult<u64> {
         if let Some(territory) = &self.territory {
             territory.note_counter(key)?;
@@ -151,7 +156,8 @@ impl Locker {
         Script::new(NEXT_FENCE).key(key).arg(milliseconds(keep)).invoke_async(&mut self.connection).await
     }
 
-    /// A storage that compares: false where it has already seen a later fence.
+    /// Writes to storage that compares fences. Returns false if the storage has already seen a
+    /// later fence.
     pub async fn write_fenced(&mut self, key: &str, fence: u64, writer: &str, keep: Duration) -> RedisResult<bool> {
         self.note(key, &resource(fence, writer))?;
         let script = Script::new(WRITE_FENCED);
@@ -159,7 +165,7 @@ impl Locker {
         call.arg(fence).arg(writer).arg(milliseconds(keep)).invoke_async(&mut self.connection).await
     }
 
-    /// A storage that takes whatever comes.
+    /// Writes to storage that accepts every write.
     pub async fn write(&mut self, key: &str, fence: u64, writer: &str, keep: Duration) -> RedisResult<()> {
         let value = resource(fence, writer);
         self.note(key, &value)?;
@@ -196,7 +202,7 @@ impl Locker {
     }
 }
 
-/// What a write leaves behind.
+/// The value that a write stores.
 pub fn resource(fence: u64, writer: &str) -> String {
     format!("{fence} {writer}")
 }

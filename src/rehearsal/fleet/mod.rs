@@ -1,8 +1,9 @@
 //! Simulated services that really lock in a real Redis, and a record of what they did.
 //!
-//! `drill`, `demo`, tests and examples call this module. Nothing else in the program writes to Redis. It writes only to
-//! keys that it was given; a [`Territory`] enforces that where the Redis is not ours. Tests compare the record with what the
-//! exporter reports. In reading order:
+//! `drill`, `demo`, tests and examples use this module. Nothing else in the program writes to
+//! Redis. It writes only to the keys that it was given. On a Redis that is not our own, a
+//! [`Territory`] enforces that. Tests compare the record with what the exporter reports. In reading
+//! order:
 //!
 //! * `locker`: the operations of a lock
 //! * `worker`, `gate`: one worker, and how its process is paused

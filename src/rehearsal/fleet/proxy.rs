@@ -1,7 +1,7 @@
-//! A network between workers and Redis that can be made worse: delayed, blocked, or led to another server.
+//! A TCP proxy between workers and Redis that can delay, block or redirect the traffic.
 //!
-//! Loopback only. Bytes wait in memory while they are delayed, a few kilobytes at a time: a worker that gets no answers
-//! sends little.
+//! It listens on the loopback interface only. Delayed bytes wait in memory. That is only a few
+//! kilobytes, because a worker that gets no replies sends little.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-/// Chunks that may wait in one direction of one connection; then the sender waits.
+/// How many chunks may wait in one direction of one connection. Then the sender waits.
 const WAITING: usize = 256;
 const CHUNK: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Way {
-    /// Where new connections lead.
+    /// The server for new connections.
     server: String,
-    /// Added to each direction.
+    /// Added in each direction.
     delay: Duration,
-    /// Nothing comes through, nothing is closed.
+    /// No bytes pass, and no connection is closed.
     blocked: bool,
-    /// Counts up when all connections end.
+    /// Incremented when all connections must end.
     generation: u64,
 }
 
-/// Ends with its connections when it is dropped.
+/// The proxy and its connections end when this is dropped.
 pub struct Proxy {
     address: SocketAddr,
     way: watch::Sender<Way>,
@@ -63,12 +63,12 @@ impl Proxy {
         self.way.send_modify(|way| way.blocked = true);
     }
 
-    /// What has waited goes on.
+    /// Lets the waiting bytes pass.
     pub fn unblock(&self) {
         self.way.send_modify(|way| way.blocked = false);
     }
 
-    /// All connections end; new ones lead to another server.
+    /// Ends all connections. New ones lead to another server.
     pub fn redirect(&self, server: &str) {
         self.way.send_modify(|way| {
             way.server = server.to_owned();
@@ -77,14 +77,14 @@ impl Proxy {
     }
 }
 
-/// A client for the same Redis as another one, but by way of a proxy on this port.
+/// Returns a client with the same settings that connects through the proxy on this port.
 pub fn client_through(port: u16, client: &Client) -> RedisResult<Client> {
     let nearby = ConnectionAddr::Tcp(Ipv4Addr::LOCALHOST.to_string(), port);
     Client::open(client.get_connection_info().clone().set_addr(nearby))
 }
 
 async fn accept(listener: TcpListener, way: watch::Sender<Way>) {
-    // Dropped with this task, and the connections with it.
+    // The connections end with this task, because dropping the set aborts them.
     let mut connections = JoinSet::new();
     let way = Arc::new(way);
     loop {
@@ -97,7 +97,7 @@ async fn accept(listener: TcpListener, way: watch::Sender<Way>) {
     }
 }
 
-/// Ends when one side closes or the way leads elsewhere.
+/// Serves one connection until one side closes it or the proxy is redirected.
 async fn connect(near: TcpStream, mut way: watch::Receiver<Way>) {
     let Way { server, generation, .. } = way.borrow_and_update().clone();
     let Ok(far) = TcpStream::connect(&server).await else { return };
@@ -122,7 +122,7 @@ async fn carry(reader: OwnedReadHalf, writer: OwnedWriteHalf, way: watch::Receiv
 async fn read(mut reader: OwnedReadHalf, out: mpsc::Sender<(Instant, Vec<u8>)>, way: watch::Receiver<Way>) {
     let mut bytes = [0; CHUNK];
     while let Ok(length @ 1..) = reader.read(&mut bytes).await {
-        // What was sent while it was slow stays slow.
+        // The delay applies to bytes that arrive now, even if it ends later.
         let due = Instant::now() + way.borrow().delay;
         if out.send((due, bytes[..length].to_vec())).await.is_err() {
             return;
@@ -147,7 +147,7 @@ async fn write(
 mod tests {
     use super::*;
 
-    /// Answers everything with itself, with a first byte of its own.
+    /// A server that replies to each byte with its own name and that byte.
     async fn echo(name: u8) -> String {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();

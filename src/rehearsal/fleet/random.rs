@@ -1,4 +1,5 @@
-//! A small generator of pseudo-random numbers: the same seed gives the same run.
+//! A small generator of pseudo-random numbers and UUIDs. The same seed gives the same run. The
+//! simulated workers and the log generator use it. Not for secrets.
 
 use std::fmt;
 use std::time::Duration;
@@ -38,7 +39,7 @@ impl Random {
         self.unit() < probability
     }
 
-    /// One of the choices, of which there must be some.
+    /// Returns one of the choices. There must be at least one.
     pub fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
         choices[self.below(choices.len())]
     }
@@ -48,7 +49,7 @@ impl Random {
     }
 }
 
-/// A version 4 UUID; jobs and runs are named by them.
+/// A version 4 UUID. Jobs and runs have such names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid(u64, u64);
 

@@ -1,4 +1,5 @@
-//! What workers really did, and what follows from it: the truth.
+//! Records what the workers really did, and computes the numbers that an exporter should show.
+//! `worker` writes the record; drills, the demo and tests read it.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,33 +11,33 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Released,
-    /// By somebody who did not look whose it was.
+    /// Another program deleted the key without comparing the owner.
     Deleted,
     /// The holder crashed, or slept past its TTL.
     Expired,
-    /// Another one took it without asking.
+    /// Another program overwrote the key.
     Stolen,
-    /// Still held when the run was over.
+    /// Still held at the end of the run.
     Open,
 }
 
-/// One hold of one lock, from the acquisition on.
+/// One hold of one lock.
 #[derive(Clone, Debug)]
 struct Deed {
     key: String,
     acquired: Instant,
     ended: Option<Instant>,
-    /// Acquisition or last renewal.
+    /// The time of the acquisition or of the last renewal.
     last_sign: Instant,
-    /// Until when the holder worked as if it had the lock; `None` is until the end of the hold.
+    /// Until when the holder worked as if it held the lock. `None`: until the end of the hold.
     believed_until: Option<Instant>,
     renewals: u64,
     end: End,
-    /// Releases and renewals that were refused: the holder had lost its lock.
+    /// Releases and renewals that were refused because the holder had lost its lock.
     refused: u64,
 }
 
-/// Filled by all workers of a run.
+/// All workers of a run write to it.
 #[derive(Debug, Default)]
 pub struct OperationLog {
     deeds: Mutex<Vec<Deed>>,
@@ -55,12 +56,12 @@ pub struct Truth {
     pub changes_after_release: u64,
     pub changes_after_expiry: u64,
     pub changes_after_unknown: u64,
-    /// Of holds that ended by release or expiry.
+    /// The sum over holds that were released, deleted or expired.
     pub hold_seconds: f64,
 }
 
 impl OperationLog {
-    /// Begins a hold; gives the number to speak of it later, and the time.
+    /// Begins a hold. Returns its number for later calls, and the time.
     pub fn acquired(&self, key: &str) -> (usize, Instant) {
         let now = Instant::now();
         let deed = Deed {
@@ -98,12 +99,12 @@ impl OperationLog {
         });
     }
 
-    /// A renewal or release was.
+    /// Redis refused a renewal or a release.
     pub fn refused(&self, number: usize) {
         self.change(number, |deed| deed.refused += 1);
     }
 
-    /// The holder has the lock no more. Where no other end was noted, its TTL ran out.
+    /// The holder no longer has the lock. If no other end was recorded, its TTL ran out.
     pub fn lost(&self, number: usize) {
         self.change(number, |deed| {
             if deed.end == End::Open {
@@ -112,7 +113,7 @@ impl OperationLog {
         });
     }
 
-    /// The TTL ran out, at the time that follows from the last sign of life.
+    /// The TTL ran out, counted from the acquisition or the last renewal.
     pub fn expired(&self, number: usize, ttl: Duration) {
         self.change(number, |deed| {
             deed.end = End::Expired;
@@ -120,12 +121,13 @@ impl OperationLog {
         });
     }
 
-    /// The holder works no more as if it had the lock.
+    /// The holder no longer works as if it held the lock.
     pub fn let_go(&self, number: usize) {
         self.change(number, |deed| deed.believed_until = Some(Instant::now()));
     }
 
-    /// For how long the holder and the next one of the same lock both believed to have it.
+    /// For how long this holder and the next holder of the same lock both believed that they held
+    /// it.
     pub fn overlap(&self, number: usize) -> Duration {
         let deeds = self.lock();
         let Some((deed, next)) = with_next(&deeds, number) else { return Duration::ZERO };
@@ -133,7 +135,7 @@ impl OperationLog {
         until.saturating_duration_since(next.acquired)
     }
 
-    /// From the last sign of life of the holder, whose lock expired, to the acquisition by the next one.
+    /// The time from the last sign of life of a holder whose lock expired to the next acquisition.
     pub fn takeover(&self, number: usize) -> Option<Duration> {
         let deeds = self.lock();
         let (deed, next) = with_next(&deeds, number)?;
@@ -147,7 +149,7 @@ impl OperationLog {
     pub fn truth(&self) -> Truth {
         let deeds = self.lock();
         let mut truth = Truth::default();
-        // Holds of one lock follow each other, and they were noted when they began.
+        // Holds of one lock follow each other and are recorded in the order of their acquisitions.
         let mut last: BTreeMap<&str, End> = BTreeMap::new();
         for deed in deeds.iter() {
             truth.acquisitions += 1;
@@ -178,7 +180,7 @@ impl OperationLog {
     }
 }
 
-/// A hold and the next one of the same lock.
+/// Returns a hold and the next hold of the same lock.
 fn with_next(deeds: &[Deed], number: usize) -> Option<(&Deed, &Deed)> {
     let deed = deeds.get(number)?;
     let next = deeds[number + 1..].iter().find(|next| next.key == deed.key)?;
@@ -189,7 +191,7 @@ fn with_next(deeds: &[Deed], number: usize) -> Option<(&Deed, &Deed)> {
 mod tests {
     use super::*;
 
-    /// Each lock for itself: what another one's holders did is no overlap of this one's.
+    /// Each lock is separate: holds of another lock are no overlap.
     #[tokio::test(start_paused = true)]
     async fn overlap_and_takeover_of_one_hold() {
         let record = OperationLog::default();

@@ -1,5 +1,5 @@
-//! A Redis of our own: `redis-server` from PATH, on a free port of the loopback interface, in a private directory,
-//! without persistence. Killed when it is dropped, also by a panic.
+//! A Redis of our own: `redis-server` from PATH, on a free port of the loopback interface, in a
+//! private directory, without persistence. It is killed when it is dropped, also during a panic.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -14,17 +14,18 @@ use crate::util::ports;
 const PROGRAM: &str = "redis-server";
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the kernel may take to end a process that was killed.
+/// How long the kernel may take to end a killed process.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 pub struct Server {
     child: Ended,
     port: u16,
-    /// After the child: nothing writes to it any more.
+    /// Declared after the child, so that it is removed when no process writes to it any more.
     _directory: TempDir,
 }
 
-/// A process that is gone when this was dropped: its files can be removed then.
+/// A process that is killed when this is dropped. The drop waits until the process has ended, for
+/// at most 5 s, so that its files can be removed.
 pub struct Ended(pub Child);
 
 impl Drop for Ended {
@@ -44,7 +45,7 @@ impl Server {
         Self::start_with(&[]).await
     }
 
-    /// A replica of another one, in step with it.
+    /// Starts a replica and waits until it is connected to its primary and synchronized.
     pub async fn start_replica(primary: &Self) -> anyhow::Result<Self> {
         let replica = Self::start_with(&["--replicaof", "127.0.0.1", &primary.port.to_string()]).await?;
         let deadline = Instant::now() + PATIENCE;
@@ -69,7 +70,7 @@ impl Server {
         bail!("{PROGRAM} does not start")
     }
 
-    /// Nothing if it ended, most likely because its port was taken.
+    /// Returns `None` if the server ended, most likely because its port was taken.
     async fn try_start(more: &[&str]) -> anyhow::Result<Option<Self>> {
         let directory = tempfile::tempdir().context("cannot make a directory for redis-server")?;
         let port = ports::free_port().context("cannot find a free port for redis-server")?;
@@ -78,7 +79,8 @@ impl Server {
         command.arg("--dir").arg(directory.path()).args(["--logfile", "redis.log"]);
         command.args(["--repl-diskless-sync-delay", "0"]).args(more);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Ctrl-C is for the program, which still has to clean up in there.
+        // With its own process group, the server does not receive Ctrl-C. The program still needs
+        // the server to clean up.
         command.process_group(0);
         let child = command.spawn().with_context(|| {
             format!("cannot start {PROGRAM}: install it (its package is called redis-server or redis)")
@@ -108,14 +110,14 @@ impl Server {
         format!("redis://{}/", self.address())
     }
 
-    /// One command over a connection of its own.
+    /// Sends one command over a new connection.
     pub async fn ask<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> anyhow::Result<T> {
         let client = redis::Client::open(self.url())?;
         let mut connection = client.get_multiplexed_async_connection().await?;
         Ok(command.query_async(&mut connection).await?)
     }
 
-    /// As a crash would end it.
+    /// Kills the server without a shutdown, like a crash.
     pub async fn kill(&mut self) -> anyhow::Result<()> {
         self.child.0.kill().await.context("cannot kill redis-server")
     }

@@ -1,8 +1,9 @@
-//! A worker: takes locks, keeps them while it works and lets them go, over a connection of its own.
+//! A worker: takes locks, keeps them while it works, and releases them, over its own connection.
 //!
-//! Whatever locks in a simulation is one of these: the services of [`cordum`](super::cordum), the workers and worker processes of
-//! drills, and those of the tests, whose [`Behavior`](super::Behavior) is drawn. What was done is noted in the record of the
-//! lock before anything else can happen. What a program says and does about an answer is its own: a [`LockProgram`].
+//! Everything that locks in a simulation is a worker: the services of [`cordum`](super::cordum),
+//! the workers and worker processes of drills, and the workers of the tests (see
+//! [`Behavior`](super::Behavior)). The worker writes each reply to the record of the lock before
+//! anything else can happen. A [`LockProgram`] decides how a program reacts to a reply.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{End, Gate, LockToken, Locker, OperationLog, Territory};
 
-/// One lock, and where it is noted what happens to it.
+/// One lock, and the record of what happens to it.
 #[derive(Clone, Debug)]
 pub struct LockSpec {
     pub key: String,
@@ -21,26 +22,26 @@ pub struct LockSpec {
     pub record: Arc<OperationLog>,
 }
 
-/// A lock that its holder believes to have.
+/// A lock that its holder believes it holds.
 #[derive(Clone, Debug)]
 pub struct WorkerHold {
     pub lock: LockSpec,
     pub token: LockToken,
     pub acquired: Instant,
-    /// In the record.
+    /// The number of the hold in the record.
     number: usize,
 }
 
-/// To a renewal or a release.
+/// The result of a renewal or a release.
 #[derive(Debug)]
 pub enum LockReply {
     Done,
-    /// The lock was no longer the caller's.
+    /// The caller no longer owned the lock.
     Refused,
     Unanswered(UnknownResult),
 }
 
-/// Why nobody knows whether Redis has done it.
+/// Why it is unknown whether Redis executed the request.
 #[derive(Debug, thiserror::Error)]
 pub enum UnknownResult {
     #[error("no answer of Redis in time")]
@@ -51,10 +52,12 @@ pub enum UnknownResult {
 
 /// What a program does about the renewals of one lock.
 pub trait LockProgram {
-    /// How long after the last attempt to try again; `None` where the lock is not renewed, or no more.
+    /// How long after the last attempt to renew again. `None` if the lock is not renewed, or not
+    /// any more.
     fn renew_after(&mut self) -> Option<Duration>;
 
-    /// A renewal has ended. `failures`: how many in a row, with this one, did not succeed.
+    /// Called after each renewal. `failures`: how many renewals in a row, including this one, did
+    /// not succeed.
     fn heard(&mut self, hold: &WorkerHold, answer: &LockReply, failures: u32) -> anyhow::Result<RenewalAction>;
 }
 
@@ -67,7 +70,7 @@ pub enum RenewalAction {
 /// How the time with a lock ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// The work was done, or was told to end.
+    /// The work was finished or canceled.
     Done,
     /// The program gave up the lock.
     GivenUp,
@@ -78,22 +81,22 @@ pub struct Worker {
     patience: Duration,
     territory: Option<Arc<Territory>>,
     gate: Gate,
-    /// Made when it is needed, and anew after an error.
+    /// Opened when it is needed, and again after an error.
     locker: Option<Locker>,
 }
 
 impl Worker {
-    /// One that waits this long for each answer.
+    /// Creates a worker that waits this long for each reply.
     pub fn new(client: &Client, patience: Duration) -> Self {
         Self { client: client.clone(), patience, territory: None, gate: Gate::default(), locker: None }
     }
 
-    /// It refuses to write anywhere else.
+    /// Limits the worker to the keys of a territory.
     pub fn within(self, territory: &Arc<Territory>) -> Self {
         Self { territory: Some(Arc::clone(territory)), ..self }
     }
 
-    /// It stands still when its process does.
+    /// Pauses the worker while the gate of its process is closed.
     pub fn behind(self, gate: &Gate) -> Self {
         Self { gate: gate.clone(), ..self }
     }
@@ -102,7 +105,7 @@ impl Worker {
         self.patience = patience;
     }
 
-    /// Its connection, made if there is none.
+    /// Returns the connection. Opens one if there is none.
     pub async fn locker(&mut self) -> RedisResult<&mut Locker> {
         let locker = match self.locker.take() {
             Some(locker) => locker,
@@ -111,21 +114,22 @@ impl Worker {
         Ok(self.locker.insert(locker))
     }
 
-    /// Nothing if somebody else has it.
+    /// Returns `None` if the lock is taken.
     pub async fn take(&mut self, lock: &LockSpec) -> Result<Option<WorkerHold>, UnknownResult> {
         self.take_as(lock, &LockToken::random()).await
     }
 
-    /// With a token that was made before.
+    /// Takes the lock with a given token.
     pub async fn take_as(&mut self, lock: &LockSpec, token: &LockToken) -> Result<Option<WorkerHold>, UnknownResult> {
         let answer = self.ask(async |locker| locker.acquire_as(&lock.key, token, lock.ttl).await).await;
         let taken = answer.map(|is_free| is_free.then(|| WorkerHold::begun(lock, token)));
-        // Only now may it stand still: Redis has done it, and so it is noted.
+        // Pause only now: Redis has executed the request, and the record contains it.
         self.gate.pass().await;
         taken
     }
 
-    /// Tries again and again, as a program that waits for a lock. Nothing if it waited in vain, or was told to end.
+    /// Tries until the lock is acquired, like a program that waits for a lock. Returns `None` if
+    /// the time is over or `end` is canceled.
     pub async fn wait_for(
         &mut self,
         lock: &LockSpec,
@@ -163,14 +167,15 @@ impl Worker {
                 hold.refused();
                 lock.record.lost(hold.number);
             }
-            // If Redis did not do it, the TTL will.
+            // If Redis did not execute the release, the lock expires by its TTL.
             LockReply::Unanswered(_) => lock.record.lost(hold.number),
         }
         self.gate.pass().await;
         answer
     }
 
-    /// Works until then, or until it is told to end, and renews meanwhile as the program says.
+    /// Works until that time or until `end` is canceled, and renews the lock as the program
+    /// decides.
     pub async fn keep(
         &mut self,
         hold: &WorkerHold,
@@ -189,7 +194,8 @@ impl Worker {
             if end.is_cancelled() {
                 return Ok(Kept::Done);
             }
-            // Not of the answer, which may take long: programs renew by the clock.
+            // The time of the attempt, not of its reply, which may take long. Programs renew at
+            // fixed intervals.
             last_attempt = Instant::now();
             let answer = self.renew(hold).await;
             failures = if matches!(answer, LockReply::Done) { 0 } else { failures + 1 };
@@ -204,7 +210,7 @@ impl Worker {
         Ok(Kept::Done)
     }
 
-    /// Does nothing until then, or until it is told to end.
+    /// Waits until that time or until `end` is canceled.
     pub async fn rest_until(&self, time: Instant, end: &CancellationToken) {
         end.run_until_cancelled(sleep_until(time)).await;
         self.gate.pass().await;
@@ -214,7 +220,7 @@ impl Worker {
         let patience = self.patience;
         match timeout(patience, async { question(self.locker().await?).await }).await {
             Ok(Ok(answer)) => Ok(answer),
-            // A late answer belongs to nobody; the connection is good for the next question.
+            // The connection discards the late reply, so it can be used for the next request.
             Err(_) => Err(UnknownResult::Late),
             Ok(Err(error)) => {
                 self.locker = None;
@@ -235,23 +241,23 @@ impl From<Result<bool, UnknownResult>> for LockReply {
 }
 
 impl WorkerHold {
-    /// Begins just now, for whoever has taken the lock with this token.
+    /// Begins a hold now. Call it when the lock was just acquired with this token.
     pub fn begun(lock: &LockSpec, token: &LockToken) -> Self {
         let (number, acquired) = lock.record.acquired(&lock.key);
         Self { lock: lock.clone(), token: token.clone(), acquired, number }
     }
 
-    /// Acquisition or last renewal.
+    /// The time of the acquisition or of the last renewal.
     pub fn last_sign(&self) -> Instant {
         self.lock.record.last_sign(self.number).unwrap_or(self.acquired)
     }
 
-    /// For how long the next holder believed to have the lock, too.
+    /// For how long this holder and the next one both believed that they held the lock.
     pub fn overlap(&self) -> Duration {
         self.lock.record.overlap(self.number)
     }
 
-    /// From its last sign of life to the next holder, if its TTL ran out.
+    /// The time from the last sign of life to the next holder, if the TTL ran out.
     pub fn takeover(&self) -> Option<Duration> {
         self.lock.record.takeover(self.number)
     }
@@ -260,12 +266,12 @@ impl WorkerHold {
         self.lock.record.renewed(self.number);
     }
 
-    /// A renewal or release was.
+    /// Redis refused a renewal or a release.
     pub fn refused(&self) {
         self.lock.record.refused(self.number);
     }
 
-    /// The holder works no more as if it had the lock.
+    /// The holder no longer works as if it held the lock.
     pub fn let_go(&self) {
         self.lock.record.let_go(self.number);
     }
@@ -274,7 +280,7 @@ impl WorkerHold {
         self.lock.record.ended(self.number, end);
     }
 
-    /// Its TTL ran out, at the time that follows from the last sign of life.
+    /// The TTL ran out, counted from the acquisition or the last renewal.
     pub fn expired(&self) {
         self.lock.record.expired(self.number, self.lock.ttl);
     }

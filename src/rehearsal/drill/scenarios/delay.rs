@@ -1,4 +1,5 @@
-//! A network that is slower than the TTL.
+//! The scenario `delay`: the network takes longer than the TTL, so a renewal that was sent in time
+//! arrives too late.
 
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,8 @@ pub(super) async fn delay(stage: &ScenarioRun, round: u32) -> anyhow::Result<()>
     proxy.delay(stage.timing().delay());
     stage.note("network", &format!("delays by {} each way", seconds(stage.timing().delay())));
 
-    // Its renewal is sent in time and arrives too late; the other worker gets the lock in between and keeps it.
+    // The slow worker sends its renewal in time, and it arrives too late. The other worker acquires
+    // the lock in between and keeps it.
     let sent = hold.acquired + ttl / 2;
     let through = CancellationToken::new();
     let late = async {

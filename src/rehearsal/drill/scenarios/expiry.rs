@@ -1,4 +1,5 @@
-//! A worker outlives its TTL, dies with its lock, or has it deleted by somebody else.
+//! The scenarios `stale-release`, `crash-takeover` and `blind-delete`: a worker outlives its TTL,
+//! is killed while it holds a lock, or another worker deletes its lock.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use super::{CAUSES, NOT_OWNED, judge_kept};
 use crate::client::scrape::SeriesSelector;
 use crate::rehearsal::fleet::End;
 
-/// The exporter allows for clocks of programs that are two seconds behind: a release so soon after a loss could be its cause.
+/// The exporter tolerates program clocks that are two seconds behind. With a release sooner than
+/// this after a loss, the exporter could take the release for the cause.
 const CLOCK_TOLERANCE: Duration = Duration::from_millis(2500);
 
 pub(super) async fn stale_release(stage: &ScenarioRun, round: u32) -> anyhow::Result<()> {
@@ -58,7 +60,7 @@ pub(super) async fn crash_takeover(stage: &ScenarioRun, round: u32) -> anyhow::R
         crashing.renewed(2).await?;
         crashing.kill().await
     };
-    // It tries all the time, not only when it may have the lock.
+    // The next worker tries during all of this time, not only when the lock can be free.
     let ((), next) = tokio::try_join!(crash, next_worker.wait_for(&lock))?;
     let hold = crashing.hold();
     hold.expired();
@@ -71,7 +73,8 @@ pub(super) async fn crash_takeover(stage: &ScenarioRun, round: u32) -> anyhow::R
     let labels = [("lock_namespace", stage.namespace(0))];
     stage.claim_exactly("silence", "refused operations", SeriesSelector::new(NOT_OWNED, &labels), 0);
     stage.claim_takeover(0, true);
-    // The exporter measures from the pushes of Redis, which come a little later than the answers to the worker.
+    // The exporter measures the takeover from pushes, which arrive a little later than the replies
+    // to the worker.
     let takeover = hold.takeover().unwrap_or_default().as_secs_f64();
     let measured = SeriesSelector::new("redis_lock_takeover_seconds_sum", &labels);
     stage.claim_clear("takeover-seen", "seconds of takeovers", measured, takeover - 0.5, takeover + 0.5);
@@ -86,7 +89,7 @@ pub(super) async fn blind_delete(stage: &ScenarioRun, round: u32) -> anyhow::Res
     let hold = holder.acquire(&lock).await?;
     holder.work_until(&hold, hold.acquired + stage.timing().renew_every() * 3 / 2).await?;
 
-    // It never got the lock, and releases it all the same.
+    // The careless worker never acquired the lock and deletes it anyway.
     let busy = careless.try_acquire(&lock).await?.is_none();
     let deleted_at = Instant::now();
     let deleted = careless.delete_blindly(&lock).await?;
@@ -98,7 +101,8 @@ pub(super) async fn blind_delete(stage: &ScenarioRun, round: u32) -> anyhow::Res
         (false, _) => "the lock was free",
     };
     stage.expect("deleted", busy && deleted, measured.to_owned());
-    // Changes of one lock are seen one by one where they are a little apart, on a busy machine a little more.
+    // The exporter sees two changes of one lock separately only if there is some time between them,
+    // and on a busy machine it needs more.
     sleep(stage.timing().renew_every() / 2).await;
     let next = next_worker.wait_for(&lock).await?;
     sleep(stage.timing().renew_every() / 2).await;

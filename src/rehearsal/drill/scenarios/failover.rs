@@ -1,7 +1,8 @@
-//! A primary that fails before it has replicated a lock.
+//! The scenario `redis-failover`: a primary fails before it has replicated a lock.
 //!
-//! Two servers of the drill's own, and a proxy that leads to the one that is the primary: what a floating address, a load
-//! balancer or a name does. The Redis that the drill was given is never failed over.
+//! The scenario uses its own two servers and a proxy that leads to the current primary, like a
+//! floating address, a load balancer or a DNS name. It never fails over the Redis that the drill
+//! was given.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::{CAUSES, NOT_OWNED};
 use crate::client::scrape::SeriesSelector;
 use crate::rehearsal::fleet::{End, Proxy, Server};
 
-/// How long the holder of the lost lock goes on before it finds out.
+/// How long the holder of the lost lock works until it notices the loss.
 const STILL_WORKING: Duration = Duration::from_millis(500);
 /// How soon an exporter shows a lock.
 const SEEN_WITHIN: Duration = Duration::from_secs(5);
@@ -33,12 +34,12 @@ impl Servers {
         Ok(Self { proxy, primary, replica })
     }
 
-    /// Of whichever is the primary.
+    /// The address of the proxy, which leads to the current primary.
     pub(in super::super) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.proxy.port())
     }
 
-    /// The next failover needs a replica again.
+    /// Starts a new replica, because the next failover needs one.
     async fn renew_replica(&mut self) -> anyhow::Result<()> {
         let replica = Server::start_replica(&self.replica).await?;
         self.primary = std::mem::replace(&mut self.replica, replica);
@@ -59,7 +60,7 @@ pub(super) async fn redis_failover(stage: &ScenarioRun, round: u32, servers: &mu
     let replicas: i64 = servers.primary.ask(redis::cmd("WAIT").arg(1).arg(5000)).await?;
     anyhow::ensure!(replicas >= 1, "the replica does not follow its primary");
 
-    // What a partition does: the replica has been promoted, and clients still write to the old primary.
+    // Simulate a partition: the replica was promoted, and clients still write to the old primary.
     let () = servers.replica.ask(redis::cmd("REPLICAOF").arg("NO").arg("ONE")).await?;
     let hold = first.acquire(&vanishes).await?;
     wait_until_seen(stage, 2 * u64::from(round) + u64::from(round - 1)).await;
@@ -111,8 +112,8 @@ pub(super) async fn redis_failover(stage: &ScenarioRun, round: u32, servers: &mu
     Ok(())
 }
 
-/// Until the exporter has seen the locks: one that it never saw cannot be known to be lost. Not for ever; what is missing
-/// then will fail its expectation.
+/// Waits until the exporter has seen the locks, because it cannot know that a lock was lost if it
+/// never saw the lock. Gives up after 5 seconds. In that case the expectation fails later.
 async fn wait_until_seen(stage: &ScenarioRun, acquisitions: u64) {
     let selector = SeriesSelector::new("redis_lock_acquisitions_total", &[("lock_namespace", stage.namespace(0))]);
     let deadline = Instant::now() + SEEN_WITHIN;

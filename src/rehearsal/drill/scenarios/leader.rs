@@ -1,4 +1,5 @@
-//! A loop's lock that nobody takes.
+//! The scenario `leader-loss`: the leader of a loop dies, and no other worker takes its lock for a
+//! long time. The exporter must know since when.
 
 use std::time::Duration;
 
@@ -12,16 +13,16 @@ use crate::client::scrape::SeriesSelector;
 use crate::rehearsal::fleet::LockSpec;
 use crate::util::clock;
 
-/// How well the exporter has to know since when nobody leads.
+/// How precisely the exporter must know since when there is no leader.
 const PRECISION_SECONDS: f64 = 1.0;
 
-/// What looking at the lock again and again has shown.
+/// The result of reading the lock repeatedly.
 #[derive(Default)]
 struct Absence {
     n_looks: u32,
-    /// The first look that found no holder.
+    /// The first read that found no holder.
     since: Option<Instant>,
-    /// Looks after that one that found one all the same.
+    /// How many later reads found a holder.
     n_held: u32,
 }
 
@@ -45,7 +46,7 @@ async fn watch(
     Ok(absence)
 }
 
-/// In a sustained drill nobody leads for all of its time.
+/// In a sustained drill there is no leader for the complete duration.
 pub(super) async fn leader_loss(stage: &ScenarioRun) -> anyhow::Result<()> {
     let timing = *stage.timing();
     let ttl = timing.ttl;
@@ -85,7 +86,7 @@ pub(super) async fn leader_loss(stage: &ScenarioRun) -> anyhow::Result<()> {
         seconds(ttl)
     );
     stage.expect("absent", absence.n_held == 0 && free_for > ttl * 2, measured);
-    // A loop's lock is left to expire.
+    // The lock of a loop is left to expire.
     sleep_until(next.last_sign() + ttl).await;
     next.expired();
     next.let_go();

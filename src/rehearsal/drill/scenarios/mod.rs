@@ -1,8 +1,9 @@
-//! What happens in one round of each scenario. Nothing is faked: every failure really happens.
+//! What happens in one round of each scenario. Every failure is real, none is simulated by writing
+//! its symptoms.
 //!
 //! `drill` calls [`round`]. In reading order:
 //!
-//! * `expiry`: a stale release, a crash, a deletion by somebody else
+//! * `expiry`: a stale release, a crash, a deletion by another worker
 //! * `renewal`: renewals that fail
 //! * `pause`, `delay`: a stopped process, a slow network
 //! * `leader`: a leader that is lost
@@ -27,7 +28,7 @@ use crate::rehearsal::fleet::WorkerHold;
 pub(super) const NOT_OWNED: &str = "redis_lock_not_owned_total";
 pub(super) const CAUSES: &str = "redis_lock_not_owned_causes_total";
 
-/// `servers` are there for the scenario that needs them.
+/// Runs one round. Only the failover scenario needs `servers`.
 pub(super) async fn round(stage: &ScenarioRun, round: u32, servers: Option<&mut Servers>) -> anyhow::Result<()> {
     match stage.scenario.kind {
         DrillScenario::StaleRelease => expiry::stale_release(stage, round).await,
@@ -47,7 +48,7 @@ pub(super) async fn round(stage: &ScenarioRun, round: u32, servers: Option<&mut 
 }
 
 impl ScenarioRun {
-    /// The takeover of a lock that has just been made, against the SLO.
+    /// Compares the takeover of this lock with the SLO.
     fn judge_takeover(&self, hold: &WorkerHold) {
         let Some(takeover) = hold.takeover() else {
             return self.expect("takeover", false, "nobody took over".to_owned());
@@ -58,7 +59,7 @@ impl ScenarioRun {
         self.expect("takeover", takeover <= slo, measured);
     }
 
-    /// There must have been one, and it must be seen in the numbers.
+    /// Two workers must have held the lock at the same time, and the overlap is measured.
     fn judge_overlap(&self, hold: &WorkerHold) {
         let overlap = hold.overlap();
         self.measure("overlap", overlap);
@@ -73,7 +74,7 @@ impl ScenarioRun {
     }
 }
 
-/// The new owner has kept its lock and can release it.
+/// Checks that the new owner kept its lock and can release it.
 async fn judge_kept(stage: &ScenarioRun, worker: &mut DrillWorker<'_>, hold: &WorkerHold) -> anyhow::Result<()> {
     let holds = worker.holds(hold).await?;
     worker.work_until(hold, Instant::now() + stage.timing().renew_every() * 3 / 2).await?;

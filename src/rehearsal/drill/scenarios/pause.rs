@@ -1,4 +1,5 @@
-//! A worker process that stands still beyond its TTL, with or without a slow network afterwards, and writes.
+//! The scenarios `pause` and `pause-and-delay`: a worker process stops for longer than its TTL,
+//! resumes (in the second scenario over a slow network), and writes.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const PLAIN: &str = "storage-plain";
 const FENCE: &str = "fence";
 const OTHER: &str = "other worker";
 
-/// A worker process and the hold that it has.
+/// A worker process and its hold. Also used to crash a process.
 pub(super) struct Paused<'a> {
     stage: &'a ScenarioRun,
     process: WorkerProcess,
@@ -29,7 +30,8 @@ pub(super) struct Paused<'a> {
 }
 
 impl<'a> Paused<'a> {
-    /// `renewals`: how often it renews before its critical part; `None` is until it is killed.
+    /// `renewals`: how many times the process renews before its critical section. `None`: until it
+    /// is killed.
     pub(super) async fn start(
         stage: &'a ScenarioRun,
         lock: &LockSpec,
@@ -39,7 +41,7 @@ impl<'a> Paused<'a> {
     ) -> anyhow::Result<Self> {
         let ground = &stage.ground;
         let token = LockToken::random();
-        // Whatever happens to the process, what it may write is known here.
+        // Note here what the process may write, so that the drill can clean up after it.
         ground.territory.note(&lock.key, token.reveal())?;
         ground.territory.note_counter(&stage.beside(round, FENCE))?;
         let milliseconds = |duration: Duration| duration.as_millis() as u64;
@@ -73,7 +75,7 @@ impl<'a> Paused<'a> {
         &self.hold
     }
 
-    /// Until it has renewed so often.
+    /// Waits until the process has renewed this many times.
     pub(super) async fn renewed(&mut self, times: u32) -> anyhow::Result<()> {
         for _ in 0..times {
             self.expect(WorkerMessage::Renewed).await?;
@@ -84,7 +86,8 @@ impl<'a> Paused<'a> {
     }
 
     pub(super) async fn kill(&mut self) -> anyhow::Result<()> {
-        // What it told last may still be in the pipe; it renews no more from here on.
+        // The pipe may still contain messages from before the kill. Kill first, so that no renewal
+        // can follow them.
         self.process.kill().await?;
         while let Ok(WorkerMessage::Renewed) = self.process.next(Duration::from_millis(500)).await {
             self.hold.renewed();
@@ -104,7 +107,7 @@ impl<'a> Paused<'a> {
     }
 }
 
-/// Longer than anything that a worker process waits for.
+/// Longer than any wait of a worker process.
 fn patience(stage: &ScenarioRun) -> Duration {
     stage.timing().ttl * 8 + Duration::from_secs(10)
 }
@@ -198,7 +201,7 @@ pub(super) async fn pause(stage: &ScenarioRun, round: u32, slow_network: bool) -
     Ok(())
 }
 
-/// What the process was told after waking up.
+/// The replies that the process got after it resumed.
 struct Stale {
     fenced: bool,
     first_answer: Duration,
@@ -207,7 +210,7 @@ struct Stale {
     released: bool,
 }
 
-/// The process goes on from where it was stopped, to its end; the new owner renews meanwhile.
+/// Lets the resumed process finish. The new owner renews its lock meanwhile.
 async fn finish_stale(
     paused: &mut Paused<'_>,
     other: &mut DrillWorker<'_>,

@@ -1,4 +1,5 @@
-//! Renewals get no answer: workers that fence themselves, workers that carry on, and what follows.
+//! The scenarios `renewal-failure` and `combined`: renewals get no reply, and workers fence
+//! themselves or carry on.
 
 use tokio::time::Instant;
 
@@ -13,7 +14,7 @@ const FENCE: usize = 0;
 const CONTINUE: usize = 1;
 const FAILURES: &str = "redis_lock_renewal_failures_total";
 
-/// Both policies at the same time, each on a lock and a network of its own.
+/// Runs both policies at the same time, each with its own lock and its own proxy.
 pub(super) async fn renewal_failure(stage: &ScenarioRun, round: u32) -> anyhow::Result<()> {
     let (fence, carry_on) = (stage.lock_of(FENCE, round), stage.lock_of(CONTINUE, round));
     tokio::try_join!(fencing(stage, &fence), carrying_on(stage, &carry_on))?;
@@ -29,11 +30,11 @@ async fn fencing(stage: &ScenarioRun, lock: &LockSpec) -> anyhow::Result<()> {
     let last_sign = hold.last_sign();
     let blocked = Instant::now();
     let fence = async {
-        // Should it not stop itself, it goes on beyond its TTL.
+        // If the worker does not stop itself, it continues beyond its TTL.
         let failures = worker.fail_until(&hold, last_sign + ttl * 7 / 5, RenewalPolicy::Fence(RENEWAL_BUDGET)).await?;
         anyhow::Ok((failures, last_sign.elapsed()))
     };
-    // It tries all the time, not only when the first one has stopped.
+    // The next worker tries during all of this time, not only after the first one has stopped.
     let ((failures, fenced_after), next) = tokio::try_join!(fence, next_worker.wait_for(lock))?;
     let measured = format!(
         "{failures} renewals failed, stopped itself {} after its last renewal, the TTL is {}",
@@ -46,7 +47,8 @@ async fn fencing(stage: &ScenarioRun, lock: &LockSpec) -> anyhow::Result<()> {
     hold.expired();
     stage.judge_takeover(&hold);
     stage.judge_no_overlap(&hold);
-    // A hold of milliseconds right behind an expiry is seen as one change with it on a busy machine.
+    // On a busy machine the exporter could see a hold of milliseconds right after an expiration as
+    // one change together with the expiration. So the next worker holds the lock longer.
     next_worker.work_until(&next, Instant::now() + stage.timing().renew_every() * 3 / 2).await?;
     next_worker.release(&next).await?;
     drop(proxy);
@@ -124,7 +126,7 @@ pub(super) async fn combined(stage: &ScenarioRun, round: u32) -> anyhow::Result<
     Ok(())
 }
 
-/// Takes the lock and renews it twice; from then on nothing comes through.
+/// Takes the lock and renews it twice. Then the proxy blocks all traffic.
 async fn start_and_block(
     stage: &ScenarioRun,
     worker: &mut DrillWorker<'_>,

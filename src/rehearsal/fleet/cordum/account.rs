@@ -1,7 +1,10 @@
-//! What the logs of the fleet tell: failures, each once, however many lines are printed about it.
+//! Counts the failures that the logs of the fleet report. Each failure counts once, however many
+//! lines report it.
 //!
-//! One failure is what happens to one lock in one operation within the joining window; a lost lock is one loss for as long as each
-//! renewal notices it again. That is the promise of the exporter, written down here a second time, from its words.
+//! A failure is what happens to one lock in one operation within the joining window. A lost lock is
+//! one loss for as long as renewals notice it again. The exporter promises the same. This file
+//! implements that promise a second time, from its description, so that tests can compare both
+//! counts.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -24,17 +27,17 @@ pub(super) struct Account {
 #[derive(Default)]
 struct FailureLog {
     failures: Failures,
-    /// When what was last noted of this kind and lock.
+    /// When each kind of failure of each lock was last counted or kept open.
     open: BTreeMap<(&'static str, String), Nanos>,
     unanswered: u64,
-    /// When the lock could not be had the last time.
+    /// When the last acquisition of each lock failed.
     last_refusals: BTreeMap<String, Nanos>,
     ambiguous: u64,
     first_failure: Option<Instant>,
     last_failure: Option<Instant>,
 }
 
-/// One failure: which lock, when, and what the exporter should call the reason.
+/// One failure: the lock, the time, and the reason that the exporter should report.
 #[derive(Clone, Copy)]
 pub(super) struct ReportedFailure<'a> {
     pub(super) lock: &'a CordumLock,
@@ -51,7 +54,7 @@ impl Account {
         self.failed().once("acquire_failures", failure, self.window);
     }
 
-    /// Work went on without the lock.
+    /// The service worked without the lock.
     pub(super) fn unlocked_work(&self, failure: ReportedFailure) {
         let mut entries = self.failed();
         entries.once("acquire_failures", failure, self.window);
@@ -78,7 +81,7 @@ impl Account {
         if entries.is_new("lost at renewal", failure, window) {
             entries.failures.add("not_owned", failure.lock.namespace, r#"operation="renew""#);
         }
-        // Each renewal that notices keeps it open.
+        // Each renewal that notices the loss extends its window.
         entries.open.insert(("lost at renewal", failure.lock.key().to_owned()), failure.at);
     }
 
@@ -94,7 +97,7 @@ impl Account {
         self.failed().unanswered += 1;
     }
 
-    /// What it knows of them; nothing of the locks.
+    /// The counts of failures. The counts of locks are added elsewhere.
     pub(super) fn totals(&self) -> Totals {
         let entries = self.lock();
         let burst = entries.first_failure.zip(entries.last_failure).map(|(first, last)| last - first);
@@ -107,7 +110,7 @@ impl Account {
         }
     }
 
-    /// To note a failure of just now.
+    /// Locks the log to add a failure that happens now.
     fn failed(&self) -> std::sync::MutexGuard<'_, FailureLog> {
         let (mut entries, now) = (self.lock(), Instant::now());
         entries.first_failure.get_or_insert(now);
@@ -121,7 +124,7 @@ impl Account {
 }
 
 impl FailureLog {
-    /// Adds a failure with its reason.
+    /// Adds a failure with its reason, unless it belongs to one that was already counted.
     fn once(&mut self, metric: &'static str, failure: ReportedFailure, window: Nanos) {
         if metric == "acquire_failures" {
             let last = self.last_refusals.insert(failure.lock.key().to_owned(), failure.at);

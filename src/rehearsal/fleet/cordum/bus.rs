@@ -1,5 +1,6 @@
-//! Where services get their work from: an endless supply, and what was not acknowledged in time comes again, to whoever asks
-//! first. That is how two replicas come to work on the same job.
+//! The message bus of the simulated services: an endless supply of work. A message that is not
+//! acknowledged in time is delivered again to the next service that asks. That is how two replicas
+//! can work on the same job.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::rehearsal::fleet::Random;
 
-/// Finished work that is remembered: what comes twice comes soon.
+/// How many finished messages are remembered. This is enough, because a second delivery comes soon.
 const REMEMBERED: usize = 10_000;
 
 pub(super) struct Bus {
@@ -19,7 +20,7 @@ pub(super) struct Bus {
 
 #[derive(Default)]
 struct Messages {
-    /// Since when somebody has had it.
+    /// The unacknowledged messages and when each was last delivered.
     delivered: BTreeMap<String, Instant>,
     finished: BTreeSet<String>,
     /// The oldest first.
@@ -45,7 +46,7 @@ impl Bus {
         self.lock().delivered.remove(id);
     }
 
-    /// Whether this was the first to finish it.
+    /// Marks the work as finished. Returns whether it was not finished before.
     pub(super) fn finish(&self, id: &str) -> bool {
         let mut messages = self.lock();
         let is_first = messages.finished.insert(id.to_owned());

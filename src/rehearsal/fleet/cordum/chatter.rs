@@ -1,7 +1,7 @@
-//! What the services say all day, most of it with nothing to do with locks.
+//! Ordinary log lines of the services, most of which are not about locks.
 //!
-//! About one line in eight has the letters "lock" in it all the same (`blocked`, `clock_skew_ms`, URLs): a search that
-//! takes them for lock failures is wrong, and one that stumbles over them is slow.
+//! About one line in eight still contains the letters "lock" (`blocked`, `clock_skew_ms`, URLs). An
+//! exporter must not count such lines as lock failures, and they must not make it slow.
 
 use super::{LineWriter, Nanos};
 use crate::rehearsal::fleet::Random;
@@ -130,7 +130,7 @@ pub fn write_workflow_engine(out: &mut LineWriter, random: &mut Random, time: Na
         .end();
 }
 
-/// Lines that speak of locks or renewals and still are no lock failure.
+/// Lines that mention locks or renewals but report no lock failure.
 pub fn write_near_miss(out: &mut LineWriter, random: &mut Random, time: Nanos) {
     let id = random.uuid();
     match random.below(4) {

@@ -1,4 +1,5 @@
-//! What an exporter that watches the fleet has to know: the preset `cordum` with the times of the fleet.
+//! The settings of an exporter that observes the fleet: the preset `cordum` with the durations of
+//! the fleet.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,13 +7,15 @@ use std::time::Duration;
 use super::TimeScale;
 use crate::util::units::format_duration;
 
-/// The exporter publishes once a second, at any speed of the fleet: a shorter absence would not be one.
+/// The exporter publishes once a second at any speed of the fleet, so a shorter absence could not
+/// be noticed.
 const SHORTEST_ABSENCE: Duration = Duration::from_secs(3);
 
-/// Durations of the configuration have no parts of a millisecond.
+/// Durations in the configuration have a resolution of one millisecond.
 const SHORTEST_RETRY: Duration = Duration::from_millis(1);
 
-/// A part of a configuration, to which `redis`, `logs` and the like are to be added. It ends with the list of namespaces.
+/// Returns part of a configuration. The caller adds `redis`, `logs` and other sections. The text
+/// ends with the list of namespaces, so the caller can append more of them.
 pub fn exporter_settings(pace: &TimeScale) -> String {
     let mut yaml = format!("join_window: {}\npresets: [cordum]\nnamespaces:\n", format_duration(pace.join_window()));
     for namespace in pace.namespaces() {

@@ -1,24 +1,27 @@
-//! What can go wrong with the fleet, and the switches of those faults that workers look at themselves.
+//! The faults that the fleet can have, and the switches for those faults that the workers check
+//! themselves.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// Node b freezes beyond its TTLs, wakes up, and freezes again, as with long collections of garbage or a starved machine.
+    /// Node b repeatedly freezes for longer than its TTLs and wakes up again, like a program with
+    /// long garbage collections or a machine without free CPU time.
     Pauses,
-    /// Every answer of Redis takes longer than services wait for it.
+    /// Every reply of Redis takes longer than services wait for it.
     SlowNetwork,
-    /// The same on the last node alone, for longer than renewals may fail, again and again.
+    /// Like `SlowNetwork`, but only on the last node. Repeats, each time for longer than a holder
+    /// tolerates failed renewals.
     Outages,
-    /// Admissions take longer than their lock lives: a slow handler was deployed.
+    /// Admissions take longer than the TTL of their lock, as if a slow handler was deployed.
     SlowAdmissions,
-    /// Renewals come late, but not too late: what is seen before locks are lost.
+    /// Renewals come late, but in time. Such delays show before locks are lost.
     LateRenewals,
     /// No replica tries to lead the delay poller.
     Leaderless,
 }
 
-/// Faults that are in what the services do, not in what is done to them.
+/// The switches for faults in the behavior of the services. The other faults act from outside.
 #[derive(Default)]
 pub(super) struct Faults {
     slow_admissions: AtomicBool,

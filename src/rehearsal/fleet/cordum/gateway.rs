@@ -1,14 +1,14 @@
-//! The gateway: short locks that are never renewed, for approvals of jobs (the scheduler's key, a shorter TTL) and for admitting
-//! runs of an organization.
+//! The gateway: short locks that are never renewed. One kind is for approvals of jobs (the
+//! scheduler's key with a shorter TTL), the other for admitting the runs of an organization.
 
 use super::Said;
 use super::account::ReportedFailure;
 use super::fault::Fault;
 use super::worker::CordumWorker;
 
-/// Of admissions, in seconds.
+/// How long an admission takes, in seconds.
 const USUAL: (f64, f64) = (0.5, 1.5);
-/// Longer than the lock lives.
+/// Longer than the TTL of the lock.
 const SLOW: (f64, f64) = (13.0, 16.0);
 
 pub(super) async fn approve(mut worker: CordumWorker) -> anyhow::Result<()> {
@@ -24,7 +24,7 @@ pub(super) async fn approve(mut worker: CordumWorker) -> anyhow::Result<()> {
                     worker.world.account.release_failed(ReportedFailure { lock: &lock, at, reason: trouble.reason });
                 }
             }
-            // Nobody else knows the job.
+            // No other worker uses the id of this job, so its lock is free.
             Ok(None) => {}
             Err(trouble) => {
                 let at = worker.process.say(Said::ApprovalAcquireFailed { job: &job, error: &trouble.text })?;
@@ -40,7 +40,7 @@ pub(super) async fn approve(mut worker: CordumWorker) -> anyhow::Result<()> {
 
 pub(super) async fn admit(mut worker: CordumWorker) -> anyhow::Result<()> {
     while !worker.is_stopping() {
-        // Each gateway has organizations of its own.
+        // Each gateway has its own organizations.
         let number = worker.random.below(worker.world.load.organizations);
         let org = format!("org-{}{number}", worker.process.node);
         let lock = worker.world.lock("admission", &org);
@@ -54,7 +54,7 @@ pub(super) async fn admit(mut worker: CordumWorker) -> anyhow::Result<()> {
                 }
                 None
             }
-            // The wait ends with the bare error of its context.
+            // Cordum logs only the error of the expired context here.
             Ok(None) => Some(("context deadline exceeded".to_owned(), "busy")),
             Err(trouble) => Some((trouble.text, trouble.reason)),
         };

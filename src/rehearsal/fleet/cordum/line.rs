@@ -1,8 +1,9 @@
-//! One log line in the forms that Cordum's logger and container runtimes give it.
+//! Writes one log line in the formats of Cordum's logger and of container runtimes.
 //!
-//! JSON is Go's `slog` JSON handler; text is Cordum's own `[COMPONENT] LEVEL message key=value` without time, quoting or
-//! escaping; Docker is that text inside a json-file line, whose time is then the only one. Values must not need JSON
-//! escaping: all text here comes from constants and generated ids, and checking each byte would halve the speed.
+//! JSON is the format of Go's `slog` JSON handler. Text is Cordum's own `[COMPONENT] LEVEL message
+//! key=value`, without time, quoting or escaping. Docker is that text inside a json-file line, so
+//! that only the json-file line has a time. Values must not need JSON escaping: all text here comes
+//! from constants and generated ids, and checking each byte would halve the speed.
 
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ pub const MILLISECOND: Nanos = 1_000_000;
 pub struct LineWriter {
     pub out: Vec<u8>,
     form: CordumLogFormat,
-    /// A second and its text, because formatting a date for each line would be half of the cost.
+    /// A second and its formatted text. Formatting the date for each line would take half of the
+    /// time.
     clock: (i64, String),
     time: Nanos,
     pub n_lines: u64,
@@ -79,7 +81,7 @@ impl LineWriter {
         self
     }
 
-    /// A text made of a constant head and a number, such as `worker-17`.
+    /// A text that consists of a constant prefix and a number, such as `worker-17`.
     pub fn numbered(&mut self, name: &str, head: &str, value: usize) -> &mut Self {
         self.text(name, head);
         if self.form == CordumLogFormat::Json {
@@ -144,7 +146,7 @@ impl LineWriter {
     }
 }
 
-/// As Go prints it, to the millisecond.
+/// Formats a duration as Go does, rounded down to the millisecond.
 fn go_duration(duration: Duration) -> String {
     let (minutes, seconds) = (duration.as_secs() / 60, duration.as_secs() % 60);
     let thousandths = match duration.subsec_millis() {

@@ -1,4 +1,5 @@
-//! How large the fleet is and how much it has to do. Numbers are seconds of the real Cordum.
+//! The size and the load of the fleet. Durations are in seconds of the real Cordum, before the
+//! speed is applied.
 
 use std::time::Duration;
 
@@ -9,20 +10,22 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 #[derive(Clone, Debug)]
 pub struct Load {
     pub n_nodes: usize,
-    /// The shortest and the longest run of a workflow.
+    /// The shortest and the longest duration of a workflow run.
     pub run: (f64, f64),
-    /// Admissions that each gateway works on at the same time.
+    /// How many admissions each gateway handles at the same time.
     pub admitters: usize,
     /// How long each of them waits between two admissions.
     pub between_admissions: (f64, f64),
-    /// Of each gateway, for its lines have no time: two failures of one organization are told from one only if they are
-    /// well apart. Who admits often needs many.
+    /// How many organizations each gateway has. The lines of a gateway have no time, so the
+    /// exporter can separate two failures of one organization only if they are well apart. With
+    /// frequent admissions, many organizations are needed.
     pub organizations: usize,
-    /// How long services wait for an answer of Redis at least, at any speed: a busy machine needs its time.
+    /// The shortest time that services wait for a reply from Redis, at any speed. A busy machine
+    /// needs this time.
     pub shortest_patience: Duration,
 }
 
-/// Two nodes with little to do.
+/// Two nodes with little load.
 impl Default for Load {
     fn default() -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! What one replica does for all: loops whose lock is taken at every tick and never released, and the writer of snapshots,
-//! whose lock is.
+//! The work that one replica does for all: loops that take their lock at every tick and never
+//! release it, and the writer of snapshots, which releases its lock.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use super::trouble::SimulatedError;
 use super::worker::{CordumLock, CordumWorker};
 use crate::rehearsal::fleet::{End, WorkerHold};
 
-/// A duty is known by the namespace of its lock.
+/// The name of a duty is the lock namespace of its lock.
 pub(super) const RECONCILER: &str = "reconciler";
 pub(super) const REPLAYER: &str = "replayer";
 pub(super) const WORKFLOW_RECONCILER: &str = "workflow_reconciler";
 pub(super) const DELAY_POLLER: &str = "delay_poller";
 
-/// So that nothing is noted at the very moment of the expiry.
+/// Added to the TTL, so that nothing is recorded at exactly the moment of the expiration.
 const MARGIN: Duration = Duration::from_millis(50);
 
 pub(super) async fn run(mut worker: CordumWorker, duty: &'static str) -> anyhow::Result<()> {
     let lock = worker.world.lock(duty, "");
     let ttl = worker.world.pace.ttl(duty);
-    // A lock lives for two polls. Replicas do not start at the same moment.
+    // A lock lives for two polls. A random start keeps replicas from starting at the same moment.
     let poll = ttl / 2;
     let start = worker.random.between(Duration::ZERO, poll);
     worker.rest(start).await;
-    // Held until its TTL runs out.
+    // A hold that is left to expire.
     let mut left: Option<WorkerHold> = None;
     while !worker.is_stopping() {
         if duty == DELAY_POLLER && worker.world.faults.has(Fault::Leaderless) {
@@ -37,7 +37,7 @@ pub(super) async fn run(mut worker: CordumWorker, duty: &'static str) -> anyhow:
         }
         match worker.acquire(&lock).await {
             Ok(Some(hold)) => {
-                // It would not be free otherwise.
+                // The lock was free, so the previous hold has expired.
                 if let Some(before) = left.take() {
                     before.ended(End::Expired);
                 }
@@ -60,7 +60,7 @@ pub(super) async fn run(mut worker: CordumWorker, duty: &'static str) -> anyhow:
     Ok(())
 }
 
-/// The delay poller has no line for it.
+/// Logs a failed acquisition. The delay poller of Cordum logs nothing in this case.
 fn tell_acquisition_failed(worker: &CordumWorker, lock: &CordumLock, trouble: &SimulatedError) -> anyhow::Result<()> {
     let error = trouble.text.as_str();
     let said = match lock.namespace {
@@ -81,10 +81,10 @@ pub(super) async fn write_snapshots(mut worker: CordumWorker) -> anyhow::Result<
             Ok(Some(hold)) => {
                 let length = worker.between((0.5, 1.0));
                 worker.work(&lock, &hold, length).await?;
-                // What else a failed release says is said at a level that is not logged.
+                // Cordum logs other errors of this release at a level that is not enabled.
                 worker.release_or_tell(&lock, &hold).await?;
             }
-            // The same goes for a lock that another replica has.
+            // Cordum does not log either that another replica holds the lock.
             Ok(None) => {}
             Err(trouble) => {
                 let said = Said::SnapshotAcquireFailed { instance: &instance, error: &trouble.text };

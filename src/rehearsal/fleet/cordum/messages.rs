@@ -1,5 +1,5 @@
-//! What Cordum's services say about their locks, word by word: messages, levels and attributes in the order in which they are
-//! printed. Generated logs and simulated services take them from here.
+//! The exact log messages of Cordum's services about their locks: texts, levels and attributes in
+//! the order in which Cordum prints them. The log generator and the simulated services use them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{LineWriter, Nanos};
 /// The error of a release or renewal whose lock was lost.
 pub const NOT_OWNED: &str = "lock not owned";
 
-/// A process of Cordum, as the logger names it.
+/// A service of Cordum, named as in its logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Service {
     Scheduler,
@@ -29,7 +29,7 @@ impl Service {
 /// Values must not need escaping, see `line.rs`.
 #[derive(Clone, Copy, Debug)]
 pub enum Said<'a> {
-    /// By the lock store, in any service.
+    /// Logged by the lock store of any service.
     TokenMismatch {
         key: &'a str,
     },
@@ -69,7 +69,7 @@ pub enum Said<'a> {
         state: &'a str,
         error: &'a str,
     },
-    /// By the reconciler and the replayer; the error names the key.
+    /// Logged by the reconciler and the replayer. The error contains the key.
     LeaderAcquisitionFailed {
         error: &'a str,
     },

@@ -1,17 +1,19 @@
-//! A small Cordum: scheduler, workflow engine and gateway on two nodes or more, with real locks in a real Redis and logs in their real
-//! forms, about what really happened to those locks.
+//! A small Cordum: scheduler, workflow engine and gateway on two or three nodes. Their locks are
+//! real locks in a real Redis, and their logs report in Cordum's own formats what happened to those
+//! locks.
 //!
-//! The demonstration, the end-to-end tests, the dashboards and their pictures all run this fleet. Keys, TTLs and renewal
-//! intervals are those of the preset `cordum`, divided by the speed of the [`TimeScale`]; how much there is to do is said by the
-//! [`Load`]. Each [`Fault`] is switched at run time, and whoever runs the fleet may restart its Redis, too. What a service
-//! says follows from what Redis answered, never from the fault; what was met is kept in [`Totals`], the truth to compare
-//! with.
+//! The demo, the end-to-end tests, the dashboards and their pictures all run this fleet. Keys, TTLs
+//! and renewal intervals are those of the preset `cordum`, divided by the speed of the
+//! [`TimeScale`]. [`Load`] sets the amount of work. Each [`Fault`] can be switched on and off at
+//! run time, and the caller can replace the Redis. A service logs what follows from the reply of
+//! Redis, never from the fault. [`Totals`] contains what really happened, for comparison with the
+//! exporter.
 //!
 //! ```text
-//!  services --> Proxy (delay) --> Redis        one Worker for each of their tasks, one Proxy for each node
-//!     |---> Record, one for each namespace     what Redis should have seen
-//!     |---> Account                            what logs should tell, each failure once
-//!     '---> logs                               Said --> LineWriter --> files
+//!  services --> Proxy (delay) --> Redis   one CordumWorker for each task, one Proxy for each node
+//!     |---> OperationLog                  per namespace: what Redis should show
+//!     |---> Account                       what logs should report, each failure once
+//!     '---> logs                          Said --> LineWriter --> files
 //! ```
 //!
 //! `demo`, tests and examples call [`Fleet`]. In reading order:
@@ -21,7 +23,7 @@
 //! * `scheduler`, `workflow_engine`, `gateway`, `loops`: the services
 //! * `bus`: where work comes from
 //! * `fault`, `trouble`: what can fail, and the resulting errors
-//! * `messages`, `chatter`, `line`: log messages, and the forms of a log line
+//! * `messages`, `chatter`, `line`: log messages, and the formats of a log line
 //! * `account`: which failures the logs report
 
 mod account;
@@ -65,37 +67,39 @@ use super::{Failures, Proxy, Random, Truth, client_through};
 use process::SimulatedProcess;
 use worker::{CordumWorker, World};
 
-/// The others stay healthy whatever is done to this one.
+/// The node that freezes. The other nodes stay healthy.
 const FROZEN_NODE: &str = "b";
-/// Longer than a run lock lives, and short enough that some job locks survive.
+/// Longer than the TTL of a run lock, and short enough that some job locks survive.
 const FREEZE: Duration = Duration::from_secs(45);
 const BETWEEN_FREEZES: Duration = Duration::from_secs(20);
-/// Longer than three renewals of a job lock take, which is when its holder gives up.
+/// Longer than three renewal intervals of a job lock. After three failed renewals its holder gives
+/// up.
 const OUTAGE: Duration = Duration::from_secs(70);
 const BETWEEN_OUTAGES: Duration = Duration::from_secs(30);
-/// How much longer than the services wait for an answer a slow network takes, there and back.
+/// How many times longer than the timeout of the services a slow network takes for a round trip.
 const TOO_SLOW: f64 = 1.6;
-/// Runs that each workflow engine works on at the same time.
+/// How many runs each workflow engine handles at the same time.
 const ENGINES: usize = 4;
 
-/// What the fleet did and met so far.
+/// What the fleet did, and the failures that it had so far.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// What the logs tell, each failure once.
+    /// The failures in the logs, each counted once.
     pub failures: Failures,
-    /// What happened to locks, by namespace.
+    /// What happened to locks, by lock namespace.
     pub locks: BTreeMap<&'static str, Truth>,
-    /// Requests whose answer never came: Redis may have done them or not.
+    /// Requests without a reply. Redis may have executed them or not.
     pub unanswered: u64,
-    /// Times that two replicas could not have one lock, close together: one failure or two, depending on whose log is read first.
+    /// How many times two replicas failed to acquire the same lock shortly after each other. Such a
+    /// pair is one failure or two, depending on which log the exporter reads first.
     pub ambiguous: u64,
     /// Locks that were held when Redis was replaced.
     pub lost_in_failover: u64,
-    /// From the first failure to the last one, of those that the services met.
+    /// The time from the first failure to the last one.
     pub burst: Duration,
 }
 
-/// A machine: its processes, and their way to Redis.
+/// A machine: its processes, and their connection to Redis.
 struct SimulatedHost {
     name: &'static str,
     processes: Vec<Arc<SimulatedProcess>>,
@@ -106,13 +110,14 @@ pub struct Fleet {
     world: Arc<World>,
     nodes: Vec<Arc<SimulatedHost>>,
     workers: JoinSet<anyhow::Result<()>>,
-    /// Faults that come and go until this ends them.
+    /// Faults that repeat until their token is canceled.
     recurring: BTreeMap<Fault, CancellationToken>,
     lost_in_failover: u64,
 }
 
 impl Fleet {
-    /// Starts all services. `redis` is `redis://[:PASSWORD@]HOST:PORT/DATABASE`, `logs` a directory that exists.
+    /// Starts all services. `redis` is `redis://[:PASSWORD@]HOST:PORT/DATABASE`. `logs` must be an
+    /// existing directory.
     pub async fn start(redis: &str, logs: &Path, pace: TimeScale, load: Load, seed: u64) -> anyhow::Result<Self> {
         let direct = Client::open(redis).context("not the URL of a Redis")?;
         let ConnectionAddr::Tcp(host, port) = direct.get_connection_info().addr() else {
@@ -152,7 +157,8 @@ impl Fleet {
             }
             Service::WorkflowEngine => {
                 for number in 0..ENGINES {
-                    // One after the other on all nodes, so that at any time some have most of their work before them.
+                    // Stagger the starts over all nodes, so that at any time some engines have most
+                    // of their work ahead of them.
                     let place = self.nodes.len() * ENGINES + number;
                     let wait = load.longest_run() * place as f64 / (load.n_nodes * ENGINES) as f64;
                     self.workers.spawn(workflow_engine::run(worker(), self.world.pace.seconds(wait)));
@@ -195,7 +201,7 @@ impl Fleet {
         }
     }
 
-    /// Sets it and takes it back, again and again; at the end it is taken back.
+    /// Switches the fault on and off repeatedly. It ends switched off.
     fn recur(&mut self, fault: Fault, (on, off): (Duration, Duration), set: impl Fn(bool) + Send + 'static) {
         let Entry::Vacant(place) = self.recurring.entry(fault) else { return };
         let end = place.insert(CancellationToken::new()).clone();
@@ -220,7 +226,7 @@ impl Fleet {
         self.nodes.iter().for_each(|node| node.proxy.delay(Duration::ZERO));
     }
 
-    /// From now on Redis is another one, HOST:PORT, that may have none of the locks.
+    /// Redirects the fleet to another Redis at HOST:PORT, which may have none of the locks.
     pub fn fail_over(&mut self, redis: &str) {
         self.nodes.iter().for_each(|node| node.proxy.redirect(redis));
         self.lost_in_failover += self.world.records.values().map(|record| record.truth().held).sum::<u64>();
@@ -231,7 +237,7 @@ impl Fleet {
         Totals { locks, lost_in_failover: self.lost_in_failover, ..self.world.account.totals() }
     }
 
-    /// Waits until a worker fails, which none should.
+    /// Waits until a worker fails. No worker should fail.
     pub async fn failed(&mut self) -> anyhow::Error {
         match self.workers.join_next().await {
             Some(Ok(Err(error))) => error,
@@ -240,7 +246,8 @@ impl Fleet {
         }
     }
 
-    /// Ends all faults and then all work: held locks are released, and those that nobody releases expire.
+    /// Ends all faults and then all work. Held locks are released, or expire if they are never
+    /// released.
     pub async fn stop(&mut self) -> anyhow::Result<()> {
         self.calm();
         self.world.stop.cancel();

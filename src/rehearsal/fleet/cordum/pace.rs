@@ -1,4 +1,5 @@
-//! How fast the fleet lives: the TTLs and intervals of the preset, and Cordum's own waits, divided by one number.
+//! The speed of the fleet: divides the TTLs and intervals of the preset, and the waiting times of
+//! Cordum, by one number.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +12,18 @@ use crate::model::namespace::Namespace;
 #[derive(Clone, Debug)]
 pub struct TimeScale {
     speed: u32,
-    /// As the preset has them.
+    /// With the durations of the preset.
     namespaces: Vec<Arc<Namespace>>,
 }
 
 impl TimeScale {
-    /// From there on locks of approvals and of jobs, which share their keys, could not be told apart by their TTLs.
+    /// At a higher speed, the locks of approvals and of jobs, which share their keys, could not be
+    /// distinguished by their TTLs.
     pub const FASTEST: u32 = 30;
 
     pub fn new(speed: u32) -> anyhow::Result<Self> {
         anyhow::ensure!((1..=Self::FASTEST).contains(&speed), "the speed must be from 1 to {}", Self::FASTEST);
-        // A configuration watches something; where does not matter here.
+        // A configuration needs a log source or a Redis. Nothing reads this path.
         let overrides = Overrides {
             presets: vec!["cordum".to_owned()],
             logs: vec!["/nonexistent/*.log".to_owned()],
@@ -36,12 +38,12 @@ impl TimeScale {
         self.speed
     }
 
-    /// Without those that are nobody's.
+    /// Without lock namespaces that have no keys, such as `other`.
     pub fn namespaces(&self) -> impl Iterator<Item = &Namespace> {
         self.namespaces.iter().map(AsRef::as_ref).filter(|namespace| !namespace.keys.is_empty())
     }
 
-    /// What takes this long in Cordum.
+    /// Scales a duration of the real Cordum.
     pub fn of(&self, real: Duration) -> Duration {
         real / self.speed
     }
@@ -50,19 +52,19 @@ impl TimeScale {
         self.of(Duration::from_secs_f64(real))
     }
 
-    /// Lines about one lock and operation that are closer together than this tell of one failure. Less than any
-    /// renewal interval, more than the two attempts of a release.
+    /// Lines about one lock and operation within this time report one failure. The window is
+    /// shorter than any renewal interval, and longer than the two attempts of a release.
     pub fn join_window(&self) -> Duration {
         self.of(Duration::from_secs(5))
     }
 
-    /// Of the locks of a namespace that the fleet has.
+    /// The TTL of a lock namespace that the fleet uses.
     pub fn ttl(&self, namespace: &str) -> Duration {
         let ttl = self.find(namespace).and_then(|namespace| namespace.ttl);
         self.of(ttl.expect("the preset gives every lock of the fleet a TTL, as a test says"))
     }
 
-    /// Nothing where locks are not renewed.
+    /// `None` if the locks of the lock namespace are not renewed.
     pub fn renew_every(&self, namespace: &str) -> Option<Duration> {
         self.find(namespace)?.renew_every.map(|every| self.of(every))
     }

@@ -1,4 +1,5 @@
-//! One process of the fleet: its log, and whether it is frozen.
+//! One process of the fleet: its log file, and the gate that freezes it. All workers of the process
+//! share it. A log file that cannot be written stops the fleet.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -14,7 +15,7 @@ pub(super) struct SimulatedProcess {
     pub(super) service: Service,
     pub(super) node: &'static str,
     log: Mutex<Log>,
-    /// Closed while it is frozen: everything that its workers do goes through here.
+    /// Closed while the process is frozen. Everything that its workers do passes this gate.
     pub(super) gate: Gate,
 }
 
@@ -25,7 +26,8 @@ struct Log {
 }
 
 impl SimulatedProcess {
-    /// Opens `SERVICE-NODE.log`. Each service logs in one of the forms that are found in the field.
+    /// Opens `SERVICE-NODE.log`. Each service uses one of the log formats that are common in
+    /// production.
     pub(super) fn start(service: Service, node: &'static str, logs: &Path) -> anyhow::Result<Self> {
         let form = match service {
             Service::Scheduler => CordumLogFormat::Json,
@@ -39,14 +41,14 @@ impl SimulatedProcess {
         Ok(Self { service, node, log, gate: Gate::default() })
     }
 
-    /// At what time it was said.
+    /// Logs a message. Returns the time of the line.
     pub(super) fn say(&self, said: Said) -> anyhow::Result<Nanos> {
         let time = now();
         self.write(|out| said.write(out, time, self.service))?;
         Ok(time)
     }
 
-    /// One of the many lines that have nothing to do with locks.
+    /// Logs one of the many lines that are not about locks.
     pub(super) fn chat(&self, random: &mut Random) -> anyhow::Result<()> {
         self.write(|out| match self.service {
             Service::Scheduler => chatter::write_scheduler(out, random, now()),

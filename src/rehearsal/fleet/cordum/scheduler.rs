@@ -1,4 +1,5 @@
-//! The scheduler: one lock for each job, renewed, fenced after three failed renewals in a row, released with a second try.
+//! The scheduler: one lock for each job. It renews the lock, gives it up after three failed
+//! renewals in a row, and tries a failed release a second time.
 
 use super::Said;
 use super::account::ReportedFailure;
@@ -11,7 +12,7 @@ pub(super) async fn run(mut worker: CordumWorker) -> anyhow::Result<()> {
         let lock = worker.world.lock("scheduler", &job);
         match worker.acquire_patiently(&lock).await {
             Ok(Some(hold)) => handle(&mut worker, &lock, hold).await?,
-            // Not a word about a busy lock: the bus delivers the job again.
+            // Cordum does not log a busy lock: the bus delivers the job again.
             Ok(None) => {}
             Err(trouble) => {
                 let at = worker.process.say(Said::JobAcquisitionFailed { job: &job, error: &trouble.text })?;
@@ -43,7 +44,7 @@ async fn handle(worker: &mut CordumWorker, lock: &CordumLock, hold: WorkerHold) 
     Ok(())
 }
 
-/// Whoever comes second finds the job in a final state.
+/// Finishes the job. A second worker finds the job in a final state, and its write is rejected.
 fn finish(worker: &CordumWorker, lock: &CordumLock) -> anyhow::Result<()> {
     let (job, state) = (lock.id.as_str(), "SUCCEEDED");
     if worker.world.jobs.finish(job) {

@@ -1,4 +1,5 @@
-//! What went wrong, in the words of Cordum's lock store and its Redis client, and in the exporter's.
+//! An error of a simulated service: its text as Cordum's lock store and Redis client write it, and
+//! the reason that the exporter should report.
 
 use super::NOT_OWNED;
 use crate::rehearsal::fleet;
@@ -6,7 +7,7 @@ use crate::rehearsal::fleet;
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedError {
     pub(super) text: String,
-    /// What the exporter calls it.
+    /// The reason that the exporter should report.
     pub(super) reason: &'static str,
 }
 

@@ -1,4 +1,5 @@
-//! What all workers of the fleet do with locks: take, renew and release them as Cordum's lock store does, and keep the books.
+//! What all workers of the fleet do with locks: take, renew and release them like Cordum's lock
+//! store, and record the results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::trouble::SimulatedError;
 use super::{Load, Said, TimeScale};
 use crate::rehearsal::fleet::{self, Kept, LockProgram, LockReply, OperationLog, Random, RenewalAction, WorkerHold};
 
-/// The namespaces of the preset whose locks the fleet takes.
+/// The lock namespaces of the preset whose locks the fleet takes.
 pub(super) const NAMESPACES: [&str; 9] = [
     "scheduler",
     "approval",
@@ -29,14 +30,15 @@ pub(super) const NAMESPACES: [&str; 9] = [
     "delay_poller",
 ];
 
-/// Renewals that may fail in a row before the holder of a job lock gives up. Holders of other locks never do.
+/// After this many failed renewals in a row the holder of a job lock gives up. Holders of other
+/// locks never give up.
 pub const RENEWAL_BUDGET: u32 = 3;
 
-/// Cordum's limit for one operation on a lock.
+/// Cordum's timeout for one operation on a lock.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
-/// Of who waits for a lock.
+/// The interval between attempts to acquire a lock.
 const BETWEEN_TRIES: Duration = Duration::from_millis(25);
-/// In renewal intervals, of which a TTL has three.
+/// In renewal intervals. A TTL is three of them.
 const LATEST_RENEWAL: f64 = 2.2;
 
 /// What all services share.
@@ -54,7 +56,7 @@ pub(super) struct World {
 /// A lock of the preset.
 pub(super) struct CordumLock {
     pub(super) namespace: &'static str,
-    /// Of the job, run or organization; empty for what there is one of.
+    /// The id of the job, run or organization. Empty if there is only one such lock.
     pub(super) id: String,
     pub(super) inner: fleet::LockSpec,
 }
@@ -66,7 +68,7 @@ pub(super) struct CordumWorker {
     inner: fleet::Worker,
 }
 
-/// What a service does about the renewals of one lock.
+/// How a service reacts to the renewals of one lock.
 struct ServiceRenewal<'a> {
     lock: &'a CordumLock,
     process: &'a SimulatedProcess,
@@ -79,9 +81,10 @@ impl World {
         Self {
             account: Account::new(pace.join_window()),
             records: NAMESPACES.into_iter().map(|namespace| (namespace, Arc::default())).collect(),
-            // A little longer than the locks live: who gets it again finds it free.
+            // A little longer than the TTL of the locks, so that the lock is free when the job is
+            // delivered again.
             jobs: Bus::new(pace.ttl("scheduler").mul_f64(1.2)),
-            // And longer than any run takes that goes well.
+            // Also longer than any run without a failure takes.
             runs: Bus::new(pace.ttl("workflow").max(pace.seconds(load.longest_run())).mul_f64(1.2)),
             stop: CancellationToken::new(),
             faults: Faults::default(),
@@ -90,7 +93,7 @@ impl World {
         }
     }
 
-    /// How long to wait for an answer of Redis.
+    /// How long to wait for a reply from Redis.
     pub(super) fn patience(&self) -> Duration {
         self.pace.of(OPERATION_TIMEOUT).max(self.load.shortest_patience)
     }
@@ -111,7 +114,7 @@ impl CordumLock {
     }
 }
 
-/// Of the preset.
+/// Returns the key of a lock of the preset.
 pub fn lock_key(namespace: &str, id: &str) -> String {
     match namespace {
         "scheduler" | "approval" => format!("cordum:scheduler:job:{id}"),
@@ -135,32 +138,32 @@ impl CordumWorker {
         self.world.stop.is_cancelled()
     }
 
-    /// Between two times that are given in seconds of the real Cordum.
+    /// Returns a random duration. The limits are in seconds of the real Cordum.
     pub(super) fn between(&mut self, (shortest, longest): (f64, f64)) -> Duration {
         let pace = &self.world.pace;
         self.random.between(pace.seconds(shortest), pace.seconds(longest))
     }
 
-    /// Until the end of the fleet, if that comes first.
+    /// Waits, but not longer than the fleet runs.
     pub(super) async fn rest(&self, time: Duration) {
         self.inner.rest_until(Instant::now() + time, &self.world.stop).await;
     }
 
-    /// Nothing if somebody else has it.
+    /// Returns `None` if the lock is taken.
     pub(super) async fn acquire(&mut self, lock: &CordumLock) -> Result<Option<WorkerHold>, SimulatedError> {
         let taken = self.inner.take(&lock.inner).await;
         taken.map_err(|trouble| self.world.unanswered("try acquire", lock, &trouble))
     }
 
-    /// Tries again and again for as long as Cordum does: 2 s.
+    /// Tries repeatedly for as long as Cordum does, 2 s.
     pub(super) async fn acquire_patiently(&mut self, lock: &CordumLock) -> Result<Option<WorkerHold>, SimulatedError> {
         let deadline = Instant::now() + self.world.pace.seconds(2.0);
         let taken = self.inner.wait_for(&lock.inner, (BETWEEN_TRIES, deadline), &self.world.stop).await;
         taken.map_err(|trouble| self.world.unanswered("try acquire", lock, &trouble))
     }
 
-    /// Releases as the lock store does, which has a line of its own for a lock that was lost. Gives the error of a release that
-    /// failed.
+    /// Releases like the lock store, which logs its own line if the lock was lost. Returns the
+    /// error of a failed release.
     pub(super) async fn release_or_tell(
         &mut self,
         lock: &CordumLock,
@@ -177,7 +180,8 @@ impl CordumWorker {
         })
     }
 
-    /// Works for a while, or until the end of the fleet, and renews meanwhile where such locks are renewed.
+    /// Works for a while, or until the fleet stops. Renews the lock if its lock namespace has
+    /// renewals.
     pub(super) async fn work(
         &mut self,
         lock: &CordumLock,
@@ -192,7 +196,7 @@ impl CordumWorker {
 }
 
 impl World {
-    /// The error as the lock store passes it on.
+    /// Returns the error as the lock store reports it.
     fn unanswered(&self, operation: &str, lock: &CordumLock, trouble: &fleet::UnknownResult) -> SimulatedError {
         self.account.unanswered();
         let SimulatedError { text, reason } = SimulatedError::of(trouble);

@@ -1,4 +1,5 @@
-//! The workflow engine: one lock for each run, renewed, never fenced; without Redis it works unlocked.
+//! The workflow engine: one lock for each run. It renews the lock and never gives it up. Without
+//! Redis it works without a lock.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub(super) async fn run(mut worker: CordumWorker, wait: Duration) -> anyhow::Res
                     worker.world.account.release_failed(ReportedFailure { lock: &lock, at, reason: trouble.reason });
                 }
             }
-            // Skipped without a word, and acknowledged all the same.
+            // The engine skips the run without a log line, and acknowledges it.
             Ok(None) => {}
             Err(trouble) => {
                 let at = worker.process.say(Said::RunLocalOnly { run: &run, error: &trouble.text })?;
