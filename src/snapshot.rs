@@ -43,27 +43,27 @@ pub struct NamespaceView {
     pub causes: Tally<Cause>,
     /// `None` if no Redis is configured or the namespace has no keys.
     pub keyspace: Option<KeyspaceView>,
-    pub lately: Lately,
+    pub lately: RecentActivity,
 }
 
 /// What happened in the last minutes and in the last hour. Covers only the time since the process
 /// started; not saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lately {
+pub struct RecentActivity {
     /// One entry for each of [`Ratios::WINDOWS`].
-    pub windows: [Sums; 2],
-    /// The last hour in steps of [`Lately::STEP`], oldest first.
-    pub line: Vec<Point>,
+    pub windows: [RecentCounts; 2],
+    /// The last hour in steps of [`RecentActivity::STEP`], oldest first.
+    pub line: Vec<ChartPoint>,
 }
 
-impl Lately {
+impl RecentActivity {
     pub const POINTS: usize = 120;
     /// In milliseconds.
     pub const STEP: TimeMs = 30_000;
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
+pub struct RecentCounts {
     pub not_owned: u64,
     pub renewal_failures: u64,
     pub releases: u64,
@@ -80,7 +80,7 @@ pub struct Sums {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Point {
+pub struct ChartPoint {
     /// Releases and renewals.
     pub operations: u32,
     pub not_owned: u32,

@@ -9,11 +9,13 @@ use redis_lock_exporter::config::{Config, Overrides};
 use redis_lock_exporter::daemon::pipeline::{Inputs, Pipeline, PipelineParts, RedisSide, ReloadStatus};
 use redis_lock_exporter::daemon::state_file::SavedState;
 use redis_lock_exporter::exposition::{self, TextFormat};
-use redis_lock_exporter::logs::extract::{Extractor, Joiner};
+use redis_lock_exporter::logs::extract::{Extractor, LineAssembler};
 use redis_lock_exporter::logs::rules::RuleSet;
-use redis_lock_exporter::model::input::{Batch, PipelineInput, Reached};
+use redis_lock_exporter::model::input::{Batch, PipelineInput, SourcePosition};
 use redis_lock_exporter::model::position::SourceTotals;
-use redis_lock_exporter::model::sighting::{Held, LinkBatch, LinkId, LinkNews, OwnerHasher, Past, Sight, Sighting};
+use redis_lock_exporter::model::sighting::{
+    Held, KeyState, LinkBatch, LinkEvent, LinkId, OwnerHasher, ServerContinuity, Sighting,
+};
 use redis_lock_exporter::snapshot::{RedisNow, Snapshot, SourceNow};
 use redis_lock_exporter::util::clock;
 use redis_lock_exporter::util::clock::TimeMs;
@@ -39,7 +41,7 @@ pub(crate) struct Eyes {
 pub(crate) struct Exporter {
     config: Arc<Config>,
     extractor: Extractor,
-    joiner: Joiner,
+    joiner: LineAssembler,
     hasher: OwnerHasher,
     eyes: Eyes,
     /// The monotonic clock at virtual time 0.
@@ -86,7 +88,7 @@ impl Exporter {
         Ok(Self {
             extractor: Extractor::new(RuleSet::compile(&config), MAX_LINE_BYTES),
             config,
-            joiner: Joiner::default(),
+            joiner: LineAssembler::default(),
             hasher: OwnerHasher::new(),
             eyes,
             zero,
@@ -153,7 +155,7 @@ impl Exporter {
         match (self.up, reaches) {
             (true, false) => {
                 self.up = false;
-                news.push(LinkNews::Down { at: self.zero + now });
+                news.push(LinkEvent::Down { at: self.zero + now });
             }
             (false, true) => {
                 self.connect(now, store, &mut news);
@@ -199,34 +201,34 @@ impl Exporter {
             seen.events += found.len() as u64;
             events.extend(found.into_iter().map(|event| (wall + line.at, event)));
         }
-        Batch { source: 0, events, reached: Reached::Nothing, seen }
+        Batch { source: 0, events, reached: SourcePosition::Nothing, seen }
     }
 
-    fn connect(&mut self, now: TimeMs, store: &Store, news: &mut Vec<LinkNews>) {
+    fn connect(&mut self, now: TimeMs, store: &Store, news: &mut Vec<LinkEvent>) {
         let past = match self.generation {
-            None => Past::None,
-            Some(generation) if generation == store.generation => Past::SameServer,
-            Some(_) => Past::OtherServer,
+            None => ServerContinuity::None,
+            Some(generation) if generation == store.generation => ServerContinuity::SameServer,
+            Some(_) => ServerContinuity::OtherServer,
         };
         {
             let mut redis = self.lock_redis();
             redis.connects += 1;
-            redis.failovers += u64::from(past == Past::OtherServer);
+            redis.failovers += u64::from(past == ServerContinuity::OtherServer);
         }
         self.generation = Some(store.generation);
         self.up = true;
         self.caught_up = now;
-        news.push(LinkNews::Up { at: self.zero + now, watching: self.eyes.watch, past });
+        news.push(LinkEvent::Up { at: self.zero + now, watching: self.eyes.watch, past });
     }
 
     /// Passes a sighting of every key.
-    fn pass(&mut self, now: TimeMs, store: &Store, news: &mut Vec<LinkNews>) {
+    fn pass(&mut self, now: TimeMs, store: &Store, news: &mut Vec<LinkEvent>) {
         let started = self.zero + now;
         for (key, entry) in store.entries(now) {
             let since = self.eyes.watch.then_some(self.zero + self.caught_up);
-            news.push(LinkNews::Seen(self.sighting(now, key.into(), Some(entry), since, 0)));
+            news.push(LinkEvent::Seen(self.sighting(now, key.into(), Some(entry), since, 0)));
         }
-        news.push(LinkNews::PassDone { started, at: started + 2 });
+        news.push(LinkEvent::PassDone { started, at: started + 2 });
         self.next_pass = now + if self.eyes.watch { WATCHED_PASS_MS } else { SCAN_PASS_MS };
         let at = self.zero + now;
         let mut redis = self.lock_redis();
@@ -236,11 +238,11 @@ impl Exporter {
         redis.scan_last_success = Some(at);
     }
 
-    fn watch(&mut self, now: TimeMs, changes: &[Change], store: &Store, news: &mut Vec<LinkNews>) {
+    fn watch(&mut self, now: TimeMs, changes: &[Change], store: &Store, news: &mut Vec<LinkEvent>) {
         if self.eyes.watch {
             for change in changes {
                 let since = Some(self.zero + self.caught_up.min(change.at));
-                news.push(LinkNews::Seen(self.sighting(change.at, change.key.clone(), change.entry, since, 1)));
+                news.push(LinkEvent::Seen(self.sighting(change.at, change.key.clone(), change.entry, since, 1)));
                 self.caught_up = self.caught_up.max(change.at);
             }
         }
@@ -254,13 +256,13 @@ impl Exporter {
         for key in asked {
             let entry = store.entries(now).find(|(name, _)| **name == *key).map(|(_, entry)| entry);
             let since = self.eyes.watch.then_some(self.zero + self.caught_up);
-            news.push(LinkNews::Seen(self.sighting(now, key, entry, since, 0)));
+            news.push(LinkEvent::Seen(self.sighting(now, key, entry, since, 0)));
         }
         if now >= self.next_pass {
             self.pass(now, store, news);
         }
         self.caught_up = now;
-        news.push(LinkNews::CaughtUp { at: self.zero + now });
+        news.push(LinkEvent::CaughtUp { at: self.zero + now });
     }
 
     fn sighting(
@@ -273,8 +275,8 @@ impl Exporter {
     ) -> Sighting {
         let at_clock = self.zero + at;
         let sight = match entry {
-            None => Sight::Absent,
-            Some(entry) => Sight::Held(Held {
+            None => KeyState::Absent,
+            Some(entry) => KeyState::Held(Held {
                 owner: Some(self.hasher.hash(&entry.owner.to_be_bytes())),
                 ttl_ms: Some(entry.deadline - at),
                 fence: None,

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::promql::{LabelMatcher, PromqlSelector, listed_labels, queries_of_template, selectors};
 use crate::bundle;
-use crate::config::yaml::document::{Place, YamlNode, YamlValue};
+use crate::config::yaml::document::{YamlNode, YamlPosition, YamlValue};
 use crate::config::yaml::problem::{ConfigProblem, ProblemCollector, Problems};
 use crate::config::yaml::suggest;
 use crate::exposition::{self, Metric, metrics};
@@ -78,7 +78,7 @@ fn items(node: &YamlNode) -> &[YamlNode] {
     }
 }
 
-fn text<'a>(node: &'a YamlNode, name: &str) -> Option<(&'a str, Place)> {
+fn text<'a>(node: &'a YamlNode, name: &str) -> Option<(&'a str, YamlPosition)> {
     let value = field(node, name)?;
     match &value.kind {
         YamlValue::Text(text) => Some((text, value.place)),
@@ -87,7 +87,7 @@ fn text<'a>(node: &'a YamlNode, name: &str) -> Option<(&'a str, Place)> {
 }
 
 /// Returns the text values of a mapping.
-fn texts<'a>(node: &'a YamlNode, name: &str) -> Vec<(&'a str, Place)> {
+fn texts<'a>(node: &'a YamlNode, name: &str) -> Vec<(&'a str, YamlPosition)> {
     let Some(YamlValue::Mapping(fields)) = field(node, name).map(|node| &node.kind) else { return Vec::new() };
     let texts = fields.iter().filter_map(|(_, value)| match &value.kind {
         YamlValue::Text(text) => Some((text.as_str(), value.place)),
@@ -96,7 +96,7 @@ fn texts<'a>(node: &'a YamlNode, name: &str) -> Vec<(&'a str, Place)> {
     texts.collect()
 }
 
-fn check_expression(expression: &str, place: Place, recorded: &[&str], findings: &mut ProblemCollector) {
+fn check_expression(expression: &str, place: YamlPosition, recorded: &[&str], findings: &mut ProblemCollector) {
     for selector in selectors(expression) {
         let name = selector.name.as_str();
         if name.contains(':') {
@@ -122,7 +122,7 @@ fn check_expression(expression: &str, place: Place, recorded: &[&str], findings:
 /// that resemble one of its own labels. Other labels are accepted, because they can come from the
 /// target or from outside. If the expression uses series from elsewhere or creates labels, a label
 /// of other metrics is accepted too.
-fn check_listed_labels(expression: &str, place: Place, findings: &mut ProblemCollector) {
+fn check_listed_labels(expression: &str, place: YamlPosition, findings: &mut ProblemCollector) {
     let selectors = selectors(expression);
     let named: Vec<&Metric> =
         selectors.iter().filter_map(|one| metrics().find(|metric| is_series_of(metric, &one.name))).collect();
@@ -165,7 +165,7 @@ fn is_series_of(metric: &Metric, name: &str) -> bool {
 /// Reports labels that other metrics of this exporter have but this metric does not have, and
 /// values that never occur. Other labels are accepted, because they can come from the target or
 /// from outside.
-fn check_labels(selector: &PromqlSelector, metric: &Metric, place: Place, findings: &mut ProblemCollector) {
+fn check_labels(selector: &PromqlSelector, metric: &Metric, place: YamlPosition, findings: &mut ProblemCollector) {
     for matcher in &selector.matchers {
         let label = matcher.label.as_str();
         let is_ours = metrics().any(|metric| metric.labels().contains(&label));

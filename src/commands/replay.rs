@@ -22,7 +22,7 @@ use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
 use crate::exposition::{Build, ProcessStats, Scrape, TextFormat};
 use crate::ledger::{Counted, Ledger};
 use crate::logs::blocks::{Cut, count_lines};
-use crate::logs::extract::{Extractor, Joiner};
+use crate::logs::extract::{Extractor, LineAssembler};
 use crate::logs::rules::RuleSet;
 use crate::model::log_event::LogEvent;
 use crate::model::position::SourceTotals;
@@ -115,7 +115,7 @@ impl<'a> Replay<'a> {
     }
 
     fn text(&mut self, mut pieces: Pieces, name: &str) -> anyhow::Result<()> {
-        let mut joiner = Joiner::default();
+        let mut joiner = LineAssembler::default();
         let mut skipping = false;
         let bytes_before = self.seen.bytes;
         let mut offset = 0;

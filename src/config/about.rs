@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use super::yaml::document::YamlNode;
-use super::yaml::fields::{At, YamlMapping};
+use super::yaml::fields::{Located, YamlMapping};
 use super::yaml::problem::ProblemCollector;
 
 /// The lowest level that the library must log for the rules to see its lines.
@@ -93,7 +93,7 @@ impl About {
         let checked: Vec<Checked> = nodes.iter().filter_map(|node| Checked::read(node, findings)).collect();
         let nodes = fields.items("keys_from_user", findings);
         let keys_from_user = nodes.iter().filter_map(|node| KeysFromUser::read(node, findings)).collect();
-        let value = |text: Option<At<String>>| text.map(|text| text.value);
+        let value = |text: Option<Located<String>>| text.map(|text| text.value);
         Some(Self {
             title: value(fields.text("title", findings))?,
             language: value(fields.text("language", findings))?,

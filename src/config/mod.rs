@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::namespaces::OverlapCheck;
-use self::presets::Chosen;
+use self::presets::SelectedPreset;
 use self::raw::RawConfig;
 use self::rules::RuleBuilder;
 use self::rules::rule::RuleConfig;
@@ -336,12 +336,16 @@ fn read_preset(
 /// Reports presets whose library has no key prefix of its own, if the user did not configure which
 /// keys are locks. Without this information the exporter would have to read every key. Returns true
 /// if there are any.
-fn ask_for_keys(abouts: &[(&Chosen, About)], user: &[raw::RawNamespace], findings: &mut ProblemCollector) -> bool {
+fn ask_for_keys(
+    abouts: &[(&SelectedPreset, About)],
+    user: &[raw::RawNamespace],
+    findings: &mut ProblemCollector,
+) -> bool {
     let mut asks = false;
     for (preset, about) in abouts {
         for KeysFromUser { namespace, example } in &about.keys_from_user {
             let is_named =
-                |text: &Option<yaml::fields::At<String>>| text.as_ref().is_some_and(|at| at.value == *namespace);
+                |text: &Option<yaml::fields::Located<String>>| text.as_ref().is_some_and(|at| at.value == *namespace);
             let is_answered = user.iter().any(|own| is_named(&own.name) && own.keys.is_some() || is_named(&own.like));
             if is_answered {
                 continue;
@@ -366,8 +370,8 @@ fn ask_for_keys(abouts: &[(&Chosen, About)], user: &[raw::RawNamespace], finding
 }
 
 /// Returns the presets of the file, then those presets of the flags that the file does not list.
-fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut ProblemCollector) -> Vec<Chosen> {
-    let mut chosen: Vec<Chosen> = Vec::new();
+fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut ProblemCollector) -> Vec<SelectedPreset> {
+    let mut chosen: Vec<SelectedPreset> = Vec::new();
     let unknown = |name: &str| {
         let help = yaml::suggest::help_with(name, &presets::names());
         (format!("unknown preset {}", quote(name)), help)
@@ -379,7 +383,7 @@ fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut Proble
         } else if chosen.iter().any(|other| other.name == preset.value) {
             findings.add(preset.place, format!("the preset `{}` is there twice", preset.value), "remove one of them");
         } else {
-            chosen.push(Chosen { name: preset.value.clone(), place: Some(preset.place) });
+            chosen.push(SelectedPreset { name: preset.value.clone(), place: Some(preset.place) });
         }
     }
     for name in &overrides.presets {
@@ -387,7 +391,7 @@ fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut Proble
             let (message, help) = unknown(name);
             findings.add_problem(ConfigProblem::without_line(presets::FLAG, message, help));
         } else if !chosen.iter().any(|other| other.name == *name) {
-            chosen.push(Chosen { name: name.clone(), place: None });
+            chosen.push(SelectedPreset { name: name.clone(), place: None });
         }
     }
     chosen

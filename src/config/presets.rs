@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::about::About;
 use super::raw::{RawConfig, RawNamespace};
 use super::rules::raw::RawRule;
-use super::yaml::document::{Document, Place};
+use super::yaml::document::{Document, YamlPosition};
 use super::yaml::problem::ProblemCollector;
 
 pub(super) const FLAG: &str = "--preset";
@@ -58,10 +58,10 @@ pub fn names() -> Vec<&'static str> {
 }
 
 /// A preset that the user chose.
-pub(super) struct Chosen {
+pub(super) struct SelectedPreset {
     pub(super) name: String,
     /// Position in the user's file. `None` if the preset was given by the flag.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<YamlPosition>,
 }
 
 /// A preset and its description.

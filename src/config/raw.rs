@@ -14,7 +14,7 @@ use super::namespaces::raw_owner::RawOwner;
 use super::redis::raw::{RawRedis, RawScan, RawWatch};
 use super::rules::raw::{RawReason, RawRule};
 use super::yaml::document::{YamlNode, YamlValue};
-use super::yaml::fields::{At, YamlMapping, text};
+use super::yaml::fields::{Located, YamlMapping, text};
 use super::yaml::problem::ProblemCollector;
 use crate::model::namespace::{OnRenewalFailure, Severity, Style};
 
@@ -23,52 +23,52 @@ const MAX_FAILURE_BUDGET: u64 = 1000;
 
 #[derive(Debug, Default)]
 pub(super) struct RawConfig {
-    pub(super) state_dir: Option<At<String>>,
-    pub(super) join_window: Option<At<Duration>>,
+    pub(super) state_dir: Option<Located<String>>,
+    pub(super) join_window: Option<Located<Duration>>,
     pub(super) logs: Vec<RawLog>,
     pub(super) redis: Option<RawRedis>,
     pub(super) scan: Option<RawScan>,
     pub(super) watch: Option<RawWatch>,
-    pub(super) presets: Vec<At<String>>,
+    pub(super) presets: Vec<Located<String>>,
     pub(super) namespaces: Vec<RawNamespace>,
     pub(super) reasons: Vec<RawReason>,
-    pub(super) keys_in_text: Vec<At<String>>,
+    pub(super) keys_in_text: Vec<Located<String>>,
     pub(super) rules: Vec<RawRule>,
 }
 
 /// A field is `None` if it is not given. Then the value of a lower layer applies.
 #[derive(Clone, Debug)]
 pub(super) struct RawNamespace {
-    pub(super) name: Option<At<String>>,
+    pub(super) name: Option<Located<String>>,
     /// Name of another lock namespace. This one takes missing fields from it, but not its keys,
     /// components and fence.
-    pub(super) like: Option<At<String>>,
-    pub(super) keys: Option<Vec<At<String>>>,
-    pub(super) exclude: Option<Vec<At<String>>>,
+    pub(super) like: Option<Located<String>>,
+    pub(super) keys: Option<Vec<Located<String>>>,
+    pub(super) exclude: Option<Vec<Located<String>>>,
     pub(super) owner: Option<RawOwner>,
-    pub(super) no_ttl_is_normal: Option<At<bool>>,
-    pub(super) components: Option<Vec<At<String>>>,
-    pub(super) style: Option<At<Style>>,
-    pub(super) on_renewal_failure: Option<At<OnRenewalFailure>>,
-    pub(super) severity: Option<At<Severity>>,
-    pub(super) ttl: Option<At<Duration>>,
-    pub(super) renew_every: Option<At<Duration>>,
-    pub(super) takeover_slo: Option<At<Duration>>,
-    pub(super) retry_every: Option<At<Duration>>,
-    pub(super) renewal_failure_budget: Option<At<u64>>,
-    pub(super) max_hold: Option<At<Duration>>,
-    pub(super) leader_absent: Option<At<Duration>>,
-    pub(super) strict: Option<At<bool>>,
-    pub(super) fence: Option<At<String>>,
+    pub(super) no_ttl_is_normal: Option<Located<bool>>,
+    pub(super) components: Option<Vec<Located<String>>>,
+    pub(super) style: Option<Located<Style>>,
+    pub(super) on_renewal_failure: Option<Located<OnRenewalFailure>>,
+    pub(super) severity: Option<Located<Severity>>,
+    pub(super) ttl: Option<Located<Duration>>,
+    pub(super) renew_every: Option<Located<Duration>>,
+    pub(super) takeover_slo: Option<Located<Duration>>,
+    pub(super) retry_every: Option<Located<Duration>>,
+    pub(super) renewal_failure_budget: Option<Located<u64>>,
+    pub(super) max_hold: Option<Located<Duration>>,
+    pub(super) leader_absent: Option<Located<Duration>>,
+    pub(super) strict: Option<Located<bool>>,
+    pub(super) fence: Option<Located<String>>,
     pub(super) thresholds: RawThresholds,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct RawThresholds {
-    pub(super) not_owned_ratio: Option<At<f64>>,
-    pub(super) renewal_failure_ratio: Option<At<f64>>,
-    pub(super) busy_ratio: Option<At<f64>>,
-    pub(super) min_failures: Option<At<u64>>,
+    pub(super) not_owned_ratio: Option<Located<f64>>,
+    pub(super) renewal_failure_ratio: Option<Located<f64>>,
+    pub(super) busy_ratio: Option<Located<f64>>,
+    pub(super) min_failures: Option<Located<u64>>,
 }
 
 impl RawConfig {

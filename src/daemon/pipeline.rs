@@ -15,10 +15,10 @@ use tracing::{error, info};
 use crate::config::{Config, LogKind};
 use crate::daemon::state_file::{SavedState, StateDirectory, encode};
 use crate::ledger::{KeyspaceSettings, Ledger};
-use crate::model::input::{Batch, PipelineInput, Pushed, Reached};
+use crate::model::input::{Batch, PipelineInput, PushReceipt, SourcePosition};
 use crate::model::namespace::NamespaceId;
 use crate::model::query::Inquiry;
-use crate::model::sighting::{LinkBatch, LinkNews};
+use crate::model::sighting::{LinkBatch, LinkEvent};
 use crate::snapshot::{ExporterView, NamespaceView, RedisNow, RedisView, Snapshot, SourceNow, SourceView};
 use crate::util::clock;
 use crate::util::clock::TimeMs;
@@ -206,7 +206,7 @@ impl Pipeline {
             self.ledger.apply(*at + correction, now, event);
         }
         match batch.reached {
-            Reached::Files(cursors) => {
+            SourcePosition::Files(cursors) => {
                 for (id, cursor) in cursors {
                     self.state.next_file_id = self.state.next_file_id.max(id.0 + 1);
                     match cursor {
@@ -215,20 +215,20 @@ impl Pipeline {
                     };
                 }
             }
-            Reached::Journal(position) => {
+            SourcePosition::Journal(position) => {
                 self.state.journals.insert(source.name.clone(), position);
             }
-            Reached::Pushed(Pushed { lines, saved, place }) => {
+            SourcePosition::Pushed(PushReceipt { lines, saved, place }) => {
                 self.state.pushed.remember(lines);
                 self.awaiting_save.extend(saved);
                 drop(place);
             }
-            Reached::Nothing => {}
+            SourcePosition::Nothing => {}
         }
     }
 
     fn apply_link(&mut self, batch: LinkBatch) {
-        let is_news = |news: &LinkNews| !matches!(news, LinkNews::CaughtUp { .. });
+        let is_news = |news: &LinkEvent| !matches!(news, LinkEvent::CaughtUp { .. });
         self.changed |= batch.news.iter().any(is_news);
         self.ledger.apply_link(batch);
     }

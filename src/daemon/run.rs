@@ -27,12 +27,12 @@ use crate::config::{Config, LogKind, LogSource, STDIN};
 use crate::daemon::pipeline::{Inputs, Pipeline, PipelineParts, RedisSide, ReloadStatus};
 use crate::daemon::state_file::{SavedState, StateDirectory};
 use crate::daemon::systemd;
-use crate::http::{self, App, ConnectionLimits, Entrance, Listener, ReloadRequest, WebFile, WebFollower};
+use crate::http::{self, ConnectionLimits, Endpoint, Listener, ReloadRequest, ServerInputs, WebFile, WebFollower};
 use crate::keyspace;
 use crate::logs::extract::Extractor;
 use crate::logs::files::{Start, Tailer};
 use crate::logs::journal;
-use crate::logs::push::{self, Intake};
+use crate::logs::push::{self, PushHandle};
 use crate::logs::rules::RuleSet;
 use crate::logs::stdin::{self, StdinReader};
 use crate::logs::streams::StreamSet;
@@ -192,7 +192,7 @@ impl Exporter {
         let mut servers = JoinSet::new();
         for listener in listeners {
             let is_ready = is_ready.clone();
-            let app = App {
+            let app = ServerInputs {
                 snapshot: snapshots.clone(),
                 readiness: Box::new(move || match *is_ready.borrow() {
                     true => Ok(()),
@@ -203,7 +203,7 @@ impl Exporter {
                 pushes: pushes.clone(),
                 page: !args.disable_page,
             };
-            let entrance = Entrance { listener, web: web.as_ref().map(|file| Arc::clone(&file.web)) };
+            let entrance = Endpoint { listener, web: web.as_ref().map(|file| Arc::clone(&file.web)) };
             servers.spawn(http::serve_with_limits(entrance, app, limits.clone(), http.clone()));
         }
         Ok(Self { addresses, daemon, generation, reloads, servers, http })
@@ -243,7 +243,7 @@ struct Daemon {
     /// Inquiry queue of the running generation.
     inquiries: watch::Sender<Option<mpsc::Sender<Inquiry>>>,
     /// Receiver of push requests in the running generation.
-    intake: watch::Sender<Option<Intake>>,
+    intake: watch::Sender<Option<PushHandle>>,
     /// Kept across reloads, so that an owner's hash stays the same.
     hasher: OwnerHasher,
     started: TimeMs,
@@ -329,7 +329,7 @@ impl Daemon {
                 }
                 LogKind::Push(push) => {
                     let (sender, requests) = mpsc::channel(push::QUEUE);
-                    intake = Some(Intake::new(push, sender, index, &sources_now));
+                    intake = Some(PushHandle::new(push, sender, index, &sources_now));
                     let known = state.pushed.clone();
                     let setup =
                         push::PushSource { source: index, streams: streams(), known, requests, out: out.clone() };

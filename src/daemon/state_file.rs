@@ -17,7 +17,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::ledger;
 use crate::model::position::{Cursor, FileId, JournalPosition, SourceTotals};
-use crate::model::pushed_lines::Known;
+use crate::model::pushed_lines::CountedPushes;
 use crate::util::clock::TimeMs;
 
 const FILE: &str = "state.json";
@@ -41,8 +41,8 @@ pub struct SavedState {
     /// Keyed by source name. Omitted while empty, so that an older version can still read the file.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub journals: BTreeMap<String, JournalPosition>,
-    #[serde(skip_serializing_if = "Known::is_empty")]
-    pub pushed: Known,
+    #[serde(skip_serializing_if = "CountedPushes::is_empty")]
+    pub pushed: CountedPushes,
     pub saves: u64,
     pub saved_at: Option<TimeMs>,
     pub save_errors: u64,

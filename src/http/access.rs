@@ -40,14 +40,14 @@ pub(super) enum AccessDenied {
 
 pub(super) struct Access {
     secret: (u64, u64),
-    verdicts: Mutex<Verdicts>,
+    verdicts: Mutex<PasswordCache>,
     waiting: Arc<Semaphore>,
     comparing: Arc<Semaphore>,
     bucket: Mutex<Option<TokenBucket>>,
 }
 
 #[derive(Default)]
-struct Verdicts {
+struct PasswordCache {
     good: HashSet<u128>,
     bad: HashSet<u128>,
 }

@@ -59,7 +59,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use self::listener::Client;
-use crate::logs::push::Intake;
+use crate::logs::push::PushHandle;
 use crate::model::query::Inquiry;
 use crate::snapshot::Snapshot;
 
@@ -71,7 +71,7 @@ const LONGEST_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 const ACCEPT_WARNINGS_APART: Duration = Duration::from_secs(60);
 
 /// What the server needs from the rest of the program.
-pub struct App {
+pub struct ServerInputs {
     pub snapshot: watch::Receiver<Arc<Snapshot>>,
     /// Called for each request to `/-/ready`. The error lists the reasons, one per line.
     pub readiness: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
@@ -81,7 +81,7 @@ pub struct App {
     /// The field is `None` if the API is off.
     pub inquiries: Option<watch::Receiver<Option<mpsc::Sender<Inquiry>>>>,
     /// Receiver of push requests. The channel holds `None` if the configuration has no push source.
-    pub pushes: watch::Receiver<Option<Intake>>,
+    pub pushes: watch::Receiver<Option<PushHandle>>,
     /// Serve the page, which needs the API, and the runbooks, which do not.
     pub page: bool,
 }
@@ -134,13 +134,13 @@ impl Default for ConnectionLimits {
 }
 
 /// A listener and the access rules for its clients.
-pub struct Entrance {
+pub struct Endpoint {
     pub listener: Listener,
     /// `None` means plain HTTP without access control.
     pub web: Option<Arc<Web>>,
 }
 
-impl From<TcpListener> for Entrance {
+impl From<TcpListener> for Endpoint {
     fn from(listener: TcpListener) -> Self {
         Self { listener: listener.into(), web: None }
     }
@@ -149,13 +149,13 @@ impl From<TcpListener> for Entrance {
 /// Serves until `stop`. Running responses then have the drain limit (5 seconds by default) to
 /// finish.
 pub async fn serve_with_limits(
-    entrance: impl Into<Entrance>,
-    app: App,
+    entrance: impl Into<Endpoint>,
+    app: ServerInputs,
     limits: ConnectionLimits,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     process::note_start();
-    let Entrance { listener, web } = entrance.into();
+    let Endpoint { listener, web } = entrance.into();
     let address = listener.describe()?;
     let tls = web.as_ref().is_some_and(|web| web.tls().is_some());
     info!(%address, tls, "serving http");
@@ -202,7 +202,7 @@ pub async fn serve_with_limits(
 
 /// Shared by all connections.
 struct Context {
-    app: App,
+    app: ServerInputs,
     limits: ConnectionLimits,
     web: Option<Arc<Web>>,
     stop: CancellationToken,

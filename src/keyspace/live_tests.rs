@@ -22,7 +22,7 @@ use crate::config::redis::{
 };
 use crate::model::input::PipelineInput;
 use crate::model::key_index::KeyMap;
-use crate::model::sighting::{LinkNews, OwnerHasher};
+use crate::model::sighting::{LinkEvent, OwnerHasher};
 use crate::snapshot::RedisNow;
 use crate::util::ports::UnusedPort;
 
@@ -237,7 +237,7 @@ async fn a_failover_under_sentinels() {
     let removed = tokio::time::timeout(Duration::from_secs(120), async {
         while let Some(input) = input.recv().await {
             if let PipelineInput::Link(batch) = input
-                && batch.news.iter().any(|news| matches!(news, LinkNews::Removed { .. }))
+                && batch.news.iter().any(|news| matches!(news, LinkEvent::Removed { .. }))
             {
                 return batch.link.0;
             }

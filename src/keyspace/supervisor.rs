@@ -19,7 +19,7 @@ use super::topology::{self, DiscoverError, Primary};
 use super::{KeyspaceSource, LinkSetup, Shared, link};
 use crate::config::redis::{Address, RedisConfig, RedisMode};
 use crate::model::input::PipelineInput;
-use crate::model::sighting::{LinkBatch, LinkId, LinkNews};
+use crate::model::sighting::{LinkBatch, LinkEvent, LinkId};
 use crate::snapshot::RedisNow;
 use crate::util::backoff::Backoff;
 use crate::util::clock;
@@ -218,7 +218,7 @@ impl Supervisor {
     async fn remove(&mut self, link: Running) {
         let id = link.id;
         self.end(link).await;
-        let news = vec![LinkNews::Removed { at: clock::steady() }];
+        let news = vec![LinkEvent::Removed { at: clock::steady() }];
         // An error means that the receiver is gone, because the pipeline is stopping.
         let _ = self.shared.out.send(PipelineInput::Link(LinkBatch { link: id, news })).await;
     }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use super::causes::incidents::Incident;
 use super::causes::{self, Explanation, Loss};
-use super::locks::history::Saying;
-use super::locks::hold::Life;
+use super::locks::history::CountedLine;
+use super::locks::hold::Hold;
 use super::locks::ring::KeyHash;
 use super::locks::{AllCounters, KeyspaceSettings, LockTracker};
 use super::recent::Event;
-use super::{Counted, Ledger, Moment};
+use super::{Counted, EventContext, Ledger};
 use crate::model::counters::Tally;
 use crate::model::failure::{Cause, Operation};
 use crate::model::label::Label;
@@ -21,7 +21,7 @@ use crate::model::log_event::RuleId;
 use crate::model::namespace::{Namespace, NamespaceId};
 use crate::model::query::{Inquiry, LocksPage};
 use crate::model::sighting::LinkBatch;
-use crate::snapshot::{KeyspaceView, Lately};
+use crate::snapshot::{KeyspaceView, RecentActivity};
 use crate::util::clock::TimeMs;
 
 impl Ledger {
@@ -82,7 +82,7 @@ impl Ledger {
     }
 
     /// Events of the last minutes and the last hour.
-    pub fn lately(&self, namespace: NamespaceId, now: TimeMs) -> Lately {
+    pub fn lately(&self, namespace: NamespaceId, now: TimeMs) -> RecentActivity {
         self.recents.get(usize::from(namespace.0)).map(|recent| recent.lately(now)).unwrap_or_default()
     }
 
@@ -136,7 +136,7 @@ impl Ledger {
     }
 
     /// Must be called once for each loss that is counted.
-    pub(super) fn lost(&mut self, moment: &Moment, operation: Operation) {
+    pub(super) fn lost(&mut self, moment: &EventContext, operation: Operation) {
         self.happened_lately(moment, Event::NotOwned);
         let loss = Loss {
             at: moment.at,
@@ -157,16 +157,16 @@ impl Ledger {
         }
     }
 
-    pub(super) fn happened_lately(&mut self, moment: &Moment, event: Event) {
+    pub(super) fn happened_lately(&mut self, moment: &EventContext, event: Event) {
         // The clock of the program may be ahead. No window covers a bucket in the future.
         self.recents[usize::from(moment.id.0)].add(event, 1, moment.at.min(moment.now));
     }
 
     /// Adds a counted log event to the history of its lock.
-    pub(super) fn said(&mut self, moment: &Moment, counted: &Counted) {
+    pub(super) fn said(&mut self, moment: &EventContext, counted: &Counted) {
         let (Some(keyspace), Some(lock)) = (&mut self.keyspace, moment.lock) else { return };
         let reason = counted.reason.map(Label::as_str);
-        let saying = Saying { at: moment.at, event: counted.event, reason, rule: moment.rule };
+        let saying = CountedLine { at: moment.at, event: counted.event, reason, rule: moment.rule };
         for key in keyspace.keys_of(moment.id, lock) {
             keyspace.sayings.push(keyspace.hash(&key), saying);
         }
@@ -249,7 +249,7 @@ impl LockTracker {
         keys
     }
 
-    pub(super) fn life_now(&self, hash: KeyHash, key: &str) -> Option<&Life> {
+    pub(super) fn life_now(&self, hash: KeyHash, key: &str) -> Option<&Hold> {
         Some(&self.table.get(self.table.find(hash, key)?)?.life)
     }
 }

@@ -33,8 +33,8 @@ use crate::model::log_event::{Happening, LogEvent, RuleId};
 use crate::model::namespace::{Namespace, NamespaceId};
 use crate::util::clock::TimeMs;
 use causes::incidents::IncidentLog;
-use failures::final_states::Finals;
-use failures::joining::{Aspect, Joined, LockHash, Window};
+use failures::final_states::FinalStates;
+use failures::joining::{Aspect, FailureJoiner, LockHash, Window};
 pub use locks::KeyspaceSettings;
 use locks::LockTracker;
 use recent::{Event, Recent};
@@ -63,8 +63,8 @@ pub struct Saved {
     /// Keyed by lock namespace. Namespaces removed from the configuration are kept, because they
     /// may come back.
     namespaces: BTreeMap<String, LogCounters>,
-    joined: Joined,
-    finals: Finals,
+    joined: FailureJoiner,
+    finals: FinalStates,
     /// Keyed by lock namespace, like `namespaces`.
     keyspace: BTreeMap<String, KeyspaceCounters>,
     /// Keyed by lock namespace. The sum of the causes equals the number of losses (`not_owned`) in
@@ -120,7 +120,7 @@ impl Ledger {
     /// a failure that was already counted.
     pub fn apply(&mut self, at: TimeMs, now: TimeMs, event: &LogEvent) -> Option<Counted> {
         let joins = event.joins.map_or(0, |joins| joins.as_millis() as TimeMs);
-        let moment = Moment {
+        let moment = EventContext {
             at,
             now,
             window: self.join_window.max(joins),
@@ -148,7 +148,7 @@ impl Ledger {
         counted
     }
 
-    fn release_failed(&mut self, moment: &Moment, reason: Reason) -> Option<Counted> {
+    fn release_failed(&mut self, moment: &EventContext, reason: Reason) -> Option<Counted> {
         let failed = self.is_new(moment, Aspect::Release, moment.joining());
         let lost = reason == Reason::NotOwned && self.is_new_loss(moment, Aspect::ReleaseLoss, moment.joining());
         let counters = self.counters_of(moment);
@@ -162,7 +162,7 @@ impl Ledger {
         counted(lost, "not_owned", "release", reason).or_else(|| counted(failed, "release_failed", "release", reason))
     }
 
-    fn renewal_failed(&mut self, moment: &Moment, reason: Reason) -> Option<Counted> {
+    fn renewal_failed(&mut self, moment: &EventContext, reason: Reason) -> Option<Counted> {
         if reason == Reason::Canceled {
             return None;
         }
@@ -183,7 +183,7 @@ impl Ledger {
         counted(lost, "not_owned", "renew", reason).or_else(|| counted(failed, "renewal_failed", "renew", reason))
     }
 
-    fn acquire_failed(&mut self, moment: &Moment, reason: Reason) -> Option<Counted> {
+    fn acquire_failed(&mut self, moment: &EventContext, reason: Reason) -> Option<Counted> {
         let failed = self.is_new(moment, Aspect::Acquire, moment.joining());
         if failed {
             self.counters_of(moment).acquire_failures.increment(reason);
@@ -196,7 +196,7 @@ impl Ledger {
 
     /// The operation is unknown, so the line may repeat a release loss or a renewal loss that was
     /// already counted. If the rule sets `joins`, the line may also belong to a failed acquisition.
-    fn not_owned(&mut self, moment: &Moment) -> Option<Counted> {
+    fn not_owned(&mut self, moment: &EventContext) -> Option<Counted> {
         let windows = [
             (Aspect::ReleaseLoss, moment.window),
             (Aspect::RenewalLoss, moment.window),
@@ -213,7 +213,7 @@ impl Ledger {
         counted(lost, "not_owned", "unknown", Reason::NotOwned)
     }
 
-    fn abandoned(&mut self, moment: &Moment, reason: Option<Reason>) -> Option<Counted> {
+    fn abandoned(&mut self, moment: &EventContext, reason: Option<Reason>) -> Option<Counted> {
         let loss_window = moment.loss_window();
         let abandoned = self.is_new(moment, Aspect::Abandonment, loss_window);
         if abandoned {
@@ -228,7 +228,7 @@ impl Ledger {
         }
     }
 
-    fn unlocked_work(&mut self, moment: &Moment, reason: Reason) -> Option<Counted> {
+    fn unlocked_work(&mut self, moment: &EventContext, reason: Reason) -> Option<Counted> {
         let unlocked = self.is_new(moment, Aspect::UnlockedWork, moment.joining());
         if unlocked {
             self.counters_of(moment).unlocked_work += 1;
@@ -238,7 +238,7 @@ impl Ledger {
         counted(unlocked, "unlocked_work", "acquire", reason).or(acquire)
     }
 
-    fn terminal_state(&mut self, moment: &Moment, state: &str, may_follow: Option<&str>) -> Option<Counted> {
+    fn terminal_state(&mut self, moment: &EventContext, state: &str, may_follow: Option<&str>) -> Option<Counted> {
         let lock = moment.hash(Aspect::FinalState)?;
         let conflict = self.saved.finals.reached(lock, state, may_follow);
         if conflict {
@@ -248,7 +248,7 @@ impl Ledger {
         conflict.then_some(Counted { event: "duplicate_terminal_state", operation: None, reason: None })
     }
 
-    fn conflicting_write(&mut self, moment: &Moment, kind: ConflictKind) -> Option<Counted> {
+    fn conflicting_write(&mut self, moment: &EventContext, kind: ConflictKind) -> Option<Counted> {
         let new = self.is_new(moment, Aspect::Conflict(kind), moment.joining());
         if new {
             self.counters_of(moment).conflicting_writes.increment(kind);
@@ -265,7 +265,7 @@ impl Ledger {
     /// Whether the event starts a new failure of this aspect. If not, it is one more line about the
     /// last failure. Events without a lock are never joined, because two such lines may be about
     /// two locks.
-    fn is_new(&mut self, moment: &Moment, aspect: Aspect, window: Window) -> bool {
+    fn is_new(&mut self, moment: &EventContext, aspect: Aspect, window: Window) -> bool {
         match moment.hash(aspect) {
             Some(lock) => self.saved.joined.begins(lock, moment.at, moment.now, window),
             None => true,
@@ -273,7 +273,7 @@ impl Ledger {
     }
 
     /// Like `is_new`, for a loss: a line with an unknown operation may already have counted it.
-    fn is_new_loss(&mut self, moment: &Moment, aspect: Aspect, window: Window) -> bool {
+    fn is_new_loss(&mut self, moment: &EventContext, aspect: Aspect, window: Window) -> bool {
         let unknown_loss = moment.hash(Aspect::UnknownLoss);
         let counted_as_unknown = self.saved.joined.is_open(unknown_loss, moment.at, moment.window);
         self.is_new(moment, aspect, window) && !counted_as_unknown
@@ -289,13 +289,13 @@ impl Ledger {
         Arc::clone(&self.namespaces[usize::from(self.known(id).0)])
     }
 
-    fn counters_of(&mut self, moment: &Moment) -> &mut LogCounters {
+    fn counters_of(&mut self, moment: &EventContext) -> &mut LogCounters {
         self.saved.namespaces.entry(moment.namespace.name.clone()).or_default()
     }
 }
 
 /// One event with its times, its lock and its lock namespace.
-struct Moment<'a> {
+struct EventContext<'a> {
     at: TimeMs,
     now: TimeMs,
     /// How far this line may be from a failure and still belong to it.
@@ -308,7 +308,7 @@ struct Moment<'a> {
     namespace: Arc<Namespace>,
 }
 
-impl Moment<'_> {
+impl EventContext<'_> {
     /// The window for all lines about one attempt.
     fn joining(&self) -> Window {
         Window::FromFirst(self.window)

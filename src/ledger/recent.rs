@@ -4,7 +4,7 @@
 //! The ledger keeps one [`Recent`] for each lock namespace. It is not saved.
 
 use crate::model::namespace::Style;
-use crate::snapshot::{Lately, Point, Ratios, Sums};
+use crate::snapshot::{ChartPoint, Ratios, RecentActivity, RecentCounts};
 use crate::util::clock::TimeMs;
 
 const BUCKET_MS: TimeMs = 10_000;
@@ -63,7 +63,7 @@ impl Recent {
 
     pub(super) fn ratios(&self, now: TimeMs, style: Style) -> [Ratios; 2] {
         self.windows(now).map(|sums| {
-            let Sums { releases, renewals, .. } = sums;
+            let RecentCounts { releases, renewals, .. } = sums;
             let expiry = share(sums.expirations, releases);
             Ratios {
                 not_owned: share(sums.not_owned, releases + renewals),
@@ -74,11 +74,11 @@ impl Recent {
         })
     }
 
-    pub(super) fn lately(&self, now: TimeMs) -> Lately {
-        Lately { windows: self.windows(now), line: self.line(now) }
+    pub(super) fn lately(&self, now: TimeMs) -> RecentActivity {
+        RecentActivity { windows: self.windows(now), line: self.line(now) }
     }
 
-    fn windows(&self, now: TimeMs) -> [Sums; 2] {
+    fn windows(&self, now: TimeMs) -> [RecentCounts; 2] {
         Ratios::WINDOWS.map(|(_, window)| {
             let last = now.div_euclid(BUCKET_MS);
             let first = (now - window).div_euclid(BUCKET_MS) + 1;
@@ -89,7 +89,7 @@ impl Recent {
                 }
             }
             let sum = |event: Event| sums[event as usize];
-            Sums {
+            RecentCounts {
                 not_owned: sum(Event::NotOwned),
                 renewal_failures: sum(Event::RenewalFailure),
                 releases: sum(Event::Release),
@@ -106,12 +106,12 @@ impl Recent {
     }
 
     /// The last point covers the current time and is incomplete. All other points are complete.
-    fn line(&self, now: TimeMs) -> Vec<Point> {
-        let last = now.div_euclid(Lately::STEP);
-        let first = last - (Lately::POINTS as TimeMs - 1);
-        let mut line = vec![Point::default(); Lately::POINTS];
+    fn line(&self, now: TimeMs) -> Vec<ChartPoint> {
+        let last = now.div_euclid(RecentActivity::STEP);
+        let first = last - (RecentActivity::POINTS as TimeMs - 1);
+        let mut line = vec![ChartPoint::default(); RecentActivity::POINTS];
         for bucket in &self.buckets {
-            let step = bucket.number.saturating_mul(BUCKET_MS).div_euclid(Lately::STEP);
+            let step = bucket.number.saturating_mul(BUCKET_MS).div_euclid(RecentActivity::STEP);
             if !(first..=last).contains(&step) {
                 continue;
             }
@@ -173,9 +173,9 @@ mod tests {
         recent.add(Event::NotOwned, 4, now - 59 * MINUTE - 30_000);
         recent.add(Event::Expiration, 5, now - 60 * MINUTE);
         let line = recent.lately(now).line;
-        assert_eq!(line.len(), Lately::POINTS);
+        assert_eq!(line.len(), RecentActivity::POINTS);
         assert_eq!((line[119].operations, line[118].operations, line[0].not_owned), (2, 1, 4));
-        let sum = |of: fn(&Point) -> u32| line.iter().map(of).sum::<u32>();
+        let sum = |of: fn(&ChartPoint) -> u32| line.iter().map(of).sum::<u32>();
         assert_eq!((sum(|point| point.operations), sum(|point| point.not_owned)), (3, 4));
         assert_eq!(sum(|point| point.expirations), 0, "older than an hour");
         let [minutes, hour] = recent.lately(now).windows;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use memchr::{memchr, memchr_iter, memrchr};
 
 use crate::logs::extract::Extractor;
-use crate::logs::files::prefetch::{PART_BYTES, PrefetchedPart, Scout};
+use crate::logs::files::prefetch::{PART_BYTES, PrefetchedPart, Prefetcher};
 
 /// Bytes read and searched at once. Large enough to make the cost of the system call negligible,
 /// small enough to fit in the CPU cache.
@@ -153,14 +153,14 @@ pub struct FileBlocks {
     /// Offset of the next piece.
     offset: u64,
     max_line_bytes: usize,
-    scout: Scout,
+    scout: Prefetcher,
     /// Offset at which the scout started. A piece must end exactly there.
     stop_at: Option<u64>,
 }
 
 impl FileBlocks {
     pub fn new(file: File, size: u64, max_line_bytes: usize) -> Self {
-        let (file, buffer, scout) = (Arc::new(file), Vec::new(), Scout::default());
+        let (file, buffer, scout) = (Arc::new(file), Vec::new(), Prefetcher::default());
         Self { file, size, buffer, offset: 0, max_line_bytes, scout, stop_at: None }
     }
 

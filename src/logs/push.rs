@@ -7,7 +7,7 @@
 //! with the counters. A request is answered after its events are saved. A request without events
 //! has nothing to lose and is answered as soon as the pipeline has its totals.
 
-use crate::model::pushed_lines::Known;
+use crate::model::pushed_lines::CountedPushes;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
 use std::panic::resume_unwind;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Push;
 use crate::logs::streams::{AttachedFields, StreamEntry, StreamReport, StreamSet};
-use crate::model::input::{Batch, PipelineInput, Pushed, Reached};
+use crate::model::input::{Batch, PipelineInput, PushReceipt, SourcePosition};
 use crate::snapshot::{PushNow, SourceNow};
 use crate::util::clock::TimeMs;
 
@@ -58,7 +58,7 @@ pub struct PushedEntry {
 
 /// The HTTP server's handle for passing requests to the source.
 #[derive(Clone)]
-pub struct Intake {
+pub struct PushHandle {
     pub requests: mpsc::Sender<PushRequest>,
     pub max_request_bytes: usize,
     /// One permit stands for 1 KiB of a request body.
@@ -67,7 +67,7 @@ pub struct Intake {
     now: Arc<Mutex<Vec<SourceNow>>>,
 }
 
-impl Intake {
+impl PushHandle {
     pub fn new(
         push: &Push,
         requests: mpsc::Sender<PushRequest>,
@@ -102,7 +102,7 @@ pub struct PushSource {
     /// Index of the log source.
     pub source: usize,
     pub streams: StreamSet,
-    pub known: Known,
+    pub known: CountedPushes,
     pub requests: mpsc::Receiver<PushRequest>,
     pub out: mpsc::Sender<PipelineInput>,
 }
@@ -117,7 +117,7 @@ pub struct PushSource {
 pub async fn run(setup: PushSource, stop: CancellationToken) {
     let PushSource { source, streams, known, mut requests, out } = setup;
     let places = Arc::new(Semaphore::new(HANDED_OVER));
-    let mut taker = Taker { source, streams, known, places, out };
+    let mut taker = PushWorker { source, streams, known, places, out };
     let runtime = Handle::current();
     let taking = async move {
         loop {
@@ -133,15 +133,15 @@ pub async fn run(setup: PushSource, stop: CancellationToken) {
     }
 }
 
-struct Taker {
+struct PushWorker {
     source: usize,
     streams: StreamSet,
-    known: Known,
+    known: CountedPushes,
     places: Arc<Semaphore>,
     out: mpsc::Sender<PipelineInput>,
 }
 
-impl Taker {
+impl PushWorker {
     /// Waits while the pipeline is behind. The client waits too.
     async fn take(&mut self, request: PushRequest) {
         let PushRequest { unpack, saved } = request;
@@ -196,7 +196,7 @@ impl Taker {
         // A line that is already known may not be saved yet, so a repeated request waits for the
         // save too.
         let (saved, client) = if n_events > 0 { (Some(client), None) } else { (None, Some(client)) };
-        let reached = Reached::Pushed(Pushed { lines, saved, place });
+        let reached = SourcePosition::Pushed(PushReceipt { lines, saved, place });
         let batch = Batch { source: self.source, events: report.events, reached, seen: report.seen };
         if self.out.send(PipelineInput::Logs(batch)).await.is_ok()
             && let Some(client) = client

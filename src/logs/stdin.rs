@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::logs::blocks::{Blocks, Cut, count_lines};
-use crate::logs::extract::{Extractor, Joiner};
+use crate::logs::extract::{Extractor, LineAssembler};
 use crate::logs::tell;
-use crate::model::input::{Batch, PipelineInput, Reached};
+use crate::model::input::{Batch, PipelineInput, SourcePosition};
 use crate::model::log_event::LogEvent;
 use crate::model::position::SourceTotals;
 use crate::snapshot::SourceNow;
@@ -91,7 +91,7 @@ pub struct StdinReader {
 impl StdinReader {
     /// Sends events to the pipeline until `stop` or the end of standard input. Blocks its thread.
     pub fn run(self, stop: &CancellationToken) {
-        let mut joiner = Joiner::default();
+        let mut joiner = LineAssembler::default();
         let mut offset = 0;
         let Ok(lines) = self.lines.0.lock() else { return };
         tell(&self.now, self.source, |now| now.open_files = 1);
@@ -128,7 +128,7 @@ impl StdinReader {
         let read = |event: &LogEvent| event.time.unwrap_or(now - event.waited.as_millis() as TimeMs);
         let events = events.into_iter().map(|event| (read(&event), event)).collect();
         seen.last_read = (seen.bytes > 0).then_some(now);
-        let batch = Batch { source: self.source, events, reached: Reached::Nothing, seen };
+        let batch = Batch { source: self.source, events, reached: SourcePosition::Nothing, seen };
         let _ = self.out.blocking_send(PipelineInput::Logs(batch));
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::logs::blocks::count_lines;
-use crate::logs::extract::{Extractor, Joiner};
+use crate::logs::extract::{Extractor, LineAssembler};
 use crate::logs::rules::RuleSet;
 use crate::model::log_event::LogEvent;
 use crate::model::position::SourceTotals;
@@ -60,18 +60,18 @@ pub struct StreamSet {
 /// State of one stream, which is treated like a file.
 #[derive(Default)]
 struct EntryStream {
-    joiner: Joiner,
+    joiner: LineAssembler,
     /// Length of the stream so far in bytes, which is the offset of the next entry.
     end: u64,
     /// The most recent entries. An event may belong to an earlier entry than the one that completes
     /// its record.
-    recent: VecDeque<Begun>,
+    recent: VecDeque<EntryStart>,
     /// Value of `StreamSet::n_entries` at the last entry of this stream.
     heard: u64,
 }
 
 /// The start of an entry in its stream.
-struct Begun {
+struct EntryStart {
     /// Offset in the stream.
     at: u64,
     id: u64,
@@ -111,7 +111,7 @@ impl StreamSet {
         let stream = self.streams.entry(entry.stream).or_default();
         let waited = stream.joiner.is_waiting();
         let begin = stream.end;
-        stream.recent.push_back(Begun { at: begin, id: entry.id, time: entry.time });
+        stream.recent.push_back(EntryStart { at: begin, id: entry.id, time: entry.time });
         if stream.recent.len() > MAX_RECENT {
             stream.recent.pop_front();
         }
@@ -130,15 +130,15 @@ impl StreamSet {
 
     /// Flushes the streams whose incomplete lines or records have waited too long.
     pub fn flush_overdue(&mut self, report: &mut StreamReport) {
-        self.flush_those(Joiner::is_overdue, report);
+        self.flush_those(LineAssembler::is_overdue, report);
     }
 
     /// Flushes all streams. Call it when no more input will arrive.
     pub fn flush(&mut self, report: &mut StreamReport) {
-        self.flush_those(Joiner::is_waiting, report);
+        self.flush_those(LineAssembler::is_waiting, report);
     }
 
-    fn flush_those(&mut self, is_meant: fn(&Joiner) -> bool, report: &mut StreamReport) {
+    fn flush_those(&mut self, is_meant: fn(&LineAssembler) -> bool, report: &mut StreamReport) {
         for stream in self.streams.values_mut().filter(|stream| is_meant(&stream.joiner)) {
             flush(&self.extractor, stream, report);
             self.n_waiting -= 1;

@@ -29,25 +29,25 @@ pub struct Batch {
     pub source: usize,
     /// Each event with its time: the time of the line, or the best estimate if the line has none.
     pub events: Vec<(TimeMs, LogEvent)>,
-    pub reached: Reached,
+    pub reached: SourcePosition,
     /// Added to the totals of the source.
     pub seen: SourceTotals,
 }
 
 /// How far a source was read. Saved together with the counters that the batch changes.
 #[derive(Debug)]
-pub enum Reached {
+pub enum SourcePosition {
     /// The positions that changed. `None` removes a position.
     Files(Vec<(FileId, Option<Cursor>)>),
     Journal(JournalPosition),
-    Pushed(Pushed),
+    Pushed(PushReceipt),
     /// The source cannot be read again, so there is no position to save.
     Nothing,
 }
 
 /// What the pipeline needs from a push request, besides its events.
 #[derive(Debug)]
-pub struct Pushed {
+pub struct PushReceipt {
     /// Hashes of the lines that became events. They identify the lines if the client sends the
     /// request again.
     pub lines: Vec<u64>,

@@ -18,7 +18,7 @@ const MAX_LINES: usize = 131_072;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "VecDeque<u64>", into = "VecDeque<u64>")]
-pub struct Known {
+pub struct CountedPushes {
     /// Hashes of the lines, oldest first.
     lines: VecDeque<u64>,
     /// Number of lines of each request, oldest first. Requests without lines are not listed. Not
@@ -26,20 +26,20 @@ pub struct Known {
     requests: VecDeque<usize>,
 }
 
-impl From<VecDeque<u64>> for Known {
+impl From<VecDeque<u64>> for CountedPushes {
     fn from(lines: VecDeque<u64>) -> Self {
         let requests = if lines.is_empty() { VecDeque::new() } else { [lines.len()].into() };
         Self { lines, requests }
     }
 }
 
-impl From<Known> for VecDeque<u64> {
-    fn from(known: Known) -> Self {
+impl From<CountedPushes> for VecDeque<u64> {
+    fn from(known: CountedPushes) -> Self {
         known.lines
     }
 }
 
-impl Known {
+impl CountedPushes {
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
@@ -71,13 +71,13 @@ impl Known {
 mod tests {
     use super::*;
 
-    fn ends(known: &Known) -> (Option<u64>, Option<u64>, usize) {
+    fn ends(known: &CountedPushes) -> (Option<u64>, Option<u64>, usize) {
         (known.iter().next(), known.iter().last(), known.iter().count())
     }
 
     #[test]
     fn the_oldest_are_forgotten_first() {
-        let mut known = Known::default();
+        let mut known = CountedPushes::default();
         for line in 0..MIN_LINES as u64 + 1 {
             known.remember([line]);
             known.remember([]);
@@ -89,13 +89,13 @@ mod tests {
 
     #[test]
     fn a_request_is_remembered_as_a_whole_and_so_are_some_large_ones() {
-        let mut known = Known::default();
+        let mut known = CountedPushes::default();
         known.remember(0..300_000);
         known.remember([300_000]);
         assert_eq!(ends(&known), (Some(0), Some(300_000), 300_001));
         known.remember(0..MAX_LINES as u64);
         assert_eq!(known.iter().count(), MAX_LINES);
-        let mut known = Known::default();
+        let mut known = CountedPushes::default();
         for _ in 0..=MIN_REQUESTS {
             known.remember(0..1_000);
         }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn what_was_saved_is_one_request() {
-        let known: Known = serde_json::from_str("[7,8]").unwrap();
+        let known: CountedPushes = serde_json::from_str("[7,8]").unwrap();
         assert_eq!(serde_json::to_string(&known).unwrap(), "[7,8]");
         let mut after = known;
         after.remember(0..MAX_LINES as u64 - 1);

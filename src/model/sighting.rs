@@ -63,7 +63,7 @@ impl fmt::Debug for OwnerHasher {
 
 /// The result of reading a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum KeyState {
     Absent,
     /// The key exists, but nobody holds the lock. Others may wait for it.
     Vacant,
@@ -111,7 +111,7 @@ pub struct Sighting {
     /// Pushes about the key were skipped because of the limit on reads, so the changes in between
     /// are unknown.
     pub missed: bool,
-    pub sight: Sight,
+    pub sight: KeyState,
 }
 
 label_enum! {
@@ -128,7 +128,7 @@ label_enum! {
 
 /// Whether a link that connected shows the same data as at its previous connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Past {
+pub enum ServerContinuity {
     /// The link was never connected before.
     None,
     /// The same process with the same replication id.
@@ -140,13 +140,13 @@ pub enum Past {
 
 /// An event of a link. Events are sent in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LinkNews {
+pub enum LinkEvent {
     /// The link is connected. If `watching`, tracking is enabled. A first pass follows. Changes
     /// between the last `CaughtUp` and this event were not observed.
     Up {
         at: TimeMs,
         watching: bool,
-        past: Past,
+        past: ServerContinuity,
     },
     /// The connection is lost. The link will try to reconnect.
     Down {
@@ -185,5 +185,5 @@ pub enum LinkNews {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkBatch {
     pub link: LinkId,
-    pub news: Vec<LinkNews>,
+    pub news: Vec<LinkEvent>,
 }

@@ -406,7 +406,7 @@ mod tests {
     use crate::model::key_template::KeyTemplate;
     use crate::model::namespace::Thresholds;
     use crate::model::position::SourceTotals;
-    use crate::snapshot::{ExporterView, KeyspaceNow, Ratios, RedisNow, SourceNow, Sums};
+    use crate::snapshot::{ExporterView, KeyspaceNow, Ratios, RecentCounts, RedisNow, SourceNow};
 
     const NOW: TimeMs = 10_000_000;
 
@@ -436,7 +436,7 @@ mod tests {
 
     fn lost(count: u64, ratio: Option<f64>) -> NamespaceView {
         let mut view = view();
-        view.lately.windows[0] = Sums { not_owned: count, ..Sums::default() };
+        view.lately.windows[0] = RecentCounts { not_owned: count, ..RecentCounts::default() };
         view.keyspace.as_mut().unwrap().ratios[0] = Ratios { not_owned: ratio, ..Ratios::default() };
         view
     }
@@ -469,7 +469,7 @@ mod tests {
     fn attempts_that_fail_are_urgent_when_half_of_them_do() {
         let failed = |count: u64, acquisitions: u64| {
             let mut view = view();
-            view.lately.windows[0] = Sums { acquire_failures: count, acquisitions, ..Sums::default() };
+            view.lately.windows[0] = RecentCounts { acquire_failures: count, acquisitions, ..RecentCounts::default() };
             view
         };
         let runbook = "RedisLockAcquireFailing";
@@ -519,13 +519,13 @@ mod tests {
             },
             view(),
         );
-        view.lately.windows[0] = Sums {
+        view.lately.windows[0] = RecentCounts {
             renewal_failures: 5,
             unlocked_work: 2,
             abandonments: 1,
             conflicting_writes: 1,
             expirations: 9,
-            ..Sums::default()
+            ..RecentCounts::default()
         };
         view.lately.windows[1].fence_regressions = 1;
         let keyspace = view.keyspace.as_mut().unwrap();

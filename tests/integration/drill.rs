@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis_lock_exporter::rehearsal::drill::NAMES;
-use redis_lock_exporter::rehearsal::fleet::{LockToken, Locker, Territory};
+use redis_lock_exporter::rehearsal::fleet::{KeyScope, LockToken, Locker};
 use redis_lock_exporter::util::ports::UnusedPort;
 use serde_json::Value;
 
@@ -504,7 +504,7 @@ fn usage() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drill_client_writes_only_keys_of_its_own_run() {
     let server = RedisServer::start(&[]);
-    let territory = Arc::new(Territory::new("redis_lock_drill:abcd:").unwrap());
+    let territory = Arc::new(KeyScope::new("redis_lock_drill:abcd:").unwrap());
     let client = redis::Client::open(server.url()).unwrap();
     let mut locker = Locker::connect_within(&client, &territory, Duration::from_secs(5)).await.unwrap();
     let ttl = Duration::from_secs(60);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redis::Client;
 use redis_lock_exporter::rehearsal::fleet::{
-    Gate, Kept, LockProgram, LockReply, LockSpec, Locker, OperationLog, RenewalAction, Truth, UnknownResult, Worker,
-    WorkerHold,
+    Kept, LockProgram, LockReply, LockSpec, Locker, OperationLog, PauseGate, RenewalAction, Truth, UnknownResult,
+    Worker, WorkerHold,
 };
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -107,7 +107,7 @@ async fn a_worker_keeps_its_lock_until_it_is_stopped() {
 #[tokio::test]
 async fn a_paused_worker_records_the_operation_that_redis_completed() {
     let stage = Stage::new();
-    let gate = Gate::default();
+    let gate = PauseGate::default();
     gate.close(true);
     let (mut worker, lock) = (stage.worker().behind(&gate), stage.lock.clone());
     let taking = tokio::spawn(async move { worker.take(&lock).await.unwrap().is_some() });

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis_lock_exporter::http::{App, ConnectionLimits, Entrance, ReloadRequest, Web, serve_with_limits};
+use redis_lock_exporter::http::{ConnectionLimits, Endpoint, ReloadRequest, ServerInputs, Web, serve_with_limits};
 use redis_lock_exporter::model::query::Inquiry;
 use redis_lock_exporter::snapshot::{RedisNow, RedisView, Snapshot};
 use tokio::net::TcpListener;
@@ -376,8 +376,8 @@ impl Server {
             false => Err("no log source was read yet".to_owned()),
         };
         let pushes = watch::Sender::new(None).subscribe();
-        let app = App { snapshot, readiness: Box::new(readiness), reload, inquiries, pushes, page };
-        let entrance = Entrance { listener: listener.into(), web };
+        let app = ServerInputs { snapshot, readiness: Box::new(readiness), reload, inquiries, pushes, page };
+        let entrance = Endpoint { listener: listener.into(), web };
         let serving = runtime.spawn(serve_with_limits(entrance, app, limits, stop.clone()));
         Self { address, publish, ready, stop, serving: Mutex::new(Some(serving)), runtime }
     }

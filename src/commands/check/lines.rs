@@ -19,7 +19,7 @@ use crate::commands::input;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
 use crate::ledger::{Counted, Ledger};
 use crate::logs::blocks::Cut;
-use crate::logs::extract::{Extractor, InspectedLine, Joiner};
+use crate::logs::extract::{Extractor, InspectedLine, LineAssembler};
 use crate::logs::line::{LogRecord, unwrap_line};
 use crate::logs::rules::{RuleMatch, RuleSet};
 use crate::model::failure::Reason;
@@ -84,7 +84,7 @@ struct LogSample<'a> {
     extractor: Extractor,
     ledger: Ledger,
     now: TimeMs,
-    joiner: Joiner,
+    joiner: LineAssembler,
     /// Line numbers of pieces of split lines, by offset. Their last piece may come in a later
     /// block.
     pieces: BTreeMap<u64, u64>,
@@ -97,7 +97,7 @@ struct LogSample<'a> {
 
 /// A line and the result of the rules. `judged` is `None` if the line has no text that a rule
 /// needs.
-struct Looked {
+struct JudgedLine {
     offset: u64,
     text: Vec<u8>,
     time: Option<TimeMs>,
@@ -113,7 +113,7 @@ impl<'a> LogSample<'a> {
             rules,
             ledger: Ledger::new(config.namespaces.clone(), config.join_window, Default::default()),
             now: clock::now(),
-            joiner: Joiner::default(),
+            joiner: LineAssembler::default(),
             pieces: BTreeMap::new(),
             earlier: VecDeque::new(),
             counted: HashMap::new(),
@@ -128,7 +128,7 @@ impl<'a> LogSample<'a> {
         self.extractor.look(block, offset, &mut self.joiner, &mut |look| match look {
             InspectedLine::Piece { offset } => pieces.push(offset),
             InspectedLine::Line { offset, text, time, judged } => {
-                looked.push(Looked { offset, text: text.to_vec(), time, judged });
+                looked.push(JudgedLine { offset, text: text.to_vec(), time, judged });
             }
         });
         let breaks = memchr_iter(b'\n', block).map(|at| at + 1).filter(|start| *start < block.len());
@@ -150,7 +150,7 @@ impl<'a> LogSample<'a> {
             let end = starts.get(index + 1).map_or(block.len(), |next| *next);
             let unwrapped = unwrap_line(block[starts[index]..end].trim_ascii_end());
             let (text, time) = (unwrapped.text.into_owned(), unwrapped.time);
-            let line = Looked { offset: line_offset, text, time, judged: None };
+            let line = JudgedLine { offset: line_offset, text, time, judged: None };
             findings.push(self.judge(first_number + index as u64, line));
         }
         if !self.joiner.is_waiting() {
@@ -176,16 +176,16 @@ impl<'a> LogSample<'a> {
         let mut looked = Vec::new();
         self.extractor.look_at_rest(&mut self.joiner, &mut |look| {
             if let InspectedLine::Line { offset, text, time, judged } = look {
-                looked.push(Looked { offset, text: text.to_vec(), time, judged });
+                looked.push(JudgedLine { offset, text: text.to_vec(), time, judged });
             }
         });
-        let number = |line: &Looked| self.number_of(line.offset).unwrap_or_default();
-        let numbered: Vec<(u64, Looked)> = looked.into_iter().map(|line| (number(&line), line)).collect();
+        let number = |line: &JudgedLine| self.number_of(line.offset).unwrap_or_default();
+        let numbered: Vec<(u64, JudgedLine)> = looked.into_iter().map(|line| (number(&line), line)).collect();
         numbered.into_iter().map(|(number, line)| self.judge(number, line)).collect()
     }
 
     /// Builds the report of one line and counts it in the summary.
-    fn judge(&mut self, number: u64, line: Looked) -> LineReport<'a> {
+    fn judge(&mut self, number: u64, line: JudgedLine) -> LineReport<'a> {
         let finding = match line.judged.as_deref() {
             Some((_, RuleMatch::Event(event))) => self.taken(number, event),
             Some(_) | None => self.not_taken(number, &line),
@@ -227,7 +227,7 @@ impl<'a> LogSample<'a> {
         finding
     }
 
-    fn not_taken(&self, number: u64, line: &Looked) -> LineReport<'a> {
+    fn not_taken(&self, number: u64, line: &JudgedLine) -> LineReport<'a> {
         let has_literal = line.judged.is_some();
         let is_lock_trouble = A_LOCK.is_match(&line.text) && TROUBLE.is_match(&line.text);
         let silent = || {

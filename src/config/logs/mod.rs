@@ -10,7 +10,7 @@ pub(super) mod raw;
 use std::path::PathBuf;
 
 use super::yaml::document::quote;
-use super::yaml::fields::At;
+use super::yaml::fields::Located;
 use super::yaml::problem::{ConfigProblem, ProblemCollector};
 use super::{JournalConfig, LogKind, LogSource, Overrides, Push, StartAt};
 use crate::util::units;
@@ -59,7 +59,7 @@ pub(super) fn build(raw: &[RawLog], overrides: &Overrides, findings: &mut Proble
 /// Returns name and kind of a source, or `None` after reporting a problem.
 fn origin(
     from: &RawOrigin,
-    name: Option<&At<String>>,
+    name: Option<&Located<String>>,
     listed: &[LogSource],
     findings: &mut ProblemCollector,
 ) -> Option<(String, LogKind)> {
@@ -150,11 +150,11 @@ fn push(raw: &RawPush, findings: &mut ProblemCollector) -> Push {
 }
 
 /// Returns the directory from the flag, otherwise from the file.
-pub(super) fn state_dir(raw: Option<&At<String>>, overrides: &Overrides) -> Option<PathBuf> {
+pub(super) fn state_dir(raw: Option<&Located<String>>, overrides: &Overrides) -> Option<PathBuf> {
     overrides.state_dir.clone().or_else(|| raw.map(|path| PathBuf::from(&path.value)))
 }
 
-fn line_bytes(size: &At<u64>, findings: &mut ProblemCollector) -> Option<usize> {
+fn line_bytes(size: &Located<u64>, findings: &mut ProblemCollector) -> Option<usize> {
     if LINE_BYTES_RANGE.contains(&size.value) {
         return usize::try_from(size.value).ok();
     }

@@ -4,36 +4,36 @@
 
 use crate::config::StartAt;
 use crate::config::yaml::document::{YamlNode, YamlValue};
-use crate::config::yaml::fields::{At, YamlMapping};
+use crate::config::yaml::fields::{Located, YamlMapping};
 use crate::config::yaml::problem::ProblemCollector;
 
 #[derive(Debug)]
 pub(in crate::config) struct RawLog {
     /// `None` if no usable origin is given.
     pub(in crate::config) from: Option<RawOrigin>,
-    pub(in crate::config) name: Option<At<String>>,
-    pub(in crate::config) start_at: Option<At<StartAt>>,
-    pub(in crate::config) max_line_bytes: Option<At<u64>>,
+    pub(in crate::config) name: Option<Located<String>>,
+    pub(in crate::config) start_at: Option<Located<StartAt>>,
+    pub(in crate::config) max_line_bytes: Option<Located<u64>>,
 }
 
 #[derive(Debug)]
 pub(in crate::config) enum RawOrigin {
-    Path(At<String>),
-    Journal(At<RawJournal>),
-    Push(At<RawPush>),
+    Path(Located<String>),
+    Journal(Located<RawJournal>),
+    Push(Located<RawPush>),
 }
 
 #[derive(Debug, Default)]
 pub(in crate::config) struct RawJournal {
-    pub(in crate::config) units: Vec<At<String>>,
-    pub(in crate::config) identifiers: Vec<At<String>>,
-    pub(in crate::config) matches: Vec<At<String>>,
-    pub(in crate::config) directory: Option<At<String>>,
+    pub(in crate::config) units: Vec<Located<String>>,
+    pub(in crate::config) identifiers: Vec<Located<String>>,
+    pub(in crate::config) matches: Vec<Located<String>>,
+    pub(in crate::config) directory: Option<Located<String>>,
 }
 
 #[derive(Debug, Default)]
 pub(in crate::config) struct RawPush {
-    pub(in crate::config) max_request_bytes: Option<At<u64>>,
+    pub(in crate::config) max_request_bytes: Option<Located<u64>>,
 }
 
 impl RawLog {
@@ -88,9 +88,9 @@ fn read_or_empty<T: Default>(
     node: &YamlNode,
     read: fn(&YamlNode, &mut ProblemCollector) -> Option<T>,
     findings: &mut ProblemCollector,
-) -> Option<At<T>> {
+) -> Option<Located<T>> {
     let value = if matches!(node.kind, YamlValue::Null) { T::default() } else { read(node, findings)? };
-    Some(At { place: node.place, value })
+    Some(Located { place: node.place, value })
 }
 
 impl RawJournal {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::raw::{RawNamespace, RawThresholds};
-use super::yaml::document::{Place, quote};
-use super::yaml::fields::At;
+use super::yaml::document::{YamlPosition, quote};
+use super::yaml::fields::Located;
 use super::yaml::problem::ProblemCollector;
 use super::yaml::suggest;
 use crate::model::key_template::KeyTemplate;
@@ -145,7 +145,7 @@ fn fill(upper: &mut RawNamespace, lower: RawNamespace) {
     fill_field(&mut upper.thresholds.min_failures, min_failures);
 }
 
-fn check_name(name: &At<String>, findings: &mut ProblemCollector) {
+fn check_name(name: &Located<String>, findings: &mut ProblemCollector) {
     let is_plain = name.value.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
     if !is_plain || name.value.len() > 64 {
         let message = format!("{} cannot be the name of a namespace", quote(&name.value));
@@ -184,7 +184,7 @@ fn check_times(name: &str, raw: &RawNamespace, findings: &mut ProblemCollector) 
 
 struct PlacedTemplate {
     namespace: usize,
-    place: Place,
+    place: YamlPosition,
     template: KeyTemplate,
 }
 
@@ -198,7 +198,7 @@ fn parse_keys(namespace: usize, raw: &RawNamespace, findings: &mut ProblemCollec
 }
 
 fn parse_templates<'a>(
-    texts: impl IntoIterator<Item = &'a At<String>>,
+    texts: impl IntoIterator<Item = &'a Located<String>>,
     findings: &mut ProblemCollector,
 ) -> Vec<KeyTemplate> {
     let mut templates = Vec::new();
@@ -213,7 +213,7 @@ fn parse_templates<'a>(
 
 /// Parses the key template of the fence counter. Reports a template that gives several locks the
 /// same counter.
-fn parse_fence(fence: &At<String>, keys: &[KeyTemplate], findings: &mut ProblemCollector) -> Option<KeyTemplate> {
+fn parse_fence(fence: &Located<String>, keys: &[KeyTemplate], findings: &mut ProblemCollector) -> Option<KeyTemplate> {
     let help = "write the counter's key with the lock's in it: fence:{key}; or with fields of all its `keys`";
     let template = match KeyTemplate::parse(&fence.value) {
         Ok(template) => template,
@@ -286,12 +286,12 @@ fn told_apart(first: &Namespace, second: &Namespace) -> bool {
 
 /// Of two conflicting positions, returns the one that the user can change. Documents are in order,
 /// and the user's is the first.
-fn nearer_to_user(left: Place, right: Place) -> Place {
+fn nearer_to_user(left: YamlPosition, right: YamlPosition) -> YamlPosition {
     if left.document == right.document { left.max(right) } else { left.min(right) }
 }
 
 fn checked(name: String, keys: Vec<KeyTemplate>, raw: &RawNamespace) -> Namespace {
-    fn value<T: Copy>(field: &Option<At<T>>) -> Option<T> {
+    fn value<T: Copy>(field: &Option<Located<T>>) -> Option<T> {
         field.as_ref().map(|at| at.value)
     }
     Namespace {

@@ -7,7 +7,7 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use crate::config::rules::patterns;
 use crate::config::yaml::document::YamlNode;
-use crate::config::yaml::fields::{At, YamlMapping};
+use crate::config::yaml::fields::{Located, YamlMapping};
 use crate::config::yaml::problem::ProblemCollector;
 use crate::model::owner::OwnerRule;
 
@@ -16,11 +16,11 @@ const MAX_COMPILED_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug, Default)]
 pub(in crate::config) struct RawOwner {
-    skip: Vec<At<String>>,
-    regex: Option<At<String>>,
-    json: Option<At<String>>,
-    not_held: Option<At<String>>,
-    shared: Option<At<bool>>,
+    skip: Vec<Located<String>>,
+    regex: Option<Located<String>>,
+    json: Option<Located<String>>,
+    not_held: Option<Located<String>>,
+    shared: Option<Located<bool>>,
 }
 
 impl RawOwner {
@@ -54,7 +54,7 @@ impl RawOwner {
 }
 
 /// Compiles an expression for bytes, because the values of locks are not always text.
-fn compile(source: &At<String>, findings: &mut ProblemCollector) -> Option<Regex> {
+fn compile(source: &Located<String>, findings: &mut ProblemCollector) -> Option<Regex> {
     patterns::compile(source, findings)?;
     let mut builder = RegexBuilder::new(&source.value);
     builder.unicode(false).dot_matches_new_line(true).size_limit(MAX_COMPILED_BYTES).build().ok().or_else(|| {

@@ -12,7 +12,7 @@ use super::{Address, Credentials, PasswordSource, RedisConfig, RedisMode, ScanCo
 use crate::config::Overrides;
 use crate::config::raw::RawConfig;
 use crate::config::yaml::document::quote;
-use crate::config::yaml::fields::At;
+use crate::config::yaml::fields::Located;
 use crate::config::yaml::problem::{ConfigProblem, ProblemCollector};
 use crate::util::units::format_duration;
 
@@ -240,8 +240,8 @@ fn node_credentials(
     }
 }
 
-fn tls(raw: Option<&At<RawTls>>, url: Option<&RedisUrl>, findings: &mut ProblemCollector) -> Option<Tls> {
-    let Some(At { place, value: raw }) = raw else {
+fn tls(raw: Option<&Located<RawTls>>, url: Option<&RedisUrl>, findings: &mut ProblemCollector) -> Option<Tls> {
+    let Some(Located { place, value: raw }) = raw else {
         return url.is_some_and(|url| url.is_tls).then(Tls::default);
     };
     if url.is_some_and(|url| !url.is_tls) {
@@ -294,7 +294,7 @@ fn watch_config(raw: Option<&RawWatch>) -> WatchConfig {
 
 fn within(
     field: &str,
-    written: Option<&At<Duration>>,
+    written: Option<&Located<Duration>>,
     (shortest, longest): (Duration, Duration),
     findings: &mut ProblemCollector,
 ) -> Option<Duration> {

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use super::ScanFrom;
-use crate::config::yaml::document::{Place, YamlNode, YamlValue};
-use crate::config::yaml::fields::{At, YamlMapping};
+use crate::config::yaml::document::{YamlNode, YamlPosition, YamlValue};
+use crate::config::yaml::fields::{Located, YamlMapping};
 use crate::config::yaml::problem::ProblemCollector;
 
 const MAX_TRACKED_LOCKS: u64 = 100_000_000;
@@ -21,55 +21,55 @@ pub(in crate::config) enum RawMode {
 /// The default is an empty section. It is used if only flags configure Redis.
 #[derive(Debug, Default)]
 pub(in crate::config) struct RawRedis {
-    pub(in crate::config) place: Place,
-    pub(in crate::config) name: Option<At<String>>,
-    pub(in crate::config) url: Option<At<String>>,
-    pub(in crate::config) mode: Option<At<RawMode>>,
-    pub(in crate::config) addresses: Option<Vec<At<String>>>,
-    pub(in crate::config) sentinel: Option<At<RawSentinel>>,
+    pub(in crate::config) place: YamlPosition,
+    pub(in crate::config) name: Option<Located<String>>,
+    pub(in crate::config) url: Option<Located<String>>,
+    pub(in crate::config) mode: Option<Located<RawMode>>,
+    pub(in crate::config) addresses: Option<Vec<Located<String>>>,
+    pub(in crate::config) sentinel: Option<Located<RawSentinel>>,
     pub(in crate::config) credentials: RawCredentials,
-    pub(in crate::config) tls: Option<At<RawTls>>,
-    pub(in crate::config) connect_timeout: Option<At<Duration>>,
-    pub(in crate::config) response_timeout: Option<At<Duration>>,
-    pub(in crate::config) max_tracked_locks: Option<At<u64>>,
+    pub(in crate::config) tls: Option<Located<RawTls>>,
+    pub(in crate::config) connect_timeout: Option<Located<Duration>>,
+    pub(in crate::config) response_timeout: Option<Located<Duration>>,
+    pub(in crate::config) max_tracked_locks: Option<Located<u64>>,
 }
 
 #[derive(Debug, Default)]
 pub(in crate::config) struct RawCredentials {
-    pub(in crate::config) username: Option<At<String>>,
-    pub(in crate::config) password_file: Option<At<String>>,
-    pub(in crate::config) password_env: Option<At<String>>,
+    pub(in crate::config) username: Option<Located<String>>,
+    pub(in crate::config) password_file: Option<Located<String>>,
+    pub(in crate::config) password_env: Option<Located<String>>,
 }
 
 #[derive(Debug)]
 pub(in crate::config) struct RawSentinel {
-    pub(in crate::config) primary: Option<At<String>>,
+    pub(in crate::config) primary: Option<Located<String>>,
     pub(in crate::config) credentials: RawCredentials,
 }
 
 #[derive(Debug)]
 pub(in crate::config) struct RawTls {
-    pub(in crate::config) ca_file: Option<At<String>>,
-    pub(in crate::config) cert_file: Option<At<String>>,
-    pub(in crate::config) key_file: Option<At<String>>,
-    pub(in crate::config) server_name: Option<At<String>>,
+    pub(in crate::config) ca_file: Option<Located<String>>,
+    pub(in crate::config) cert_file: Option<Located<String>>,
+    pub(in crate::config) key_file: Option<Located<String>>,
+    pub(in crate::config) server_name: Option<Located<String>>,
 }
 
 #[derive(Debug)]
 pub(in crate::config) struct RawScan {
-    pub(in crate::config) place: Place,
-    pub(in crate::config) interval: Option<At<Duration>>,
-    pub(in crate::config) watched_interval: Option<At<Duration>>,
-    pub(in crate::config) max_redis_share: Option<At<f64>>,
-    pub(in crate::config) from: Option<At<ScanFrom>>,
+    pub(in crate::config) place: YamlPosition,
+    pub(in crate::config) interval: Option<Located<Duration>>,
+    pub(in crate::config) watched_interval: Option<Located<Duration>>,
+    pub(in crate::config) max_redis_share: Option<Located<f64>>,
+    pub(in crate::config) from: Option<Located<ScanFrom>>,
 }
 
 #[derive(Debug)]
 pub(in crate::config) struct RawWatch {
-    pub(in crate::config) place: Place,
+    pub(in crate::config) place: YamlPosition,
     /// True for `auto`, false for `off`.
-    pub(in crate::config) enabled: Option<At<bool>>,
-    pub(in crate::config) max_reads_per_second: Option<At<u64>>,
+    pub(in crate::config) enabled: Option<Located<bool>>,
+    pub(in crate::config) max_reads_per_second: Option<Located<u64>>,
 }
 
 impl RawRedis {
@@ -109,18 +109,18 @@ impl RawCredentials {
 }
 
 impl RawSentinel {
-    fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<At<Self>> {
+    fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Located<Self>> {
         let known = ["primary", "username", "password_file", "password_env"];
         let fields = YamlMapping::of(node, "`sentinel`", &known, findings)?;
         fields.require("primary", "add `primary: NAME`, as in `sentinel monitor NAME ...` of the Sentinels", findings);
         let credentials = RawCredentials::read(&fields, findings);
         let value = Self { primary: fields.text("primary", findings), credentials };
-        Some(At { place: node.place, value })
+        Some(Located { place: node.place, value })
     }
 }
 
 impl RawTls {
-    fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<At<Self>> {
+    fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Located<Self>> {
         let known = ["ca_file", "cert_file", "key_file", "server_name"];
         let fields = YamlMapping::of(node, "`tls`", &known, findings)?;
         let value = Self {
@@ -129,7 +129,7 @@ impl RawTls {
             key_file: fields.text("key_file", findings),
             server_name: fields.text("server_name", findings),
         };
-        Some(At { place: node.place, value })
+        Some(Located { place: node.place, value })
     }
 }
 

@@ -25,8 +25,8 @@ use std::time::Duration;
 use regex::Regex;
 
 use super::namespaces::KEY_HELP;
-use super::yaml::document::{Place, quote};
-use super::yaml::fields::At;
+use super::yaml::document::{YamlPosition, quote};
+use super::yaml::fields::Located;
 use super::yaml::problem::ProblemCollector;
 use super::yaml::suggest;
 use crate::model::failure::Operation;
@@ -48,7 +48,7 @@ const MAX_JOINS: Duration = Duration::from_secs(60);
 pub(super) struct RuleBuilder<'a> {
     namespaces: &'a [Arc<Namespace>],
     /// All rule names so far, each with the layer and the position of its rule.
-    names: BTreeMap<String, (String, Place)>,
+    names: BTreeMap<String, (String, YamlPosition)>,
     drafts: Vec<RuleDraft>,
 }
 
@@ -61,7 +61,8 @@ impl<'a> RuleBuilder<'a> {
     /// a preset's rule of the same name.
     pub(super) fn add_layer(&mut self, layer: &str, rules: Vec<RawRule>, findings: &mut ProblemCollector) {
         for (index, raw) in rules.into_iter().enumerate() {
-            let is_replaced = |name: &At<String>| self.names.get(&name.value).is_some_and(|(other, _)| other == USER);
+            let is_replaced =
+                |name: &Located<String>| self.names.get(&name.value).is_some_and(|(other, _)| other == USER);
             if layer != USER && raw.name.as_ref().is_some_and(is_replaced) {
                 continue;
             }
@@ -121,7 +122,7 @@ impl<'a> RuleBuilder<'a> {
         })
     }
 
-    fn namespace(&self, name: &At<String>, findings: &mut ProblemCollector) -> Option<NamespaceId> {
+    fn namespace(&self, name: &Located<String>, findings: &mut ProblemCollector) -> Option<NamespaceId> {
         let index = self.namespaces.iter().position(|namespace| namespace.name == name.value);
         if index.is_none() {
             let names: Vec<&str> = self.namespaces.iter().map(|namespace| namespace.name.as_str()).collect();
@@ -183,7 +184,8 @@ fn event(raw: &RawRule, findings: &mut ProblemCollector) -> Option<RuleEvent> {
 fn report_unused_fields(raw: &RawRule, event: EventName, findings: &mut ProblemCollector) {
     use EventName::{AcquireFailed, ConflictingWrite, NotOwned, ReleaseFailed, RenewalFailed, TerminalState};
     let with_reason = [ReleaseFailed, RenewalFailed, AcquireFailed, EventName::Abandoned, EventName::UnlockedWork];
-    let first_place = |texts: &Option<Vec<At<String>>>| texts.as_ref().and_then(|texts| Some(texts.first()?.place));
+    let first_place =
+        |texts: &Option<Vec<Located<String>>>| texts.as_ref().and_then(|texts| Some(texts.first()?.place));
     let failures = "release_failed, renewal_failed, acquire_failed, abandoned or unlocked_work";
     let is_joined = !matches!(event, TerminalState | EventName::Ignore);
     let joined =
@@ -205,7 +207,7 @@ fn report_unused_fields(raw: &RawRule, event: EventName, findings: &mut ProblemC
     }
 }
 
-fn joins(joins: Option<&At<Duration>>, findings: &mut ProblemCollector) -> Option<Duration> {
+fn joins(joins: Option<&Located<Duration>>, findings: &mut ProblemCollector) -> Option<Duration> {
     let joins = joins?;
     if joins.value.is_zero() || joins.value > MAX_JOINS {
         let message = format!("`joins` is out of range: {}", units::format_duration(joins.value));
@@ -238,7 +240,7 @@ fn terminal_state(raw: &RawRule, findings: &mut ProblemCollector) -> Option<Rule
 }
 
 /// Each item is the name of a field, or a template of a complete key.
-fn ids(texts: Option<Vec<At<String>>>, findings: &mut ProblemCollector) -> Vec<IdSource> {
+fn ids(texts: Option<Vec<Located<String>>>, findings: &mut ProblemCollector) -> Vec<IdSource> {
     let mut ids = Vec::new();
     for text in texts.into_iter().flatten() {
         let is_template = text.value.contains(['{', '}', ':']);
@@ -251,6 +253,6 @@ fn ids(texts: Option<Vec<At<String>>>, findings: &mut ProblemCollector) -> Vec<I
 }
 
 /// Compiles the expressions that find the key of a lock in an error text.
-pub(super) fn key_finders(sources: &[At<String>], findings: &mut ProblemCollector) -> Vec<Regex> {
+pub(super) fn key_finders(sources: &[Located<String>], findings: &mut ProblemCollector) -> Vec<Regex> {
     sources.iter().filter_map(|source| patterns::compile_key_finder(source, findings)).collect()
 }

@@ -7,7 +7,7 @@ use regex::{Regex, RegexBuilder};
 
 use crate::config::rules::literals::required_literals;
 use crate::config::yaml::document::quote;
-use crate::config::yaml::fields::At;
+use crate::config::yaml::fields::Located;
 use crate::config::yaml::problem::ProblemCollector;
 use crate::config::yaml::suggest;
 
@@ -15,7 +15,7 @@ use crate::config::yaml::suggest;
 const MAX_COMPILED_BYTES: usize = 1 << 20;
 
 /// Compiles an expression that is tested against a text.
-pub(in crate::config) fn compile(source: &At<String>, findings: &mut ProblemCollector) -> Option<Regex> {
+pub(in crate::config) fn compile(source: &Located<String>, findings: &mut ProblemCollector) -> Option<Regex> {
     let compiled = RegexBuilder::new(&source.value).size_limit(MAX_COMPILED_BYTES).build();
     if compiled.is_err() {
         match syntax_problem(&source.value) {
@@ -33,7 +33,7 @@ pub(in crate::config) fn compile(source: &At<String>, findings: &mut ProblemColl
 
 /// Compiles an expression that finds lines. Every match must contain some literal text, because
 /// complete blocks of a log are first searched for that text.
-pub(in crate::config) fn compile_matcher(source: &At<String>, findings: &mut ProblemCollector) -> Option<Regex> {
+pub(in crate::config) fn compile_matcher(source: &Located<String>, findings: &mut ProblemCollector) -> Option<Regex> {
     const GROUPS: [&str; 3] = ["key", "id", "error"];
     let regex = compile(source, findings)?;
     if required_literals(&source.value).is_none() {
@@ -52,7 +52,10 @@ pub(in crate::config) fn compile_matcher(source: &At<String>, findings: &mut Pro
 }
 
 /// Compiles an expression that finds the key of a lock in an error text.
-pub(in crate::config) fn compile_key_finder(source: &At<String>, findings: &mut ProblemCollector) -> Option<Regex> {
+pub(in crate::config) fn compile_key_finder(
+    source: &Located<String>,
+    findings: &mut ProblemCollector,
+) -> Option<Regex> {
     let regex = compile(source, findings)?;
     if !regex.capture_names().flatten().any(|group| group == "key") {
         let message = "the regular expression has no group `key`";

@@ -5,36 +5,36 @@
 
 use std::time::Duration;
 
-use crate::config::yaml::document::{Place, YamlNode, YamlValue};
-use crate::config::yaml::fields::{At, YamlMapping, text};
+use crate::config::yaml::document::{YamlNode, YamlPosition, YamlValue};
+use crate::config::yaml::fields::{Located, YamlMapping, text};
 use crate::config::yaml::problem::ProblemCollector;
 use crate::model::failure::{ConflictKind, Operation, Reason};
 use crate::model::label::Label;
 
 #[derive(Debug)]
 pub(in crate::config) struct RawReason {
-    pub(in crate::config) contains: Option<At<String>>,
-    pub(in crate::config) regex: Option<At<String>>,
-    pub(in crate::config) reason: Option<At<Reason>>,
+    pub(in crate::config) contains: Option<Located<String>>,
+    pub(in crate::config) regex: Option<Located<String>>,
+    pub(in crate::config) reason: Option<Located<Reason>>,
 }
 
 #[derive(Debug)]
 pub(in crate::config) struct RawRule {
-    pub(in crate::config) place: Place,
-    pub(in crate::config) name: Option<At<String>>,
-    pub(in crate::config) message: Option<Vec<At<String>>>,
-    pub(in crate::config) regex: Option<At<String>>,
+    pub(in crate::config) place: YamlPosition,
+    pub(in crate::config) name: Option<Located<String>>,
+    pub(in crate::config) message: Option<Vec<Located<String>>>,
+    pub(in crate::config) regex: Option<Located<String>>,
     pub(in crate::config) conditions: Vec<RawCondition>,
-    pub(in crate::config) event: Option<At<EventName>>,
-    pub(in crate::config) operation: Option<At<Operation>>,
-    pub(in crate::config) namespace: Option<At<String>>,
-    pub(in crate::config) id: Option<Vec<At<String>>>,
-    pub(in crate::config) reason: Option<At<Reason>>,
-    pub(in crate::config) kind: Option<At<ConflictKind>>,
-    pub(in crate::config) state: Option<At<String>>,
-    pub(in crate::config) terminal: Option<Vec<At<String>>>,
-    pub(in crate::config) legal: Option<Vec<At<String>>>,
-    pub(in crate::config) joins: Option<At<Duration>>,
+    pub(in crate::config) event: Option<Located<EventName>>,
+    pub(in crate::config) operation: Option<Located<Operation>>,
+    pub(in crate::config) namespace: Option<Located<String>>,
+    pub(in crate::config) id: Option<Vec<Located<String>>>,
+    pub(in crate::config) reason: Option<Located<Reason>>,
+    pub(in crate::config) kind: Option<Located<ConflictKind>>,
+    pub(in crate::config) state: Option<Located<String>>,
+    pub(in crate::config) terminal: Option<Vec<Located<String>>>,
+    pub(in crate::config) legal: Option<Vec<Located<String>>>,
+    pub(in crate::config) joins: Option<Located<Duration>>,
 }
 
 #[derive(Debug)]
@@ -46,8 +46,8 @@ pub(in crate::config) struct RawCondition {
 #[derive(Debug)]
 pub(in crate::config) enum RawTest {
     AnyOf(Vec<String>),
-    Regex(At<String>),
-    Without(At<String>),
+    Regex(Located<String>),
+    Without(Located<String>),
     Absent,
 }
 
@@ -141,7 +141,7 @@ impl RawRule {
 }
 
 impl YamlMapping<'_> {
-    fn label<L: Label>(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<L>> {
+    fn label<L: Label>(&self, name: &str, findings: &mut ProblemCollector) -> Option<Located<L>> {
         let allowed: Vec<(&str, L)> = L::ALL.iter().map(|label| (label.as_str(), *label)).collect();
         self.choice(name, &allowed, findings)
     }
@@ -203,8 +203,8 @@ fn read_condition(fields: &YamlMapping<'_>, findings: &mut ProblemCollector) -> 
         fields.exactly_one("regex", "absent", findings);
     }
     match fields.boolean("absent", findings) {
-        Some(At { value: true, .. }) => vec![RawTest::Absent],
-        Some(At { place, .. }) => {
+        Some(Located { value: true, .. }) => vec![RawTest::Absent],
+        Some(Located { place, .. }) => {
             let help = "write `absent: true`, or `regex: '.'` for a field that is there";
             findings.add(place, "`absent` must be true", help);
             Vec::new()

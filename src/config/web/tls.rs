@@ -13,8 +13,8 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
 
-use super::super::yaml::document::{Place, YamlNode, YamlValue, quote};
-use super::super::yaml::fields::{At, YamlMapping};
+use super::super::yaml::document::{YamlNode, YamlPosition, YamlValue, quote};
+use super::super::yaml::fields::{Located, YamlMapping};
 use super::super::yaml::problem::ProblemCollector;
 use super::super::yaml::suggest;
 use super::Files;
@@ -160,7 +160,7 @@ pub(super) fn build(
 
 /// PEM text, given inline or in a file.
 struct Material {
-    place: Place,
+    place: YamlPosition,
     /// The name in messages: the path, or the field.
     name: String,
     bytes: Vec<u8>,
@@ -183,11 +183,11 @@ fn material(
     }
     match (inline, file) {
         (Some(inline), _) => {
-            let At { place, value } = inline?;
+            let Located { place, value } = inline?;
             Some(Material { place, name: format!("`{field}`"), bytes: value.into_bytes() })
         }
         (None, Some(file)) => {
-            let At { place, value } = file?;
+            let Located { place, value } = file?;
             match files.read(&value) {
                 Ok(bytes) => Some(Material { place, name: value, bytes }),
                 Err(message) => {
@@ -202,10 +202,10 @@ fn material(
 }
 
 /// Does not show a value that is not text, because it may be a secret.
-fn inline(fields: &YamlMapping<'_>, field: &str, findings: &mut ProblemCollector) -> Option<At<String>> {
+fn inline(fields: &YamlMapping<'_>, field: &str, findings: &mut ProblemCollector) -> Option<Located<String>> {
     let node = fields.get(field)?;
     if let YamlValue::Text(text) = &node.kind {
-        return Some(At { place: node.place, value: text.clone() });
+        return Some(Located { place: node.place, value: text.clone() });
     }
     findings.add(node.place, format!("`{field}` must be text in PEM form"), "write it as a block: `|` and lines below");
     None
@@ -268,7 +268,7 @@ fn known<T: Copy>(
 }
 
 fn word<T: Copy>(
-    written: &At<String>,
+    written: &Located<String>,
     name: &str,
     words: &[(&str, Option<T>)],
     findings: &mut ProblemCollector,

@@ -31,14 +31,14 @@ pub(crate) struct Document {
 
 /// Position of a value: number `node` of document `document`, both in the order of reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct YamlPosition {
     pub(crate) document: usize,
     pub(crate) node: usize,
 }
 
 #[derive(Debug)]
 pub(crate) struct YamlNode {
-    pub(crate) place: Place,
+    pub(crate) place: YamlPosition,
     pub(crate) kind: YamlValue,
 }
 
@@ -90,14 +90,14 @@ impl Document {
         NodeSeed(&walk).deserialize(deserializer).map_err(|error| {
             // If the parser reports no position, the position of the last value that was read is
             // used.
-            let last = Place { document: index, node: walk.visited.get().saturating_sub(1) };
+            let last = YamlPosition { document: index, node: walk.visited.get().saturating_sub(1) };
             let position = error.location().map_or_else(|| self.position(last), |at| (at.line(), at.column()));
             self.explain(&error, position)
         })
     }
 
     /// Returns line and column of a value, both counted from 1.
-    pub(crate) fn position(&self, place: Place) -> (usize, usize) {
+    pub(crate) fn position(&self, place: YamlPosition) -> (usize, usize) {
         let walk = Walk { document: place.document, visited: Cell::new(0), stop_at: Some(place.node) };
         let stopped = NodeSeed(&walk).deserialize(serde_yaml::Deserializer::from_str(&self.text));
         location_of(stopped.err().as_ref())
@@ -186,7 +186,7 @@ struct Walk {
 
 impl Walk {
     /// Numbers the value that is being read.
-    fn enter<E: de::Error>(&self) -> Result<Place, E> {
+    fn enter<E: de::Error>(&self) -> Result<YamlPosition, E> {
         let node = self.visited.replace(self.visited.get() + 1);
         if self.stop_at == Some(node) {
             return Err(E::custom("here"));
@@ -194,7 +194,7 @@ impl Walk {
         if node >= MAX_VALUES {
             return Err(E::custom(TOO_MANY_VALUES));
         }
-        Ok(Place { document: self.document, node })
+        Ok(YamlPosition { document: self.document, node })
     }
 
     fn leaf<E: de::Error>(&self, kind: YamlValue) -> Result<YamlNode, E> {

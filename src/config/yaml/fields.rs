@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::document::{Place, YamlNode, YamlValue, quote};
+use super::document::{YamlNode, YamlPosition, YamlValue, quote};
 use super::problem::ProblemCollector;
 use super::suggest;
 use crate::util::units;
@@ -17,8 +17,8 @@ const TAG_HELP: &str = "remove the tag: values are taken as they are written, no
 
 /// A value with its position in the text.
 #[derive(Clone, Debug)]
-pub(crate) struct At<T> {
-    pub(crate) place: Place,
+pub(crate) struct Located<T> {
+    pub(crate) place: YamlPosition,
     pub(crate) value: T,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct At<T> {
 pub(crate) struct YamlMapping<'a> {
     /// What the mapping is, for messages: "a namespace".
     what: &'static str,
-    place: Place,
+    place: YamlPosition,
     entries: Vec<(&'a str, &'a YamlNode)>,
 }
 
@@ -96,7 +96,7 @@ impl<'a> YamlMapping<'a> {
         }
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> YamlPosition {
         self.place
     }
 
@@ -116,13 +116,13 @@ impl<'a> YamlMapping<'a> {
         }
     }
 
-    pub(crate) fn text(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<String>> {
+    pub(crate) fn text(&self, name: &str, findings: &mut ProblemCollector) -> Option<Located<String>> {
         text(self.get(name)?, &format!("`{name}`"), findings)
     }
 
     /// Reads one text or a list of texts. Returns `Some` if the field is present, even if none of
     /// its values is usable.
-    pub(crate) fn texts(&self, name: &str, findings: &mut ProblemCollector) -> Option<Vec<At<String>>> {
+    pub(crate) fn texts(&self, name: &str, findings: &mut ProblemCollector) -> Option<Vec<Located<String>>> {
         let node = self.get(name)?;
         match &node.kind {
             YamlValue::List(items) => {
@@ -141,7 +141,7 @@ impl<'a> YamlMapping<'a> {
     }
 
     /// Like [`YamlMapping::texts`], but accepts an empty list, which means "none".
-    pub(crate) fn texts_or_none(&self, name: &str, findings: &mut ProblemCollector) -> Option<Vec<At<String>>> {
+    pub(crate) fn texts_or_none(&self, name: &str, findings: &mut ProblemCollector) -> Option<Vec<Located<String>>> {
         match self.get(name)?.kind {
             YamlValue::List(ref items) if items.is_empty() => Some(Vec::new()),
             _ => self.texts(name, findings),
@@ -161,23 +161,23 @@ impl<'a> YamlMapping<'a> {
         }
     }
 
-    pub(crate) fn boolean(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<bool>> {
+    pub(crate) fn boolean(&self, name: &str, findings: &mut ProblemCollector) -> Option<Located<bool>> {
         let node = self.get(name)?;
         if let YamlValue::Bool(value) = node.kind {
-            return Some(At { place: node.place, value });
+            return Some(Located { place: node.place, value });
         }
         findings.add(node.place, wrong(name, "true or false", node), "write true or false, without quotes");
         None
     }
 
-    pub(crate) fn duration(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<Duration>> {
+    pub(crate) fn duration(&self, name: &str, findings: &mut ProblemCollector) -> Option<Located<Duration>> {
         let node = self.get(name)?;
         let parsed = match &node.kind {
             YamlValue::Text(text) => units::parse_duration(text),
             _ => None,
         };
         if let Some(value) = parsed {
-            return Some(At { place: node.place, value });
+            return Some(Located { place: node.place, value });
         }
         let help = match node.kind {
             YamlValue::Integer(number) if number >= 0 => format!("add a unit, such as {number}s"),
@@ -187,7 +187,7 @@ impl<'a> YamlMapping<'a> {
         None
     }
 
-    pub(crate) fn size(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<u64>> {
+    pub(crate) fn size(&self, name: &str, findings: &mut ProblemCollector) -> Option<Located<u64>> {
         let node = self.get(name)?;
         let parsed = match &node.kind {
             YamlValue::Text(text) => units::parse_size(text),
@@ -195,14 +195,14 @@ impl<'a> YamlMapping<'a> {
             _ => None,
         };
         if let Some(value) = parsed {
-            return Some(At { place: node.place, value });
+            return Some(Located { place: node.place, value });
         }
         findings.add(node.place, wrong(name, "a size", node), units::SIZE_HELP);
         None
     }
 
     /// Reads a number above 0 and up to 1.
-    pub(crate) fn ratio(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<f64>> {
+    pub(crate) fn ratio(&self, name: &str, findings: &mut ProblemCollector) -> Option<Located<f64>> {
         let node = self.get(name)?;
         let number = match node.kind {
             YamlValue::Float(number) => Some(number),
@@ -210,7 +210,7 @@ impl<'a> YamlMapping<'a> {
             _ => None,
         };
         match number {
-            Some(value) if value > 0.0 && value <= 1.0 => return Some(At { place: node.place, value }),
+            Some(value) if value > 0.0 && value <= 1.0 => return Some(Located { place: node.place, value }),
             _ => findings.add(
                 node.place,
                 wrong(name, "a ratio", node),
@@ -221,19 +221,19 @@ impl<'a> YamlMapping<'a> {
     }
 
     /// Reads an integer from 1 to 1,000,000.
-    pub(crate) fn count(&self, name: &str, findings: &mut ProblemCollector) -> Option<At<u64>> {
+    pub(crate) fn count(&self, name: &str, findings: &mut ProblemCollector) -> Option<Located<u64>> {
         self.count_up_to(name, 1_000_000, findings)
     }
 
     /// Reads an integer from 1 to `max`.
-    pub(crate) fn count_up_to(&self, name: &str, max: u64, findings: &mut ProblemCollector) -> Option<At<u64>> {
+    pub(crate) fn count_up_to(&self, name: &str, max: u64, findings: &mut ProblemCollector) -> Option<Located<u64>> {
         let node = self.get(name)?;
         let number = match node.kind {
             YamlValue::Integer(number) => u64::try_from(number).ok(),
             _ => None,
         };
         match number {
-            Some(value) if (1..=max).contains(&value) => return Some(At { place: node.place, value }),
+            Some(value) if (1..=max).contains(&value) => return Some(Located { place: node.place, value }),
             _ => {
                 findings.add(node.place, wrong(name, "a count", node), format!("write a whole number from 1 to {max}"))
             }
@@ -247,11 +247,11 @@ impl<'a> YamlMapping<'a> {
         name: &str,
         allowed: &[(&str, T)],
         findings: &mut ProblemCollector,
-    ) -> Option<At<T>> {
+    ) -> Option<Located<T>> {
         let written = self.text(name, findings)?;
         let found = allowed.iter().find(|(word, _)| *word == written.value);
         if let Some((_, value)) = found {
-            return Some(At { place: written.place, value: *value });
+            return Some(Located { place: written.place, value: *value });
         }
         let words: Vec<&str> = allowed.iter().map(|(word, _)| *word).collect();
         let message = format!("unknown {name} {}", quote(&written.value));
@@ -261,13 +261,13 @@ impl<'a> YamlMapping<'a> {
 }
 
 /// Reads a text that is not empty. `what` is the name of the value in messages.
-pub(crate) fn text(node: &YamlNode, what: &str, findings: &mut ProblemCollector) -> Option<At<String>> {
+pub(crate) fn text(node: &YamlNode, what: &str, findings: &mut ProblemCollector) -> Option<Located<String>> {
     match &node.kind {
         YamlValue::Text(text) if text.is_empty() => {
             findings.add(node.place, format!("{what} is empty"), "give it a value or remove it");
             None
         }
-        YamlValue::Text(text) => Some(At { place: node.place, value: text.clone() }),
+        YamlValue::Text(text) => Some(Located { place: node.place, value: text.clone() }),
         YamlValue::Null => {
             findings.add(node.place, format!("{what} has no value"), "give it a value or remove it");
             None

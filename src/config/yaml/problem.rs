@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::document::{Document, Place};
+use super::document::{Document, YamlPosition};
 
 /// Computing a position parses the text again, so the number of problems shown is limited.
 const MAX_SHOWN: usize = 100;
@@ -67,13 +67,13 @@ impl std::error::Error for Problems {}
 /// The problems found so far, each at a node of a document.
 #[derive(Debug, Default)]
 pub(crate) struct ProblemCollector {
-    found: Vec<(Place, String, String)>,
+    found: Vec<(YamlPosition, String, String)>,
     without_place: Vec<ConfigProblem>,
 }
 
 impl ProblemCollector {
     /// Reports a problem at a position. An empty `help` is omitted.
-    pub(crate) fn add(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
+    pub(crate) fn add(&mut self, place: YamlPosition, message: impl Into<String>, help: impl Into<String>) {
         self.found.push((place, message.into(), help.into()));
     }
 

@@ -10,7 +10,9 @@ use super::namespaces::{moment, seconds};
 use crate::exposition::Build;
 use crate::model::label::Label;
 use crate::report::health::{self, HealthFinding, Level};
-use crate::snapshot::{KeyspaceNow, Lately, NamespaceView, Point, Ratios, RedisView, Snapshot, SourceView, Sums};
+use crate::snapshot::{
+    ChartPoint, KeyspaceNow, NamespaceView, Ratios, RecentActivity, RecentCounts, RedisView, Snapshot, SourceView,
+};
 use crate::util::clock::TimeMs;
 
 pub(in crate::http) fn body(snapshot: &Snapshot, now: TimeMs) -> String {
@@ -40,7 +42,7 @@ pub(in crate::http) fn body(snapshot: &Snapshot, now: TimeMs) -> String {
         "level": level.as_str(),
         "summary": health::summary(snapshot, level, &subjects),
         "findings": findings.iter().map(|(name, finding)| found(*name, finding)).collect::<Vec<_>>(),
-        "line_step_seconds": Lately::STEP / 1000,
+        "line_step_seconds": RecentActivity::STEP / 1000,
         "namespaces": namespaces.map(|(view, findings)| namespace(view, findings, &of_exporter)).collect::<Vec<_>>(),
         "redis": snapshot.redis.as_ref().map(redis),
         "logs": snapshot.sources.iter().map(log).collect::<Vec<_>>(),
@@ -101,12 +103,12 @@ fn in_short(now: &KeyspaceNow, ratios: &[Ratios; 2]) -> Value {
     })
 }
 
-fn windows(windows: &[Sums; 2]) -> Map<String, Value> {
+fn windows(windows: &[RecentCounts; 2]) -> Map<String, Value> {
     let named = Ratios::WINDOWS.iter().zip(windows);
     named.map(|((window, _), sums)| ((*window).to_owned(), in_numbers(sums))).collect()
 }
 
-fn in_numbers(sums: &Sums) -> Value {
+fn in_numbers(sums: &RecentCounts) -> Value {
     json!({
         "not_owned": sums.not_owned,
         "renewal_failures": sums.renewal_failures,
@@ -122,8 +124,8 @@ fn in_numbers(sums: &Sums) -> Value {
     })
 }
 
-fn line(points: &[Point]) -> Value {
-    let all = |of: fn(&Point) -> u32| points.iter().map(of).collect::<Vec<_>>();
+fn line(points: &[ChartPoint]) -> Value {
+    let all = |of: fn(&ChartPoint) -> u32| points.iter().map(of).collect::<Vec<_>>();
     json!({
         "operations": all(|point| point.operations),
         "not_owned": all(|point| point.not_owned),

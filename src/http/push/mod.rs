@@ -38,7 +38,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Context;
 use super::routes::{HttpResponse, text};
-use crate::logs::push::{Intake, PushRequest, PushedStream};
+use crate::logs::push::{PushHandle, PushRequest, PushedStream};
 
 pub(super) const PATH: &str = "/loki/api/v1/push";
 
@@ -132,7 +132,7 @@ pub(super) async fn answer(context: &Context, request: Request<Incoming>) -> Htt
     answer
 }
 
-async fn take(context: &Context, intake: &Intake, request: Request<Incoming>) -> Result<(), PushError> {
+async fn take(context: &Context, intake: &PushHandle, request: Request<Incoming>) -> Result<(), PushError> {
     let form = PushEncoding::of(request.headers())?;
     let max_bytes = intake.max_request_bytes;
     let announced = request.body().size_hint().exact().unwrap_or(max_bytes as u64);
@@ -184,7 +184,7 @@ async fn take(context: &Context, intake: &Intake, request: Request<Incoming>) ->
 }
 
 /// Reserves memory for a body. The permit is released when the body is unpacked.
-async fn room_for(intake: &Intake, bytes: u64) -> Result<OwnedSemaphorePermit, PushError> {
+async fn room_for(intake: &PushHandle, bytes: u64) -> Result<OwnedSemaphorePermit, PushError> {
     let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
     match timeout(ROOM_PATIENCE, intake.bodies.clone().acquire_many_owned(kib)).await {
         Ok(Ok(room)) => Ok(room),

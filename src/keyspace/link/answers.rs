@@ -9,14 +9,14 @@ use redis::{PushKind, Value};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::connection::{Awaited, Gathered, What};
+use super::connection::{PendingRequest, ReplyProgress, RequestKind};
 use super::identity::{self, Replication};
 use super::key_read::{ReadResult, Round};
 use super::owner::OwnerParser;
-use super::read_queue::{ReadReason, Taken, Ticket};
+use super::read_queue::{QueueOutcome, ReadReason, Ticket};
 use super::session::{ConnectionRole, Session, Work};
 use crate::keyspace::status::LastPass;
-use crate::model::sighting::{LinkNews, Sight, Sighting};
+use crate::model::sighting::{KeyState, LinkEvent, Sighting};
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 
@@ -36,48 +36,54 @@ impl Session<'_> {
         }
         let Some(lane) = self.lane(side) else { return Work::default() };
         match lane.gather(value) {
-            Gathered::Nothing => Work::default(),
-            Gathered::Begun(What::Read { ticket, .. }) => {
+            ReplyProgress::Nothing => Work::default(),
+            ReplyProgress::Begun(RequestKind::Read { ticket, .. }) => {
                 self.inbox.answering(ticket);
                 Work::default()
             }
-            Gathered::Begun(_) => Work::default(),
-            Gathered::Complete(awaited, replies) => self.answered(side, &awaited, replies, received),
+            ReplyProgress::Begun(_) => Work::default(),
+            ReplyProgress::Complete(awaited, replies) => self.answered(side, &awaited, replies, received),
         }
     }
 
-    fn answered(&mut self, side: ConnectionRole, awaited: &Awaited, mut replies: Vec<Value>, received: TimeMs) -> Work {
+    fn answered(
+        &mut self,
+        side: ConnectionRole,
+        awaited: &PendingRequest,
+        mut replies: Vec<Value>,
+        received: TimeMs,
+    ) -> Work {
         match awaited.what {
-            What::Ping => Work::default(),
-            What::Role => {
+            RequestKind::Ping => Work::default(),
+            RequestKind::Role => {
                 let now = replies.first().and_then(Replication::read);
                 self.has_changed |= now.is_some_and(|now| !now.continues(&self.replication));
                 Work::default()
             }
-            What::Memory => {
+            RequestKind::Memory => {
                 replies.iter().for_each(|reply| self.evictions.learn_policy(reply));
                 Work::default()
             }
-            What::Evicted => {
+            RequestKind::Evicted => {
                 let evicted = replies.first().map_or(0, |reply| self.evictions.learn_evicted(reply));
                 let flushes = replies.get(1).map_or(0, |reply| self.evictions.learn_flushes(reply));
                 self.evicted(evicted, flushes, received);
                 Work::default()
             }
-            What::Size => {
+            RequestKind::Size => {
                 let size = replies.first().and_then(|reply| identity::size(reply, self.link.shared.config.database));
                 if let (Some(pass), Some(size)) = (&mut self.pass, size) {
                     pass.set_size(size);
                 }
                 Work::default()
             }
-            What::Scan(number) => {
+            RequestKind::Scan(number) => {
                 if let Some(reply) = replies.pop() {
                     self.scanned(number, reply);
                 }
                 Work { steps: 1, ..Work::default() }
             }
-            What::Read { ticket, round, scanned } => {
+            RequestKind::Read { ticket, round, scanned } => {
                 self.has_read(side, awaited, ticket, round, &replies, received);
                 if let Some(lane) = self.lane(side) {
                     lane.recycle(replies);
@@ -90,7 +96,7 @@ impl Session<'_> {
     fn has_read(
         &mut self,
         side: ConnectionRole,
-        awaited: &Awaited,
+        awaited: &PendingRequest,
         ticket: Ticket,
         round: Round,
         replies: &[Value],
@@ -106,23 +112,23 @@ impl Session<'_> {
             ReadResult::Again(next) => return self.ask_again(ticket, next, Instant::now()),
             ReadResult::Moved => {
                 self.link.shared.rediscover.notify_one();
-                Sight::Elsewhere
+                KeyState::Elsewhere
             }
             ReadResult::Seen(sight) => sight,
         };
         let key = self.inbox.key(ticket);
-        if let (Sight::Held(_), Some(kind)) = (&sight, round.kind) {
+        if let (KeyState::Held(_), Some(kind)) = (&sight, round.kind) {
             self.prefixes.learn(key, kind);
         }
-        self.link.totals.read_errors += u64::from(sight == Sight::Unreadable);
+        self.link.totals.read_errors += u64::from(sight == KeyState::Unreadable);
         let is_watched = self.watching && side == ConnectionRole::Main && self.prefixes.covers(key);
         let order = is_watched.then_some(&self.main.order);
         let seen = self.inbox.finish(ticket, awaited.sequence, order, received);
         // A lock with another owner may have ended in between, so its end is in doubt as well.
-        if matches!(sight, Sight::Absent | Sight::Vacant) || seen.pushes > 1 {
+        if matches!(sight, KeyState::Absent | KeyState::Vacant) || seen.pushes > 1 {
             self.doubt(side);
         }
-        self.link.teller.add(LinkNews::Seen(Sighting {
+        self.link.teller.add(LinkEvent::Seen(Sighting {
             key: seen.key,
             sent: awaited.sent,
             received,
@@ -140,7 +146,7 @@ impl Session<'_> {
     fn evicted(&mut self, evicted: u64, flushes: u64, received: TimeMs) {
         self.link.totals.evicted_keys += evicted;
         self.link.totals.flushes += flushes;
-        let news = (evicted + flushes > 0).then_some(LinkNews::Evicted { at: received });
+        let news = (evicted + flushes > 0).then_some(LinkEvent::Evicted { at: received });
         if evicted > 0 && !std::mem::replace(&mut self.evictions.told, true) {
             let address = &self.link.address;
             let complaint = format!(
@@ -163,7 +169,7 @@ impl Session<'_> {
             self.link.totals.flushes += 1;
             // Not `received`, which is rounded up: a pass that starts in this turn starts after the
             // flush.
-            self.link.teller.add(LinkNews::Flushed { at: clock::steady() });
+            self.link.teller.add(LinkEvent::Flushed { at: clock::steady() });
             return self.pass_again(Instant::now());
         };
         let mut is_lost = false;
@@ -176,12 +182,12 @@ impl Session<'_> {
             }
             self.link.totals.pushes += 1;
             match self.inbox.pushed(key, &self.main.order, received) {
-                Taken::Queued => {}
-                Taken::Skipped => {
+                QueueOutcome::Queued => {}
+                QueueOutcome::Skipped => {
                     self.link.totals.skipped_reads += 1;
                     self.timetable.hurry(Instant::now());
                 }
-                Taken::Lost => is_lost = true,
+                QueueOutcome::Lost => is_lost = true,
             }
         }
         self.main.order.pushed();
@@ -189,7 +195,7 @@ impl Session<'_> {
             self.link.totals.overflows += 1;
             if !std::mem::replace(&mut self.gap_told, true) {
                 // Not `received`, for the same reason as for a flush.
-                self.link.teller.add(LinkNews::Gap { at: clock::steady() });
+                self.link.teller.add(LinkEvent::Gap { at: clock::steady() });
             }
             self.pass_again(Instant::now());
         }
@@ -240,7 +246,7 @@ impl Session<'_> {
             return;
         }
         let Some(pass) = self.pass.take_if(|pass| pass.is_listed()) else { return };
-        self.link.teller.add(LinkNews::PassDone { started: pass.started, at: clock::steady() });
+        self.link.teller.add(LinkEvent::PassDone { started: pass.started, at: clock::steady() });
         self.gap_told = false;
         self.pass_failed = false;
         self.link.totals.scan_passes += 1;
@@ -264,7 +270,7 @@ impl Session<'_> {
         let at = self.inbox.told_up_to(caught_up);
         if at >= self.told_up_to + CAUGHT_UP_STEP {
             self.told_up_to = at;
-            self.link.teller.add(LinkNews::CaughtUp { at });
+            self.link.teller.add(LinkEvent::CaughtUp { at });
         }
     }
 }

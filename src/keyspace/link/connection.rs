@@ -16,7 +16,7 @@ use crate::util::clock::TimeMs;
 
 /// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum RequestKind {
     Ping,
     Role,
     /// Asks whether keys may be evicted.
@@ -37,8 +37,8 @@ pub(super) enum What {
 
 /// A request with missing replies.
 #[derive(Debug)]
-pub(super) struct Awaited {
-    pub(super) what: What,
+pub(super) struct PendingRequest {
+    pub(super) what: RequestKind,
     pub(super) sequence: Sequence,
     /// Rounded down.
     pub(super) sent: TimeMs,
@@ -46,10 +46,10 @@ pub(super) struct Awaited {
     replies: usize,
 }
 
-pub(super) struct Lane {
+pub(super) struct Connection {
     pub(super) wire: Wire,
     pub(super) order: ReplyOrder,
-    awaited: VecDeque<Awaited>,
+    awaited: VecDeque<PendingRequest>,
     /// Replies received so far for the first pending request.
     gathered: Vec<Value>,
     pub(super) reads: usize,
@@ -58,14 +58,14 @@ pub(super) struct Lane {
 }
 
 /// The effect of a reply.
-pub(super) enum Gathered {
+pub(super) enum ReplyProgress {
     Nothing,
     /// The first of several replies to a request.
-    Begun(What),
-    Complete(Awaited, Vec<Value>),
+    Begun(RequestKind),
+    Complete(PendingRequest, Vec<Value>),
 }
 
-impl Lane {
+impl Connection {
     pub(super) fn new(wire: Wire, armed: TimeMs) -> Self {
         let now = Instant::now();
         Self {
@@ -80,19 +80,19 @@ impl Lane {
     }
 
     /// Sends a request with `replies` commands. `send` writes them to the wire.
-    pub(super) fn ask(&mut self, what: What, replies: usize, now: Instant, send: impl FnOnce(&mut Wire)) {
+    pub(super) fn ask(&mut self, what: RequestKind, replies: usize, now: Instant, send: impl FnOnce(&mut Wire)) {
         let sequence = self.order.sent();
-        self.reads += usize::from(matches!(what, What::Read { .. }));
-        self.awaited.push_back(Awaited { what, sequence, sent: clock::steady(), sent_at: now, replies });
+        self.reads += usize::from(matches!(what, RequestKind::Read { .. }));
+        self.awaited.push_back(PendingRequest { what, sequence, sent: clock::steady(), sent_at: now, replies });
         self.last_sent = now;
         send(&mut self.wire);
     }
 
     /// Assigns a reply to the first pending request.
-    pub(super) fn gather(&mut self, reply: Value) -> Gathered {
+    pub(super) fn gather(&mut self, reply: Value) -> ReplyProgress {
         // A reply without a request comes only from a server that is not Redis. The next request
         // times out.
-        let Some(front) = self.awaited.front() else { return Gathered::Nothing };
+        let Some(front) = self.awaited.front() else { return ReplyProgress::Nothing };
         // BUSY means that a script has been running for long. Redis answers in the middle of an
         // event-loop turn, before it sends the pushes of that turn.
         let in_a_script = matches!(&reply, Value::ServerError(error) if error.code() == "BUSY");
@@ -101,11 +101,11 @@ impl Lane {
         }
         self.gathered.push(reply);
         if self.gathered.len() < front.replies {
-            return if self.gathered.len() == 1 { Gathered::Begun(front.what) } else { Gathered::Nothing };
+            return if self.gathered.len() == 1 { ReplyProgress::Begun(front.what) } else { ReplyProgress::Nothing };
         }
-        let Some(complete) = self.awaited.pop_front() else { return Gathered::Nothing };
-        self.reads -= usize::from(matches!(complete.what, What::Read { .. }));
-        Gathered::Complete(complete, std::mem::take(&mut self.gathered))
+        let Some(complete) = self.awaited.pop_front() else { return ReplyProgress::Nothing };
+        self.reads -= usize::from(matches!(complete.what, RequestKind::Read { .. }));
+        ReplyProgress::Complete(complete, std::mem::take(&mut self.gathered))
     }
 
     /// Returns the list of replies for reuse.
@@ -141,7 +141,7 @@ impl Lane {
     /// The keys whose replies will no longer arrive over this connection.
     pub(super) fn abandoned(self) -> impl Iterator<Item = Ticket> {
         self.awaited.into_iter().filter_map(|awaited| match awaited.what {
-            What::Read { ticket, .. } => Some(ticket),
+            RequestKind::Read { ticket, .. } => Some(ticket),
             _ => None,
         })
     }

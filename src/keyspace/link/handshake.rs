@@ -6,7 +6,7 @@
 use redis::Value;
 
 use super::identity::ServerIdentity;
-use super::key_catalog::Prefixes;
+use super::key_catalog::KeyCatalog;
 use super::permissions::{self, Permissions};
 use super::{Link, LinkError};
 use crate::config::redis::RedisMode;
@@ -17,20 +17,20 @@ use crate::util::clock;
 use crate::util::clock::TimeMs;
 
 /// A connection that is ready for a session.
-pub(super) struct Arrival {
+pub(super) struct Handshake {
     pub(super) wire: Wire,
-    pub(super) prefixes: Prefixes,
+    pub(super) prefixes: KeyCatalog,
     pub(super) permissions: Permissions,
     pub(super) identity: ServerIdentity,
     /// When tracking was requested. `None` if changes are not pushed.
     pub(super) armed: Option<TimeMs>,
 }
 
-pub(super) async fn arrive(link: &mut Link) -> Result<Arrival, LinkError> {
+pub(super) async fn arrive(link: &mut Link) -> Result<Handshake, LinkError> {
     let shared = link.shared.clone();
     let mut wire = connect(&RedisTarget::node(&shared.config, &link.address)).await?;
     link.totals.count_commands(Command::Hello, 1);
-    let prefixes = Prefixes::new(shared.keys.clone(), shared.namespaces.clone());
+    let prefixes = KeyCatalog::new(shared.keys.clone(), shared.namespaces.clone());
     let user = shared.config.credentials.username.as_deref().unwrap_or("default");
     let mut looked_at: Vec<&str> = prefixes.texts().collect();
     if prefixes.has_others() {
@@ -62,12 +62,12 @@ pub(super) async fn arrive(link: &mut Link) -> Result<Arrival, LinkError> {
         armed = arm(&mut wire, &prefixes, user, &mut permissions).await?;
         link.totals.count_commands(Command::ClientTracking, u64::from(wire.is_resp3()));
     }
-    Ok(Arrival { wire, prefixes, permissions, identity, armed })
+    Ok(Handshake { wire, prefixes, permissions, identity, armed })
 }
 
 async fn arm(
     wire: &mut Wire,
-    prefixes: &Prefixes,
+    prefixes: &KeyCatalog,
     user: &str,
     permissions: &mut Permissions,
 ) -> Result<Option<TimeMs>, WireError> {

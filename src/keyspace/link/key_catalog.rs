@@ -10,7 +10,7 @@ use crate::model::key_index::KeyMap;
 use crate::model::namespace::Namespace;
 use crate::model::owner::OwnerRule;
 
-pub(super) struct Prefixes {
+pub(super) struct KeyCatalog {
     keys: Arc<KeyMap>,
     namespaces: Vec<Arc<Namespace>>,
     has_fences: bool,
@@ -23,7 +23,7 @@ pub(super) struct Prefixes {
     has_others: bool,
 }
 
-impl Prefixes {
+impl KeyCatalog {
     pub(super) fn new(keys: Arc<KeyMap>, namespaces: Vec<Arc<Namespace>>) -> Self {
         let prefixes = keys.prefixes().into_iter().map(|prefix| (prefix.into(), KeyType::default())).collect();
         let has_fences = namespaces.iter().any(|namespace| namespace.fence.is_some());
@@ -93,11 +93,11 @@ mod tests {
     use super::*;
     use crate::model::key_template::KeyTemplate;
 
-    fn prefixes(keys: &[&str], fence: &str) -> Prefixes {
+    fn prefixes(keys: &[&str], fence: &str) -> KeyCatalog {
         let template = |text: &str| KeyTemplate::parse(text).unwrap();
         let keys = keys.iter().map(|key| template(key)).collect();
         let namespaces = vec![Arc::new(Namespace { keys, fence: Some(template(fence)), ..Namespace::other() })];
-        Prefixes::new(Arc::new(KeyMap::new(&namespaces)), namespaces)
+        KeyCatalog::new(Arc::new(KeyMap::new(&namespaces)), namespaces)
     }
 
     #[test]

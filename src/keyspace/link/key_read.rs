@@ -10,7 +10,7 @@ use redis::{ServerError, ServerErrorKind, Value};
 
 use super::owner::{self, Holder, OwnerParser};
 use crate::keyspace::status::Command;
-use crate::model::sighting::{Held, Sight};
+use crate::model::sighting::{Held, KeyState};
 use crate::util::clock::TimeMs;
 
 /// Last byte of a value that is read. Any token is shorter. A longer value is compared by its
@@ -44,7 +44,7 @@ pub(super) struct Round {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReadResult {
-    Seen(Sight),
+    Seen(KeyState),
     Again(Round),
     /// Another node serves the key.
     Moved,
@@ -89,7 +89,7 @@ impl Round {
         let step = if self.asking { 2 } else { 1 };
         let mut answers = replies.iter().skip(step - 1).step_by(step);
         let (value, rest) = (answers.next(), answers);
-        let Some(value) = value else { return ReadResult::Seen(Sight::Unreadable) };
+        let Some(value) = value else { return ReadResult::Seen(KeyState::Unreadable) };
         match self.kind {
             None => self.after_type(value, may_ask, reader),
             Some(kind) => self.after_value(kind, value, rest, may_ask, reader),
@@ -107,8 +107,8 @@ impl Round {
                 // A plain set may be anything. It is a lock only if the lock namespace is
                 // configured as shared.
                 Some(b"set") if reader.rule.shared => self.again(Some(KeyType::Set)),
-                Some(_) => ReadResult::Seen(Sight::NotALock),
-                None => ReadResult::Seen(Sight::Unreadable),
+                Some(_) => ReadResult::Seen(KeyState::NotALock),
+                None => ReadResult::Seen(KeyState::Unreadable),
             },
         }
     }
@@ -124,10 +124,10 @@ impl Round {
         let ttl = match rest.next() {
             Some(Value::Int(ttl)) => *ttl,
             Some(Value::ServerError(error)) => return self.after_error(error, may_ask),
-            _ => return ReadResult::Seen(Sight::Unreadable),
+            _ => return ReadResult::Seen(KeyState::Unreadable),
         };
         if ttl == -2 {
-            return ReadResult::Seen(Sight::Absent);
+            return ReadResult::Seen(KeyState::Absent);
         }
         let holder = match (kind, value) {
             (_, Value::ServerError(error)) if is_denied(error) => Holder::Unknown,
@@ -137,7 +137,7 @@ impl Round {
                 return self.again(Some(KeyType::String));
             }
             (KeyType::String, Value::BulkString(value)) => reader.of_string(value, value.len() < VALUE_LIMIT),
-            (KeyType::String, _) => return ReadResult::Seen(Sight::Unreadable),
+            (KeyType::String, _) => return ReadResult::Seen(KeyState::Unreadable),
             (KeyType::Hash, value) => reader.of_hash(value),
             (KeyType::SortedSet, value) => reader.of_sorted_set(value),
             (KeyType::Set, value) if owner::bytes(value) == Some(b"set") => reader.several(),
@@ -146,10 +146,10 @@ impl Round {
         let owner = match holder {
             Holder::Owner(owner) => Some(owner),
             Holder::Unknown => None,
-            Holder::Nobody => return ReadResult::Seen(Sight::Vacant),
+            Holder::Nobody => return ReadResult::Seen(KeyState::Vacant),
         };
         let fence = rest.next().and_then(owner::bytes).and_then(|text| str::from_utf8(text).ok()?.parse().ok());
-        ReadResult::Seen(Sight::Held(Held { owner, ttl_ms: (ttl >= 0).then_some(ttl as TimeMs), fence }))
+        ReadResult::Seen(KeyState::Held(Held { owner, ttl_ms: (ttl >= 0).then_some(ttl as TimeMs), fence }))
     }
 
     fn after_error(self, error: &ServerError, may_ask: bool) -> ReadResult {
@@ -157,13 +157,13 @@ impl Round {
             Some(ServerErrorKind::Moved) if may_ask && !self.asking => Self { asking: true, ..self }.again(self.kind),
             Some(ServerErrorKind::Moved | ServerErrorKind::Ask) => ReadResult::Moved,
             _ if error.code() == "WRONGTYPE" => self.again(None),
-            _ => ReadResult::Seen(Sight::Unreadable),
+            _ => ReadResult::Seen(KeyState::Unreadable),
         }
     }
 
     fn again(self, kind: Option<KeyType>) -> ReadResult {
         match self.number {
-            MAX_ROUNDS.. => ReadResult::Seen(Sight::Unreadable),
+            MAX_ROUNDS.. => ReadResult::Seen(KeyState::Unreadable),
             number => ReadResult::Again(Self { kind, number: number + 1, ..self }),
         }
     }

@@ -48,14 +48,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::identity::ServerIdentity;
-use self::outbox::Teller;
+use self::outbox::Outbox;
 use self::session::Session;
 use super::connect::ConnectError;
 use super::status::{LinkStatus, LinkTotals};
 use super::wire::WireError;
 use super::{LinkSetup, Shared};
 use crate::config::redis::Address;
-use crate::model::sighting::{LinkNews, Past};
+use crate::model::sighting::{LinkEvent, ServerContinuity};
 use crate::util::backoff::Backoff;
 use crate::util::clock;
 
@@ -70,7 +70,7 @@ struct Link {
     reads: mpsc::Receiver<Vec<Box<str>>>,
     status: Arc<Mutex<LinkStatus>>,
     totals: LinkTotals,
-    teller: Teller,
+    teller: Outbox,
     /// The server of the last connection. `None` before the first connection.
     last: Option<ServerIdentity>,
     takes_over: bool,
@@ -91,7 +91,7 @@ enum LinkError {
 
 pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
     let LinkSetup { id, node, replicas, takes_over, shared, reads, status } = setup;
-    let teller = Teller::new(id, shared.out.clone());
+    let teller = Outbox::new(id, shared.out.clone());
     let mut link = Link {
         address: node.address,
         replicas,
@@ -144,14 +144,14 @@ pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
 
 impl Link {
     /// Runs a session until the connection ends. Returns `None` if the link was stopped.
-    async fn live(&mut self, arrival: handshake::Arrival, stop: &CancellationToken) -> Option<LinkError> {
+    async fn live(&mut self, arrival: handshake::Handshake, stop: &CancellationToken) -> Option<LinkError> {
         let past = self.past(&arrival.identity);
         let watching = arrival.armed.is_some();
         info!(address = %self.address, watching, "connected to redis");
         self.totals.connects += 1;
-        self.totals.failovers += u64::from(past == Past::OtherServer);
+        self.totals.failovers += u64::from(past == ServerContinuity::OtherServer);
         self.last = Some(arrival.identity.clone());
-        self.teller.add(LinkNews::Up { at: clock::steady(), watching, past });
+        self.teller.add(LinkEvent::Up { at: clock::steady(), watching, past });
         let (denied, complaints) = (arrival.permissions.denied.clone(), arrival.permissions.complaints.clone());
         self.show(|status| {
             (status.up, status.tracking, status.denied, status.complaints) = (true, watching, denied, complaints)
@@ -161,19 +161,19 @@ impl Link {
         while self.reads.try_recv().is_ok() {}
         let ended = Session::new(self, arrival).run(stop).await;
         self.teller.let_go();
-        self.teller.add(LinkNews::Down { at: clock::steady() });
+        self.teller.add(LinkEvent::Down { at: clock::steady() });
         self.teller.tell();
         self.show(|status| (status.up, status.tracking) = (false, false));
         ended.err()
     }
 
-    fn past(&mut self, now: &ServerIdentity) -> Past {
+    fn past(&mut self, now: &ServerIdentity) -> ServerContinuity {
         let takes_over = std::mem::take(&mut self.takes_over);
         match &self.last {
-            None if takes_over => Past::OtherServer,
-            None => Past::None,
-            Some(last) if now.replaces(last) => Past::OtherServer,
-            Some(_) => Past::SameServer,
+            None if takes_over => ServerContinuity::OtherServer,
+            None => ServerContinuity::None,
+            Some(last) if now.replaces(last) => ServerContinuity::OtherServer,
+            Some(_) => ServerContinuity::SameServer,
         }
     }
 

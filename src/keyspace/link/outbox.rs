@@ -8,39 +8,39 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::model::input::PipelineInput;
-use crate::model::sighting::{LinkBatch, LinkId, LinkNews};
+use crate::model::sighting::{LinkBatch, LinkEvent, LinkId};
 use crate::util::clock;
 
-pub(super) struct Teller {
+pub(super) struct Outbox {
     link: LinkId,
     out: mpsc::Sender<PipelineInput>,
-    waiting: Vec<LinkNews>,
+    waiting: Vec<LinkEvent>,
     /// Waiting events must not be sent yet.
     held_back: bool,
 }
 
-impl Teller {
+impl Outbox {
     pub(super) fn new(link: LinkId, out: mpsc::Sender<PipelineInput>) -> Self {
         Self { link, out, waiting: Vec::new(), held_back: false }
     }
 
-    pub(super) fn add(&mut self, news: LinkNews) {
+    pub(super) fn add(&mut self, news: LinkEvent) {
         match (self.waiting.last_mut(), &news) {
             // These events may repeat without limit while the pipeline is busy. The last one is
             // enough.
-            (Some(last @ LinkNews::CaughtUp { .. }), LinkNews::CaughtUp { .. })
-            | (Some(last @ LinkNews::Flushed { .. }), LinkNews::Flushed { .. }) => *last = news,
+            (Some(last @ LinkEvent::CaughtUp { .. }), LinkEvent::CaughtUp { .. })
+            | (Some(last @ LinkEvent::Flushed { .. }), LinkEvent::Flushed { .. }) => *last = news,
             _ => self.waiting.push(news),
         }
     }
 
-    /// Stops sending until [`Teller::go_on`] is called.
+    /// Stops sending until [`Outbox::go_on`] is called.
     pub(super) fn hold_back(&mut self) {
         self.held_back = true;
     }
 
     /// Sends waiting events again, with `first` before them.
-    pub(super) fn go_on(&mut self, first: Option<LinkNews>) {
+    pub(super) fn go_on(&mut self, first: Option<LinkEvent>) {
         self.held_back = false;
         if let Some(first) = first {
             self.waiting.insert(0, first);
@@ -50,7 +50,7 @@ impl Teller {
     /// The connection ended before Redis reported evictions. Assumes that keys were evicted.
     pub(super) fn let_go(&mut self) {
         if self.held_back {
-            self.go_on(Some(LinkNews::Evicted { at: clock::steady() }));
+            self.go_on(Some(LinkEvent::Evicted { at: clock::steady() }));
         }
     }
 
@@ -84,31 +84,31 @@ mod tests {
     #[tokio::test]
     async fn news_wait_in_order_until_there_is_room() {
         let (out, mut input) = mpsc::channel(1);
-        let mut teller = Teller::new(LinkId(3), out);
-        teller.add(LinkNews::Down { at: 1 });
+        let mut teller = Outbox::new(LinkId(3), out);
+        teller.add(LinkEvent::Down { at: 1 });
         teller.tell();
         for at in 2..5 {
-            teller.add(LinkNews::CaughtUp { at });
+            teller.add(LinkEvent::CaughtUp { at });
         }
         teller.tell();
-        teller.add(LinkNews::Gap { at: 5 });
+        teller.add(LinkEvent::Gap { at: 5 });
         teller.tell();
         assert!(teller.is_waiting());
         let news = |input: Option<PipelineInput>| match input {
             Some(PipelineInput::Link(batch)) => batch.news,
             other => panic!("{other:?}"),
         };
-        assert_eq!(news(input.recv().await), [LinkNews::Down { at: 1 }]);
+        assert_eq!(news(input.recv().await), [LinkEvent::Down { at: 1 }]);
         teller.room().await;
         teller.tell();
         assert!(!teller.is_waiting());
-        assert_eq!(news(input.recv().await), [LinkNews::CaughtUp { at: 4 }, LinkNews::Gap { at: 5 }]);
+        assert_eq!(news(input.recv().await), [LinkEvent::CaughtUp { at: 4 }, LinkEvent::Gap { at: 5 }]);
         teller.hold_back();
-        teller.add(LinkNews::Down { at: 6 });
+        teller.add(LinkEvent::Down { at: 6 });
         teller.tell();
         assert!(!teller.is_waiting() && input.try_recv().is_err());
-        teller.go_on(Some(LinkNews::Evicted { at: 7 }));
+        teller.go_on(Some(LinkEvent::Evicted { at: 7 }));
         teller.tell();
-        assert_eq!(news(input.recv().await), [LinkNews::Evicted { at: 7 }, LinkNews::Down { at: 6 }]);
+        assert_eq!(news(input.recv().await), [LinkEvent::Evicted { at: 7 }, LinkEvent::Down { at: 6 }]);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::connection::What;
+use super::connection::RequestKind;
 use super::key_read::Round;
 use super::read_queue::{ReadReason, Ticket};
 use super::scanner::Pass;
@@ -31,8 +31,8 @@ impl Session<'_> {
     pub(super) fn ask_what_is_due(&mut self, now: Instant) {
         if now >= self.next_info && self.permissions.allow(Command::Info) {
             self.next_info = now + INFO_INTERVAL;
-            self.send(ConnectionRole::Main, What::Role, Command::Info, &[b"INFO", b"replication"], now);
-            self.send(ConnectionRole::Main, What::Memory, Command::Info, &[b"INFO", b"memory"], now);
+            self.send(ConnectionRole::Main, RequestKind::Role, Command::Info, &[b"INFO", b"replication"], now);
+            self.send(ConnectionRole::Main, RequestKind::Memory, Command::Info, &[b"INFO", b"memory"], now);
             self.ask_for_evictions(now);
         }
         self.begin_pass(now);
@@ -42,7 +42,7 @@ impl Session<'_> {
             self.read(now);
         }
         if now >= self.heartbeat() {
-            self.send(ConnectionRole::Main, What::Ping, Command::Ping, &[b"PING"], now);
+            self.send(ConnectionRole::Main, RequestKind::Ping, Command::Ping, &[b"PING"], now);
         }
     }
 
@@ -108,7 +108,7 @@ impl Session<'_> {
         self.passes_begun += 1;
         self.pass = Some(Pass::new(self.passes_begun, clock::steady(), now));
         if self.permissions.allow(Command::Info) {
-            self.send(self.scan_side(), What::Size, Command::Info, &[b"INFO", b"keyspace"], now);
+            self.send(self.scan_side(), RequestKind::Size, Command::Info, &[b"INFO", b"keyspace"], now);
         }
     }
 
@@ -121,7 +121,7 @@ impl Session<'_> {
         let side = self.scan_side();
         let count = self.pace.count();
         let Some(pass) = self.pass.as_mut().filter(|pass| pass.is_ready()) else { return };
-        let what = What::Scan(pass.number);
+        let what = RequestKind::Scan(pass.number);
         let cursor = pass.ask(count).to_vec();
         let pattern = std::mem::take(&mut self.scan_pattern);
         let count = count.to_string();
@@ -153,7 +153,7 @@ impl Session<'_> {
     }
 
     fn send_round(&mut self, ticket: Ticket, round: Round, fence: Option<String>, now: Instant) {
-        let what = What::Read { ticket, round, scanned: self.inbox.is_scanned(ticket) };
+        let what = RequestKind::Read { ticket, round, scanned: self.inbox.is_scanned(ticket) };
         let lane = match (&mut self.replica, self.watching) {
             (Some(replica), false) => replica,
             _ => &mut self.main,
@@ -185,12 +185,12 @@ impl Session<'_> {
     fn ask_for_evictions(&mut self, now: Instant) {
         let sections = self.evictions.sections();
         self.link.totals.count_commands(Command::Info, sections.len() as u64);
-        self.main.ask(What::Evicted, sections.len(), now, |wire| {
+        self.main.ask(RequestKind::Evicted, sections.len(), now, |wire| {
             sections.iter().for_each(|section| wire.push_command(&[b"INFO", section]));
         });
     }
 
-    fn send(&mut self, side: ConnectionRole, what: What, command: Command, parts: &[&[u8]], now: Instant) {
+    fn send(&mut self, side: ConnectionRole, what: RequestKind, command: Command, parts: &[&[u8]], now: Instant) {
         self.link.totals.count_commands(command, 1);
         if let Some(lane) = self.lane(side) {
             lane.ask(what, 1, now, |wire| wire.push_command(parts));

@@ -35,7 +35,7 @@ pub(super) enum ReadReason {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum QueueOutcome {
     Queued,
     /// Exceeds the limit on reads. The push is recorded, but the key is not queued.
     Skipped,
@@ -85,7 +85,7 @@ struct QueuedKey {
 }
 
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(super) struct ReadQueue {
     slots: Vec<QueuedKey>,
     free: Vec<u32>,
     /// Slots by key.
@@ -104,7 +104,7 @@ pub(super) struct Inbox {
     max_waiting: usize,
 }
 
-impl Inbox {
+impl ReadQueue {
     pub(super) fn new(max_waiting: usize) -> Self {
         Self {
             slots: Vec::new(),
@@ -122,11 +122,11 @@ impl Inbox {
     }
 
     /// Records a push about the key.
-    pub(super) fn pushed(&mut self, key: &str, order: &ReplyOrder, now: TimeMs) -> Taken {
+    pub(super) fn pushed(&mut self, key: &str, order: &ReplyOrder, now: TimeMs) -> QueueOutcome {
         let hash = self.hashing.hash_one(key);
         let slot = match self.find(hash, key) {
             Some(slot) => slot,
-            None if self.pushed >= MAX_PUSHED => return Taken::Lost,
+            None if self.pushed >= MAX_PUSHED => return QueueOutcome::Lost,
             None => self.insert(hash, key.into(), ReadState::Free),
         };
         let may_be_old = self.answered.get(&hash).is_some_and(|sequence| order.may_share_turn(*sequence));
@@ -134,7 +134,7 @@ impl Inbox {
         let entry = &mut self.slots[slot as usize];
         if entry.pushes == 0 {
             if self.pushed >= MAX_PUSHED {
-                return Taken::Lost;
+                return QueueOutcome::Lost;
             }
             self.pushed += 1;
             entry.since = order.caught_up();
@@ -143,25 +143,25 @@ impl Inbox {
         entry.pushes = entry.pushes.saturating_add(1);
         entry.until = now;
         match entry.state {
-            ReadState::Queued(ReadReason::Pushed) | ReadState::Asked => return Taken::Queued,
+            ReadState::Queued(ReadReason::Pushed) | ReadState::Asked => return QueueOutcome::Queued,
             ReadState::Answering { .. } => {
                 entry.state = ReadState::Answering { torn: true };
-                return Taken::Queued;
+                return QueueOutcome::Queued;
             }
             // Reads for other reasons are not limited, and the read also covers this push.
-            ReadState::Queued(_) if !room => return Taken::Queued,
-            ReadState::Skipped if !room => return Taken::Skipped,
+            ReadState::Queued(_) if !room => return QueueOutcome::Queued,
+            ReadState::Skipped if !room => return QueueOutcome::Skipped,
             ReadState::Free if !room => {
                 entry.state = ReadState::Skipped;
                 entry.missed = true;
                 self.skipped += 1;
-                return Taken::Skipped;
+                return QueueOutcome::Skipped;
             }
             ReadState::Skipped => self.skipped -= 1,
             ReadState::Free | ReadState::Queued(_) => {}
         }
         self.enqueue(slot, ReadReason::Pushed);
-        Taken::Queued
+        QueueOutcome::Queued
     }
 
     /// Queues the key for the ledger or for a pass.

@@ -14,14 +14,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
-use super::connection::Lane;
+use super::connection::Connection;
 use super::evictions::Evictions;
-use super::handshake::Arrival;
+use super::handshake::Handshake;
 use super::identity::Replication;
-use super::key_catalog::Prefixes;
+use super::key_catalog::KeyCatalog;
 use super::pace::{Allowance, ScanPacer};
 use super::permissions::Permissions;
-use super::read_queue::{Inbox, ReadReason};
+use super::read_queue::{ReadQueue, ReadReason};
 use super::scanner::{Pass, Timetable};
 use super::{Link, LinkError};
 use crate::keyspace::connect::ConnectError;
@@ -36,19 +36,19 @@ const MAX_REQUESTED: usize = 65_536;
 
 pub(super) struct Session<'a> {
     pub(super) link: &'a mut Link,
-    pub(super) main: Lane,
+    pub(super) main: Connection,
     /// Used for `SCAN` if configured, and also for reads if changes are not watched.
-    pub(super) replica: Option<Lane>,
+    pub(super) replica: Option<Connection>,
     pub(super) connecting: Option<AbortOnDropHandle<Result<Wire, ConnectError>>>,
     /// No replica could be connected for the pass that is due.
     pub(super) without_replica: bool,
     pub(super) watching: bool,
-    pub(super) prefixes: Prefixes,
+    pub(super) prefixes: KeyCatalog,
     pub(super) scan_pattern: String,
     pub(super) permissions: Permissions,
     pub(super) replication: Replication,
     pub(super) evictions: Evictions,
-    pub(super) inbox: Inbox,
+    pub(super) inbox: ReadQueue,
     pub(super) allowance: Allowance,
     pub(super) pace: ScanPacer,
     pub(super) timetable: Timetable,
@@ -74,8 +74,8 @@ pub(super) enum ConnectionRole {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(link: &'a mut Link, arrival: Arrival) -> Self {
-        let Arrival { wire, prefixes, permissions, identity, armed } = arrival;
+    pub(super) fn new(link: &'a mut Link, arrival: Handshake) -> Self {
+        let Handshake { wire, prefixes, permissions, identity, armed } = arrival;
         let now = Instant::now();
         let config = &link.shared.config;
         let all_watched = armed.is_some() && !prefixes.has_others();
@@ -83,7 +83,7 @@ impl<'a> Session<'a> {
         link.show(|status| status.scan_interval = Some(interval));
         let reads_per_second = config.watch.max_reads_per_second;
         Self {
-            main: Lane::new(wire, armed.unwrap_or_else(clock::steady)),
+            main: Connection::new(wire, armed.unwrap_or_else(clock::steady)),
             replica: None,
             connecting: None,
             without_replica: false,
@@ -94,7 +94,7 @@ impl<'a> Session<'a> {
             replication: identity.replication,
             evictions: Evictions::new(armed.is_some()),
             // Pushed keys for one second of reads may wait.
-            inbox: Inbox::new(reads_per_second as usize),
+            inbox: ReadQueue::new(reads_per_second as usize),
             allowance: Allowance::new(reads_per_second, now),
             pace: ScanPacer::new(config.scan.max_redis_share, now),
             timetable: Timetable::new(interval, config.scan.interval, now),
@@ -203,7 +203,7 @@ impl<'a> Session<'a> {
             Ok(wire) => {
                 self.link.totals.count_commands(Command::Hello, 1);
                 self.link.totals.count_commands(Command::Readonly, 1);
-                self.replica = Some(Lane::new(wire, clock::steady()));
+                self.replica = Some(Connection::new(wire, clock::steady()));
             }
             Err(error) => {
                 self.warn_of_replica(anyhow::Error::from(error), "cannot scan a replica, scanning the primary");
@@ -230,7 +230,7 @@ impl<'a> Session<'a> {
     /// A server that does not answer within the response timeout counts as gone.
     async fn look_for_silence(&mut self) -> Result<(), WireError> {
         let after = self.link.shared.config.response_timeout;
-        let is_silent = |lane: &Lane| lane.deadline(after).is_some_and(|deadline| deadline <= Instant::now());
+        let is_silent = |lane: &Connection| lane.deadline(after).is_some_and(|deadline| deadline <= Instant::now());
         if is_silent(&self.main) {
             // The reply may have arrived while this task was not running.
             match timeout(Duration::ZERO, self.main.wire.next()).await {
@@ -250,7 +250,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    pub(super) fn lane(&mut self, side: ConnectionRole) -> Option<&mut Lane> {
+    pub(super) fn lane(&mut self, side: ConnectionRole) -> Option<&mut Connection> {
         match side {
             ConnectionRole::Main => Some(&mut self.main),
             ConnectionRole::Replica => self.replica.as_mut(),
@@ -278,7 +278,7 @@ impl Work {
     }
 }
 
-async fn next_of(lane: &mut Option<Lane>) -> Result<Value, WireError> {
+async fn next_of(lane: &mut Option<Connection>) -> Result<Value, WireError> {
     match lane {
         Some(lane) => lane.wire.next().await,
         None => std::future::pending().await,

@@ -1,7 +1,7 @@
 //! Final states of pieces of work. A second final state that is not a legal successor of the first
 //! means that two holders finished the same work.
 //!
-//! `ledger::Ledger` calls [`Finals::reached`] for each `TerminalState` event. The table is bounded:
+//! `ledger::Ledger` calls [`FinalStates::reached`] for each `TerminalState` event. The table is bounded:
 //! the oldest entries leave first and are counted.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +15,7 @@ use super::joining::LockHash;
 const CAPACITY: usize = 16_384;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::ledger) struct Finals {
+pub(in crate::ledger) struct FinalStates {
     /// The last final state of each piece of work, as a hash.
     states: BTreeMap<LockHash, u32>,
     /// The keys of `states`, the oldest first.
@@ -23,7 +23,7 @@ pub(in crate::ledger) struct Finals {
     evictions: u64,
 }
 
-impl Finals {
+impl FinalStates {
     /// Records a final state. Returns whether it conflicts with an earlier one.
     pub(in crate::ledger) fn reached(&mut self, work: LockHash, state: &str, may_follow: Option<&str>) -> bool {
         let Some(earlier) = self.states.insert(work, hash(state)) else {
@@ -51,7 +51,7 @@ fn hash(state: &str) -> u32 {
 }
 
 /// Saved as a list of pairs in `order`, followed by the number of evictions.
-impl Serialize for Finals {
+impl Serialize for FinalStates {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let entries: Vec<(LockHash, u32)> =
             self.order.iter().filter_map(|work| Some((*work, *self.states.get(work)?))).collect();
@@ -59,7 +59,7 @@ impl Serialize for Finals {
     }
 }
 
-impl<'de> Deserialize<'de> for Finals {
+impl<'de> Deserialize<'de> for FinalStates {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (entries, evictions) = <(Vec<(LockHash, u32)>, u64)>::deserialize(deserializer)?;
         let mut finals = Self { evictions, ..Self::default() };
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_second_final_state_is_a_conflict_unless_it_may_follow() {
-        let mut finals = Finals::default();
+        let mut finals = FinalStates::default();
         assert!(!finals.reached(work(1), "SUCCEEDED", None));
         assert!(!finals.reached(work(1), "QUARANTINED", Some("SUCCEEDED")));
         assert!(finals.reached(work(1), "QUARANTINED", Some("SUCCEEDED")), "it does not follow itself");
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_oldest_work_leaves_a_full_table_and_is_counted() {
-        let mut finals = Finals::default();
+        let mut finals = FinalStates::default();
         for number in 0..CAPACITY + 3 {
             assert!(!finals.reached(work(number), "DONE", None));
         }
@@ -105,17 +105,17 @@ mod tests {
 
     #[test]
     fn what_is_saved_comes_back_in_order() {
-        let mut finals = Finals::default();
+        let mut finals = FinalStates::default();
         for number in 0..CAPACITY + 1 {
             finals.reached(work(number), if number % 2 == 0 { "DONE" } else { "FAILED" }, None);
         }
         let saved = serde_json::to_string(&finals).unwrap();
-        let loaded: Finals = serde_json::from_str(&saved).unwrap();
+        let loaded: FinalStates = serde_json::from_str(&saved).unwrap();
         assert_eq!(loaded, finals);
         for bad in ["{}", "[[]]", "[[[1,2]],-1]", "[[[1]],0]"] {
-            assert!(serde_json::from_str::<Finals>(bad).is_err(), "{bad}");
+            assert!(serde_json::from_str::<FinalStates>(bad).is_err(), "{bad}");
         }
-        let twice: Finals = serde_json::from_str("[[[1,2],[1,3]],0]").unwrap();
+        let twice: FinalStates = serde_json::from_str("[[[1,2],[1,3]],0]").unwrap();
         assert_eq!((twice.states.len(), twice.order.len()), (1, 1));
     }
 }

@@ -1,7 +1,7 @@
 //! Decides which lines belong to one failure: lines about the same lock and the same [`Aspect`]
 //! that are close in time.
 //!
-//! `ledger::Ledger` calls [`Joined`] for every log event. The table is bounded. An entry is removed
+//! `ledger::Ledger` calls [`FailureJoiner`] for every log event. The table is bounded. An entry is removed
 //! when no later line can belong to it. If the table is full, entries are removed early and
 //! counted.
 
@@ -82,7 +82,7 @@ pub(in crate::ledger) enum Window {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::ledger) struct Joined {
+pub(in crate::ledger) struct FailureJoiner {
     entries: BTreeMap<LockHash, JoinEntry>,
     evictions: u64,
 }
@@ -92,7 +92,7 @@ pub(in crate::ledger) struct Joined {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct JoinEntry(TimeMs, TimeMs);
 
-impl Joined {
+impl FailureJoiner {
     /// Records a line. Returns whether it starts a new failure.
     pub(in crate::ledger) fn begins(&mut self, lock: LockHash, at: TimeMs, now: TimeMs, window: Window) -> bool {
         let (window, lasts) = match window {
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_failure_ends_a_window_after_its_first_line() {
-        let mut joined = Joined::default();
+        let mut joined = FailureJoiner::default();
         let mut begins = |at| joined.begins(lock(1), at, 0, WINDOW);
         assert!(begins(10_000));
         assert!(!begins(11_000));
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_last_line_about_a_lost_lock_keeps_it_lost() {
-        let mut joined = Joined::default();
+        let mut joined = FailureJoiner::default();
         let mut begins = |at| joined.begins(lock(1), at, 0, Window::FromLast(2000));
         assert!(begins(10_000));
         assert!(!begins(12_000), "the window's edge belongs to it");
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_window_of_nothing_joins_nothing() {
-        let mut joined = Joined::default();
+        let mut joined = FailureJoiner::default();
         assert!(joined.begins(lock(1), 5, 5, Window::FromFirst(0)));
         assert!(joined.begins(lock(1), 5, 5, Window::FromFirst(0)));
     }
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_full_table_drops_what_arrived_first_and_counts_it() {
-        let mut joined = Joined::default();
+        let mut joined = FailureJoiner::default();
         for number in 0..CAPACITY {
             assert!(joined.begins(lock(number), 0, number as TimeMs, WINDOW));
         }
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn of_what_arrived_together_the_oldest_lines_leave() {
-        let mut joined = Joined::default();
+        let mut joined = FailureJoiner::default();
         for number in 0..=CAPACITY {
             joined.begins(lock(number), number as TimeMs * 10, 7, WINDOW);
         }
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn tidying_goes_by_arrival_and_keeps_what_a_window_may_need() {
-        let mut joined = Joined::default();
+        let mut joined = FailureJoiner::default();
         joined.begins(lock(1), 1_000_000_000, 0, WINDOW);
         joined.tidy(KEPT_FOR_MS, 2000);
         assert!(joined.is_open(Some(lock(1)), 1_000_000_000, 2000), "lines may be of any time");

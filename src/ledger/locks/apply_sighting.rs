@@ -5,14 +5,14 @@
 
 use std::hash::BuildHasher;
 
-use super::hold::{self, Fact, SightingContext};
+use super::hold::{self, SightingContext, Transition};
 use super::links::LinkState;
-use super::namespace_chooser::Choice;
+use super::namespace_chooser::ChosenNamespace;
 use super::ring::KeyHash;
 use super::table::{LockSlot, TrackedLock};
 use super::{AllCounters, LockTracker, NotALock, is_watchable};
 use crate::ledger::recent::Event;
-use crate::model::sighting::{Held, LinkId, Sight, Sighting};
+use crate::model::sighting::{Held, KeyState, LinkId, Sighting};
 use crate::util::clock::TimeMs;
 
 /// The subject of a sighting.
@@ -20,7 +20,7 @@ struct SightedKey {
     hash: KeyHash,
     /// The slot of the lock in the table, if it was held.
     slot: Option<LockSlot>,
-    choice: Choice,
+    choice: ChosenNamespace,
     id: LinkId,
     link: LinkState,
 }
@@ -41,7 +41,7 @@ impl LockTracker {
         if known.is_some_and(|lock| lock.link != id && sighting.received < lock.life.read_sent) {
             return;
         }
-        if slot.is_none() && matches!(sighting.sight, Sight::Held(_)) {
+        if slot.is_none() && matches!(sighting.sight, KeyState::Held(_)) {
             if self.not_locks.remove(hash).is_some() {
                 // Earlier pushes were about a value that was not a lock.
                 sighting.pushes = sighting.pushes.min(1);
@@ -49,13 +49,13 @@ impl LockTracker {
             // The lock may have been held for long; the table had no room for it until now.
             sighting.missed |= self.untracked.contains(hash);
         }
-        if slot.is_none() && sighting.sight == Sight::Vacant {
+        if slot.is_none() && sighting.sight == KeyState::Vacant {
             // One of the changes wrote the current value, which is not a hold.
             sighting.pushes = sighting.pushes.saturating_sub(1);
         }
         let held = match &sighting.sight {
-            Sight::Unreadable => return,
-            Sight::Elsewhere => {
+            KeyState::Unreadable => return,
+            KeyState::Elsewhere => {
                 if let Some(slot) = slot
                     && let Some(lock) = self.table.get_mut(slot).filter(|lock| lock.link == id)
                 {
@@ -66,8 +66,8 @@ impl LockTracker {
                 }
                 return;
             }
-            Sight::NotALock | Sight::Vacant => {
-                let is_vacant = sighting.sight == Sight::Vacant;
+            KeyState::NotALock | KeyState::Vacant => {
+                let is_vacant = sighting.sight == KeyState::Vacant;
                 if let Some(choice) = self.belonging.choose(&sighting.key, None) {
                     let (namespace, seen) = (choice.namespace, sighting.received);
                     self.not_locks.insert(hash, NotALock { namespace, link: id, seen, is_vacant });
@@ -77,7 +77,7 @@ impl LockTracker {
                 }
                 None
             }
-            Sight::Absent => {
+            KeyState::Absent => {
                 let was_no_lock = self.not_locks.remove(hash).is_some();
                 // The end of a hold that was not tracked must not count as a short hold.
                 if (was_no_lock || self.untracked.remove(hash).is_some()) && slot.is_none() {
@@ -85,7 +85,7 @@ impl LockTracker {
                 }
                 None
             }
-            Sight::Held(held) => Some(held),
+            KeyState::Held(held) => Some(held),
         };
         if let Some(choice) = self.choose(slot, &sighting, held) {
             self.judge(counters, SightedKey { hash, slot, choice, id, link }, &sighting, held);
@@ -93,7 +93,7 @@ impl LockTracker {
     }
 
     /// The lock namespace of the lock after the sighting.
-    fn choose(&self, slot: Option<LockSlot>, sighting: &Sighting, held: Option<&Held>) -> Option<Choice> {
+    fn choose(&self, slot: Option<LockSlot>, sighting: &Sighting, held: Option<&Held>) -> Option<ChosenNamespace> {
         let ttl = match held {
             // The TTL was longer at the time of the push than at the time of the read.
             Some(held) => held.ttl_ms.map(|ttl| ttl + (sighting.sent - sighting.until).max(0)),
@@ -107,7 +107,7 @@ impl LockTracker {
             !lock.shared || same_owner && self.belonging.can_have(lock.namespace, held.ttl_ms)
         });
         match stays {
-            true => Some(Choice { namespace: lock.namespace, shared: lock.shared }),
+            true => Some(ChosenNamespace { namespace: lock.namespace, shared: lock.shared }),
             false => self.belonging.choose(&sighting.key, ttl),
         }
     }
@@ -138,11 +138,11 @@ impl LockTracker {
         let after = hold::judge(before.map(|lock| &lock.life), held, sighting, &circumstances, &mut facts);
         for fact in facts.drain(..) {
             // If the renewed TTL fits only another namespace, the lock belongs to that one.
-            if matches!(fact, Fact::Renewed { .. }) && after.is_some() {
+            if matches!(fact, Transition::Renewed { .. }) && after.is_some() {
                 namespace = choice.namespace;
             }
             self.count(counters, &sighting.key, hash, namespace, &fact);
-            if matches!(fact, Fact::Ended { .. }) {
+            if matches!(fact, Transition::Ended { .. }) {
                 namespace = choice.namespace;
             }
         }

@@ -3,7 +3,7 @@
 //! `apply_sighting` and `LockTracker::flushed` call [`LockTracker::count`].
 
 use super::history::{EndedHold, ObservedRenewal};
-use super::hold::{Ending, Fact};
+use super::hold::{Ending, Transition};
 use super::ring::KeyHash;
 use super::{AllCounters, LockTracker};
 use crate::ledger::recent::Event;
@@ -28,14 +28,14 @@ impl LockTracker {
         key: &str,
         hash: KeyHash,
         namespace: NamespaceId,
-        fact: &Fact,
+        fact: &Transition,
     ) {
         let index = usize::from(namespace.0);
         let of_namespace = counters.saved.entry(self.namespaces[index].name.clone()).or_default();
         let recent = &mut counters.recents[index];
         let is_loop = self.namespaces[index].style == Style::Loop;
         match *fact {
-            Fact::ShortHolds { count, at, hold } => {
+            Transition::ShortHolds { count, at, hold } => {
                 of_namespace.acquisitions += count;
                 of_namespace.releases += count;
                 of_namespace.early_releases += if is_loop { count } else { 0 };
@@ -48,14 +48,14 @@ impl LockTracker {
                 self.history.push(hash, EndedHold { owner_changes, ..EndedHold::short(at, namespace) });
                 self.held_until(key, at);
             }
-            Fact::Acquired { owner, at } => {
+            Transition::Acquired { owner, at } => {
                 of_namespace.acquisitions += 1;
                 if let Some(at) = at {
                     recent.add(Event::Acquisition, 1, at);
                 }
                 self.succeeded(counters, hash, owner, at);
             }
-            Fact::Renewed { count, at, margin } => {
+            Transition::Renewed { count, at, margin } => {
                 of_namespace.renewals += count;
                 if let Some(margin) = margin {
                     of_namespace.renewal_margin_ratio.observe(margin);
@@ -63,7 +63,7 @@ impl LockTracker {
                 recent.add(Event::Renewal, count, at);
                 self.renewals.push(hash, ObservedRenewal { at, margin: margin.map(|margin| margin as f32) });
             }
-            Fact::Ended { life, ending, at, seen_until, hold } => {
+            Transition::Ended { life, ending, at, seen_until, hold } => {
                 match ending {
                     Ending::Released => {
                         of_namespace.releases += 1;
@@ -90,7 +90,7 @@ impl LockTracker {
                 let is_told = matches!(ending, Ending::Released | Ending::Expired | Ending::TakenOver);
                 self.held_until(key, if is_told { at } else { seen_until });
             }
-            Fact::ReplacedUnseen => of_namespace.owner_changes.increment(After::Unknown),
+            Transition::ReplacedUnseen => of_namespace.owner_changes.increment(After::Unknown),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::num::NonZeroU32;
 
-use super::hold::{Ending, Life};
+use super::hold::{Ending, Hold};
 use super::ring::Ring;
 use crate::model::log_event::RuleId;
 use crate::model::namespace::NamespaceId;
@@ -17,7 +17,7 @@ pub(in crate::ledger) type HoldHistory = Ring<EndedHold, 131_072, 16>;
 /// A separate ring, because renewals are the most frequent events.
 pub(in crate::ledger) type Renewals = Ring<ObservedRenewal, 65_536, 64>;
 /// A separate ring, so that renewals do not evict log events.
-pub(in crate::ledger) type Sayings = Ring<Saying, 16_384, 32>;
+pub(in crate::ledger) type CountedLines = Ring<CountedLine, 16_384, 32>;
 
 /// A hold that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(in crate::ledger) struct ObservedRenewal {
 
 /// A log event about a lock. Only counted events are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ledger) struct Saying {
+pub(in crate::ledger) struct CountedLine {
     pub(in crate::ledger) at: TimeMs,
     pub(in crate::ledger) event: &'static str,
     pub(in crate::ledger) reason: Option<&'static str>,
@@ -62,7 +62,7 @@ pub(in crate::ledger) struct Saying {
 
 impl EndedHold {
     /// `ended` is an interval: not before the first time and not after the second.
-    pub(in crate::ledger) fn of(life: &Life, ending: Ending, ended: (TimeMs, TimeMs), namespace: NamespaceId) -> Self {
+    pub(in crate::ledger) fn of(life: &Hold, ending: Ending, ended: (TimeMs, TimeMs), namespace: NamespaceId) -> Self {
         let ttl = life.full_ttl().and_then(|ttl| u32::try_from(ttl).ok()).and_then(NonZeroU32::new);
         Self {
             owner: life.owner,
@@ -109,6 +109,6 @@ mod tests {
     /// their hash tables.
     #[test]
     fn what_is_remembered_is_as_small_as_it_is_said_to_be() {
-        assert_eq!((size_of::<EndedHold>(), size_of::<ObservedRenewal>(), size_of::<Saying>()), (56, 16, 48));
+        assert_eq!((size_of::<EndedHold>(), size_of::<ObservedRenewal>(), size_of::<CountedLine>()), (56, 16, 48));
     }
 }

@@ -50,7 +50,7 @@ impl Deadline {
 
 /// State of a held lock. Kept small, because there may be a million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ledger) struct Life {
+pub(in crate::ledger) struct Hold {
     pub(in crate::ledger) owner: Option<OwnerHash>,
     pub(in crate::ledger) deadline: Option<Deadline>,
     /// Time of the acquisition if `acquisition_seen`, otherwise time of the first sighting.
@@ -99,7 +99,7 @@ pub(in crate::ledger) enum Ending {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::ledger) enum Fact {
+pub(in crate::ledger) enum Transition {
     /// Holds that began and ended between two reads. Each lasted about `hold`.
     ShortHolds {
         count: u64,
@@ -114,7 +114,7 @@ pub(in crate::ledger) enum Fact {
     /// `hold` is `None` if the begin or the end is not known precisely enough. At `seen_until` the
     /// lock still existed.
     Ended {
-        life: Life,
+        life: Hold,
         ending: Ending,
         at: TimeMs,
         seen_until: TimeMs,
@@ -140,7 +140,7 @@ impl Ending {
     }
 }
 
-impl Life {
+impl Hold {
     /// The TTL that was last set, if its time is known.
     pub(in crate::ledger) fn full_ttl(&self) -> Option<TimeMs> {
         self.deadline.filter(|_| self.set_at_known).map(|deadline| deadline.high() - self.set_at)
@@ -166,12 +166,12 @@ pub(in crate::ledger) fn deadline_of(held: &Held, sighting: &Sighting) -> Option
 /// the lock, or `None` if nobody holds it. `held` is what the sighting shows, `None` for an absent
 /// key.
 pub(in crate::ledger) fn judge(
-    before: Option<&Life>,
+    before: Option<&Hold>,
     held: Option<&Held>,
     sighting: &Sighting,
     circumstances: &SightingContext,
-    facts: &mut Vec<Fact>,
-) -> Option<Life> {
+    facts: &mut Vec<Transition>,
+) -> Option<Hold> {
     let watching = circumstances.watching && sighting.since.is_some();
     let doubtful = circumstances.doubtful || sighting.missed;
     let case = Case { sighting, circumstances, watching, doubtful, changes: effective(sighting) };
@@ -209,12 +209,12 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    fn short_holds(&self, count: u64, facts: &mut Vec<Fact>) {
+    fn short_holds(&self, count: u64, facts: &mut Vec<Transition>) {
         if count > 0 {
             let Sighting { since, until, .. } = *self.sighting;
             // The hold time was not observed. It was shorter than the time between push and read.
             let hold = since.map_or(0, |since| until - since).clamp(0, SHORT_HOLD_MS);
-            facts.push(Fact::ShortHolds { count, at: until, hold });
+            facts.push(Transition::ShortHolds { count, at: until, hold });
         }
     }
 
@@ -228,22 +228,22 @@ impl Case<'_> {
         if had_time { changes % 2 } else { 0 }
     }
 
-    fn renewed_unseen(&self, renewals: u64, facts: &mut Vec<Fact>) {
+    fn renewed_unseen(&self, renewals: u64, facts: &mut Vec<Transition>) {
         if renewals > 0 {
-            facts.push(Fact::Renewed { count: renewals, at: self.sighting.until, margin: None });
+            facts.push(Transition::Renewed { count: renewals, at: self.sighting.until, margin: None });
         }
     }
 
     /// Handles the push of a lock that a read showed before the push arrived. The lock was acquired
     /// at the time of that read.
-    fn announced(&self, life: &Life, facts: &mut Vec<Fact>) -> Life {
+    fn announced(&self, life: &Hold, facts: &mut Vec<Transition>) -> Hold {
         let mut life = *life;
         if life.unannounced && self.sighting.pushes > 0 {
             life.unannounced = false;
             if self.sighting.first_push_may_be_old && !self.doubtful {
                 life.acquisition_seen = true;
                 life.set_at_known = true;
-                facts.push(Fact::Acquired { owner: life.owner, at: Some(life.began) });
+                facts.push(Transition::Acquired { owner: life.owner, at: Some(life.began) });
             }
         }
         life
@@ -251,7 +251,7 @@ impl Case<'_> {
 
     /// Starts a hold. `is_new` means that the lock did not exist before, so this is an acquisition
     /// and not only a first sighting.
-    fn begin(&self, held: &Held, is_new: bool, facts: &mut Vec<Fact>) -> Life {
+    fn begin(&self, held: &Held, is_new: bool, facts: &mut Vec<Transition>) -> Hold {
         let Sighting { sent, received, since, until, pushes, .. } = *self.sighting;
         let deadline = deadline_of(held, self.sighting);
         let acquired = is_new && (!self.watching || pushes > 0);
@@ -268,12 +268,12 @@ impl Case<'_> {
             }
         };
         if acquired {
-            facts.push(Fact::Acquired { owner: held.owner, at: acquired_at });
+            facts.push(Transition::Acquired { owner: held.owner, at: acquired_at });
         }
         self.renewed_unseen(renewals, facts);
         let acquired_at = acquired_at.filter(|_| acquired);
         let began = acquired_at.unwrap_or(received);
-        Life {
+        Hold {
             owner: held.owner,
             deadline,
             began,
@@ -292,7 +292,7 @@ impl Case<'_> {
         (deadline.low - ttl <= received).then(|| (deadline.high() - ttl).min(received))
     }
 
-    fn gone(&self, mut life: Life, facts: &mut Vec<Fact>) {
+    fn gone(&self, mut life: Hold, facts: &mut Vec<Transition>) {
         let ending = match self.ending(&life) {
             // A lock without a TTL ends only if somebody deletes it.
             None if self.watching => self.deleted(&life),
@@ -310,7 +310,7 @@ impl Case<'_> {
     }
 
     /// How a hold ended that the sighting no longer shows. `None` if the lock has no TTL.
-    fn ending(&self, life: &Life) -> Option<Ending> {
+    fn ending(&self, life: &Hold) -> Option<Ending> {
         if self.doubtful {
             return Some(if self.circumstances.failover { Ending::LostInFailover } else { Ending::Unknown });
         }
@@ -330,19 +330,19 @@ impl Case<'_> {
     }
 
     /// The end of a deleted lock: a release, unless Redis may have evicted the key to free memory.
-    fn deleted(&self, life: &Life) -> Ending {
+    fn deleted(&self, life: &Hold) -> Ending {
         let may_be_evicted = self.circumstances.evicted.is_some_and(|evicted| self.not_before(life) <= evicted);
         if may_be_evicted { Ending::Unknown } else { Ending::Released }
     }
 
     /// Nothing happened to the lock before this time.
-    fn not_before(&self, life: &Life) -> TimeMs {
+    fn not_before(&self, life: &Hold) -> TimeMs {
         // After an interruption, the link knows only the changes since then.
         let since = self.sighting.since.filter(|_| self.watching && !self.doubtful);
         since.unwrap_or(life.read_sent).max(life.read_sent)
     }
 
-    fn end(&self, life: &Life, ending: Ending, facts: &mut Vec<Fact>) {
+    fn end(&self, life: &Hold, ending: Ending, facts: &mut Vec<Transition>) {
         let until = self.sighting.until;
         let not_before = self.not_before(life);
         let at = match (ending, life.deadline) {
@@ -355,14 +355,14 @@ impl Case<'_> {
             Ending::LostInFailover | Ending::Flushed | Ending::Unknown => false,
         };
         let hold = (is_precise && life.acquisition_seen).then(|| (at - life.began).max(0));
-        facts.push(Fact::Ended { life: *life, ending, at, seen_until: not_before.min(at), hold });
+        facts.push(Transition::Ended { life: *life, ending, at, seen_until: not_before.min(at), hold });
     }
 
-    fn same_owner(&self, mut life: Life, held: &Held, facts: &mut Vec<Fact>) -> Life {
+    fn same_owner(&self, mut life: Hold, held: &Held, facts: &mut Vec<Transition>) -> Hold {
         let Sighting { sent, received, since, .. } = *self.sighting;
         let new = deadline_of(held, self.sighting);
         let (Some(old), Some(now)) = (life.deadline, new) else {
-            return Life { owner: held.owner.or(life.owner), deadline: new, read_sent: sent, ..life };
+            return Hold { owner: held.owner.or(life.owner), deadline: new, read_sent: sent, ..life };
         };
         let tolerance = 1 + share(received - life.read_sent, RENEWAL_DRIFT);
         let is_later = now.low > old.high() + tolerance;
@@ -381,10 +381,10 @@ impl Case<'_> {
             true => Deadline::new(now.low.max(old.low), now.high().min(old.high())),
             false => now,
         };
-        Life { owner: held.owner.or(life.owner), deadline: Some(deadline), read_sent: sent, ..life }
+        Hold { owner: held.owner.or(life.owner), deadline: Some(deadline), read_sent: sent, ..life }
     }
 
-    fn renewed(&self, life: &mut Life, old: Deadline, now: Deadline, facts: &mut Vec<Fact>) {
+    fn renewed(&self, life: &mut Hold, old: Deadline, now: Deadline, facts: &mut Vec<Transition>) {
         let until = self.sighting.until;
         let count = if self.doubtful { 1 } else { self.changes.max(1) };
         let at = match self.watching && !self.doubtful {
@@ -400,10 +400,10 @@ impl Case<'_> {
         life.renewals = life.renewals.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         life.set_at = at.unwrap_or(until);
         life.set_at_known = at.is_some();
-        facts.push(Fact::Renewed { count, at: life.set_at, margin });
+        facts.push(Transition::Renewed { count, at: life.set_at, margin });
     }
 
-    fn other_owner(&self, life: &Life, held: &Held, facts: &mut Vec<Fact>) -> Life {
+    fn other_owner(&self, life: &Hold, held: &Held, facts: &mut Vec<Transition>) -> Hold {
         let ending =
             self.ending(life).unwrap_or_else(|| if self.watching { self.deleted(life) } else { Ending::Unknown });
         let ending = match ending {
@@ -415,15 +415,15 @@ impl Case<'_> {
         };
         self.end(life, ending, facts);
         if self.doubtful {
-            facts.push(Fact::ReplacedUnseen);
+            facts.push(Transition::ReplacedUnseen);
             return self.begin(held, false, facts);
         }
         self.short_holds(self.changes.saturating_sub(2).div_ceil(2), facts);
         let mut life = Case { changes: 0, ..*self }.begin(held, true, facts);
         if life.unannounced {
             // The new owner proves an acquisition, although its push has not arrived yet.
-            life = Life { unannounced: false, acquisition_seen: true, set_at_known: true, ..life };
-            facts.push(Fact::Acquired { owner: life.owner, at: Some(life.began) });
+            life = Hold { unannounced: false, acquisition_seen: true, set_at_known: true, ..life };
+            facts.push(Transition::Acquired { owner: life.owner, at: Some(life.began) });
         }
         life
     }

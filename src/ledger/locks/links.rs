@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::table::TrackedLock;
-use crate::model::sighting::{LinkId, LinkNews, OperationsSource, Past};
+use crate::model::sighting::{LinkEvent, LinkId, OperationsSource, ServerContinuity};
 use crate::util::clock::TimeMs;
 
 /// A watched link whose latest answer is older than this is not observed now.
@@ -77,37 +77,37 @@ impl Links {
     }
 
     /// Applies every event of a link except sightings.
-    pub(in crate::ledger) fn apply(&mut self, id: LinkId, news: &LinkNews) {
+    pub(in crate::ledger) fn apply(&mut self, id: LinkId, news: &LinkEvent) {
         match *news {
-            LinkNews::Up { at, watching, past } => {
+            LinkEvent::Up { at, watching, past } => {
                 self.began.get_or_insert(at);
                 self.interrupt(id, at);
                 if let Some(link) = self.links.get_mut(&id) {
                     (link.up, link.watching) = (true, watching);
-                    if past == Past::OtherServer {
+                    if past == ServerContinuity::OtherServer {
                         link.failover = Some(at);
                     }
                 }
             }
-            LinkNews::Down { at } => {
+            LinkEvent::Down { at } => {
                 self.interrupt(id, at);
                 if let Some(link) = self.links.get_mut(&id) {
                     link.up = false;
                 }
             }
-            LinkNews::Gap { at } | LinkNews::Flushed { at } => self.interrupt(id, at),
-            LinkNews::Evicted { at } => {
+            LinkEvent::Gap { at } | LinkEvent::Flushed { at } => self.interrupt(id, at),
+            LinkEvent::Evicted { at } => {
                 if let Some(link) = self.links.get_mut(&id) {
                     link.evicted = Some(at);
                 }
             }
-            LinkNews::Removed { at } => {
+            LinkEvent::Removed { at } => {
                 if self.links.remove(&id).is_some() {
                     self.orphaned = Some(at);
                 }
             }
-            LinkNews::CaughtUp { at } => self.caught_up(id, at),
-            LinkNews::PassDone { started, at } => {
+            LinkEvent::CaughtUp { at } => self.caught_up(id, at),
+            LinkEvent::PassDone { started, at } => {
                 let Some(link) = self.links.get_mut(&id) else { return };
                 // A pass that began before the last interruption may have missed locks.
                 if started >= link.interrupted {
@@ -117,7 +117,7 @@ impl Links {
                     self.first_baseline.get_or_insert(at);
                 }
             }
-            LinkNews::Seen(_) => {}
+            LinkEvent::Seen(_) => {}
         }
     }
 

@@ -33,13 +33,13 @@ use super::causes::Causes;
 use super::recent::Recent;
 use crate::model::counters::KeyspaceCounters;
 use crate::model::namespace::{Namespace, NamespaceId};
-use crate::model::sighting::{LinkBatch, LinkId, LinkNews};
+use crate::model::sighting::{LinkBatch, LinkEvent, LinkId};
 use crate::util::clock::TimeMs;
 use bounded::Bounded;
-use history::{HoldHistory, Renewals, Sayings};
-use hold::{Ending, Fact};
+use history::{CountedLines, HoldHistory, Renewals};
+use hold::{Ending, Transition};
 use links::Links;
-use namespace_chooser::Belonging;
+use namespace_chooser::NamespaceChooser;
 use ring::KeyHash;
 use survey::Surveyed;
 use table::{LockSlot, Table, TrackedLock};
@@ -67,12 +67,12 @@ pub(super) struct AllCounters<'a> {
 pub(super) struct LockTracker {
     pub(super) settings: KeyspaceSettings,
     pub(super) namespaces: Vec<Arc<Namespace>>,
-    pub(super) belonging: Belonging,
+    pub(super) belonging: NamespaceChooser,
     pub(super) links: Links,
     pub(super) table: Table,
     pub(super) history: HoldHistory,
     pub(super) renewals: Renewals,
-    pub(super) sayings: Sayings,
+    pub(super) sayings: CountedLines,
     pub(super) causes: Causes,
     /// One entry per lock namespace.
     pub(super) states: Vec<NamespaceState>,
@@ -84,7 +84,7 @@ pub(super) struct LockTracker {
     /// Keyed anew in each process, so that nobody can choose keys whose hashes collide.
     pub(super) hasher: RandomState,
     /// Empty between two sightings. Kept to reuse its memory.
-    pub(super) facts: Vec<Fact>,
+    pub(super) facts: Vec<Transition>,
 }
 
 /// State of one lock namespace besides its counters.
@@ -131,14 +131,14 @@ impl LockTracker {
         }
         Self {
             settings,
-            belonging: Belonging::new(namespaces),
+            belonging: NamespaceChooser::new(namespaces),
             states: namespaces.iter().map(state).collect(),
             namespaces: namespaces.to_vec(),
             links: Links::default(),
             table: Table::default(),
             history: HoldHistory::default(),
             renewals: Renewals::default(),
-            sayings: Sayings::default(),
+            sayings: CountedLines::default(),
             causes: Causes::default(),
             fixed,
             fences: Bounded::new(REMEMBERED),
@@ -157,12 +157,12 @@ impl LockTracker {
         let LinkBatch { link, news } = batch;
         for news in news {
             match news {
-                LinkNews::Seen(sighting) => self.see(counters, link, sighting),
-                LinkNews::PassDone { started, at } => {
+                LinkEvent::Seen(sighting) => self.see(counters, link, sighting),
+                LinkEvent::PassDone { started, at } => {
                     self.links.apply(link, &news);
                     self.pass_done(link, started, at);
                 }
-                LinkNews::Flushed { at } => {
+                LinkEvent::Flushed { at } => {
                     self.flushed(counters, link, at);
                     self.links.apply(link, &news);
                 }
@@ -206,7 +206,7 @@ impl LockTracker {
             let Some(lock) = self.table.get(slot) else { continue };
             let (hash, seen_until) = (self.hash(&lock.key), self.links.last_known(lock));
             let Some(lock) = self.remove(hash, slot) else { continue };
-            let ending = Fact::Ended { life: lock.life, ending: Ending::Flushed, at, seen_until, hold: None };
+            let ending = Transition::Ended { life: lock.life, ending: Ending::Flushed, at, seen_until, hold: None };
             self.count(counters, &lock.key, hash, lock.namespace, &ending);
         }
         self.not_locks.retain(|not_lock| not_lock.link != id);

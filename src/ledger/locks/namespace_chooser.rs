@@ -12,7 +12,7 @@ use crate::util::clock::TimeMs;
 /// How far an observed TTL may exceed the configured one and still match it.
 const TTL_TOLERANCE_MS: TimeMs = 1000;
 
-pub(in crate::ledger) struct Belonging {
+pub(in crate::ledger) struct NamespaceChooser {
     keys: KeyMap,
     /// The configured TTL of each lock namespace, which its locks cannot exceed. `None` allows any
     /// TTL.
@@ -21,12 +21,12 @@ pub(in crate::ledger) struct Belonging {
 
 /// The chosen namespace, and whether it was chosen among several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ledger) struct Choice {
+pub(in crate::ledger) struct ChosenNamespace {
     pub(in crate::ledger) namespace: NamespaceId,
     pub(in crate::ledger) shared: bool,
 }
 
-impl Belonging {
+impl NamespaceChooser {
     pub(in crate::ledger) fn new(namespaces: &[Arc<Namespace>]) -> Self {
         let longest_ttl = namespaces.iter().map(|namespace| namespace.ttl.map(|ttl| ttl.as_millis() as TimeMs));
         Self { keys: KeyMap::new(namespaces), longest_ttl: longest_ttl.collect() }
@@ -39,7 +39,7 @@ impl Belonging {
 
     /// `ttl` is a lower bound of the lock's TTL, `None` for a lock without a TTL. Returns `None`
     /// for a key that matches no template.
-    pub(in crate::ledger) fn choose(&self, key: &str, ttl: Option<TimeMs>) -> Option<Choice> {
+    pub(in crate::ledger) fn choose(&self, key: &str, ttl: Option<TimeMs>) -> Option<ChosenNamespace> {
         let mut best = None;
         let mut candidates = 0;
         for namespace in self.keys.namespaces_of(key) {
@@ -49,7 +49,7 @@ impl Belonging {
                 best = Some((rank, namespace));
             }
         }
-        best.map(|(_, namespace)| Choice { namespace, shared: candidates > 1 })
+        best.map(|(_, namespace)| ChosenNamespace { namespace, shared: candidates > 1 })
     }
 
     pub(in crate::ledger) fn can_have(&self, namespace: NamespaceId, ttl: Option<TimeMs>) -> bool {
@@ -85,8 +85,8 @@ mod tests {
                 Arc::new(Namespace { keys, ttl: ttl.map(Duration::from_secs), ..Namespace::other() })
             })
             .collect();
-        let choice = Belonging::new(&namespaces).choose("job:1", observed);
-        let expected = Choice { namespace: NamespaceId(expected), shared: ttls.len() > 1 };
+        let choice = NamespaceChooser::new(&namespaces).choose("job:1", observed);
+        let expected = ChosenNamespace { namespace: NamespaceId(expected), shared: ttls.len() > 1 };
         assert_eq!(choice, Some(expected), "{observed:?} of {ttls:?}");
     }
 

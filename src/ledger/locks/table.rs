@@ -11,8 +11,8 @@ use std::collections::BinaryHeap;
 
 use hashbrown::HashTable;
 
-use super::hold::Life;
-use super::namespace_chooser::Choice;
+use super::hold::Hold;
+use super::namespace_chooser::ChosenNamespace;
 use super::ring::KeyHash;
 use crate::model::namespace::NamespaceId;
 use crate::model::sighting::LinkId;
@@ -31,7 +31,7 @@ const STALE_ENTRIES: usize = 1024;
 /// One held lock.
 pub(in crate::ledger) struct TrackedLock {
     pub(in crate::ledger) key: Box<str>,
-    pub(in crate::ledger) life: Life,
+    pub(in crate::ledger) life: Hold,
     /// The epoch of the link when the lock was last seen. 0 if the lock moved away from its node.
     pub(in crate::ledger) epoch: u32,
     /// The [`mark`] of its valid entry in the heap, or 0 if it has none. Other entries for its slot
@@ -64,7 +64,7 @@ pub(in crate::ledger) struct Table {
 }
 
 impl TrackedLock {
-    pub(in crate::ledger) fn new(key: Box<str>, life: Life, link: (LinkId, u32), choice: Choice) -> Self {
+    pub(in crate::ledger) fn new(key: Box<str>, life: Hold, link: (LinkId, u32), choice: ChosenNamespace) -> Self {
         Self {
             key,
             life,

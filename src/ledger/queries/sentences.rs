@@ -5,7 +5,7 @@
 //! s after expiry: expired, renewals stopped"
 
 use crate::ledger::locks::history::EndedHold;
-use crate::ledger::locks::hold::{Ending, Life};
+use crate::ledger::locks::hold::{Ending, Hold};
 use crate::model::namespace::{Namespace, Style};
 use crate::model::sighting::OwnerHash;
 use crate::util::clock::{TimeMs, span};
@@ -52,7 +52,7 @@ pub(in crate::ledger) fn of_end(record: &EndedHold, next: Option<NextHold>, name
 }
 
 /// Describes who holds a lock, since when, and how long its TTL lasts.
-pub(in crate::ledger) fn of_life(life: &Life, now: TimeMs, is_overdue: bool, is_doubtful: bool) -> String {
+pub(in crate::ledger) fn of_life(life: &Hold, now: TimeMs, is_overdue: bool, is_doubtful: bool) -> String {
     let since = if life.acquisition_seen { "for" } else { "for at least" };
     let left = match (life.deadline, life.full_ttl()) {
         (None, _) => "it has no TTL and will not end by itself".to_owned(),

@@ -2,8 +2,8 @@
 //! call this module. Nothing here can fail.
 //!
 //! Container runtimes split long lines into pieces (`P` records of CRI, Docker records without a
-//! newline). [`Joiner`] joins the pieces of each output stream, within limits, and joins the lines
-//! of one record. While a line or record is incomplete ([`Joiner::is_waiting`]), the caller must
+//! newline). [`LineAssembler`] joins the pieces of each output stream, within limits, and joins the lines
+//! of one record. While a line or record is incomplete ([`LineAssembler::is_waiting`]), the caller must
 //! not move the saved position. In reading order:
 //!
 //! * this file: finds a line, joins its pieces, evaluates the rules
@@ -22,7 +22,7 @@ use crate::logs::line::{LogLine, LogRecord, OutputStream, Unwrapped, unwrap_line
 use crate::logs::rules::{RuleMatch, RuleSet};
 use crate::model::log_event::LogEvent;
 use crate::util::clock::TimeMs;
-use records::{Open, Records, Whole};
+use records::{CompleteLine, OpenRecord, Records};
 use search::Searcher;
 
 /// If the next piece of a split line does not arrive within this time, the line is flushed.
@@ -38,7 +38,7 @@ pub struct Extractor {
 /// their end. Bounded: a split line keeps at most `max_line_bytes` bytes, and there is at most one
 /// for each output stream. `records` has its own limits.
 #[derive(Debug, Default)]
-pub struct Joiner {
+pub struct LineAssembler {
     /// Split lines waiting for their next piece, at most one for each output stream.
     waiting: Vec<PartialLine>,
     /// Fields that accompany the lines and are not part of them.
@@ -75,7 +75,7 @@ pub enum InspectedLine<'a> {
     },
 }
 
-impl Joiner {
+impl LineAssembler {
     /// Sets the fields that accompany the following lines. See [`Extractor::with_fields_around`].
     pub fn surround(&mut self, fields: &Arc<[(String, String)]>) {
         self.around = Arc::clone(fields);
@@ -119,7 +119,7 @@ impl Extractor {
         Self { rules, searcher, max_line_bytes }
     }
 
-    /// Creates an extractor for lines that are accompanied by fields ([`Joiner::surround`]). The
+    /// Creates an extractor for lines that are accompanied by fields ([`LineAssembler::surround`]). The
     /// search must not require the text of a rule's conditions, because those may match an
     /// accompanying field that is not in the line.
     pub fn with_fields_around(rules: Arc<RuleSet>, max_line_bytes: usize) -> Self {
@@ -129,18 +129,24 @@ impl Extractor {
 
     /// Appends the events of `block` to `events`. The block contains complete lines (the newline of
     /// the last line may be missing) and starts at `offset` of its file.
-    pub fn extract(&self, block: &[u8], offset: u64, joiner: &mut Joiner, events: &mut Vec<LogEvent>) {
+    pub fn extract(&self, block: &[u8], offset: u64, joiner: &mut LineAssembler, events: &mut Vec<LogEvent>) {
         self.look(block, offset, joiner, &mut |look| events.extend(event_of(look)));
     }
 
     /// Flushes incomplete lines and records. Call it when no more input will arrive.
-    pub fn flush(&self, joiner: &mut Joiner, events: &mut Vec<LogEvent>) {
+    pub fn flush(&self, joiner: &mut LineAssembler, events: &mut Vec<LogEvent>) {
         self.look_at_rest(joiner, &mut |look| events.extend(event_of(look)));
     }
 
     /// Like [`Extractor::extract`], but calls `told` for every inspected line. Other lines are not
     /// reported, because they contain no text that any rule needs.
-    pub fn look(&self, block: &[u8], offset: u64, joiner: &mut Joiner, told: &mut impl FnMut(InspectedLine<'_>)) {
+    pub fn look(
+        &self,
+        block: &[u8],
+        offset: u64,
+        joiner: &mut LineAssembler,
+        told: &mut impl FnMut(InspectedLine<'_>),
+    ) {
         let cutting = cutting(block);
         let mut position = 0;
         let mut hit = self.searcher.find_at(block, 0);
@@ -175,7 +181,7 @@ impl Extractor {
     }
 
     /// Like [`Extractor::flush`], but calls `told` for every flushed line.
-    pub fn look_at_rest(&self, joiner: &mut Joiner, told: &mut impl FnMut(InspectedLine<'_>)) {
+    pub fn look_at_rest(&self, joiner: &mut LineAssembler, told: &mut impl FnMut(InspectedLine<'_>)) {
         for piece in std::mem::take(&mut joiner.waiting) {
             self.take_text(&piece, (&[], piece.offset), joiner, told);
         }
@@ -191,7 +197,7 @@ impl Extractor {
         &self,
         line: &[u8],
         (block, block_offset, start): (&[u8], u64, usize),
-        joiner: &mut Joiner,
+        joiner: &mut LineAssembler,
         told: &mut impl FnMut(InspectedLine<'_>),
     ) {
         let offset = block_offset + start as u64;
@@ -228,7 +234,7 @@ impl Extractor {
         &self,
         whole: &PartialLine,
         before: (&[u8], u64),
-        joiner: &mut Joiner,
+        joiner: &mut LineAssembler,
         told: &mut impl FnMut(InspectedLine<'_>),
     ) {
         let PartialLine { stream, offset, time, text, .. } = whole;
@@ -238,7 +244,8 @@ impl Extractor {
             return told(nothing);
         }
         let line = LogLine::new(text, *time);
-        let whole = Whole { text, line, stream: *stream, offset: *offset, before, around: Arc::clone(&joiner.around) };
+        let whole =
+            CompleteLine { text, line, stream: *stream, offset: *offset, before, around: Arc::clone(&joiner.around) };
         let mut ended = Vec::new();
         let belongs = joiner.records.offer(&whole, is_hit, &mut ended);
         ended.drain(..).for_each(|open| self.judge(&open, joiner, told));
@@ -266,7 +273,7 @@ impl Extractor {
 
     /// Evaluates the rules on a complete record. If no rule matches, each line that was hit is
     /// reported separately.
-    fn judge(&self, open: &Open, joiner: &mut Joiner, told: &mut impl FnMut(InspectedLine<'_>)) {
+    fn judge(&self, open: &OpenRecord, joiner: &mut LineAssembler, told: &mut impl FnMut(InspectedLine<'_>)) {
         let record = LogRecord::of_lines(&open.lines).within(&open.around);
         let offset = open.offsets.first().copied().unwrap_or_default();
         match self.verdict(&record, offset, open.since.elapsed()) {

@@ -39,7 +39,7 @@ struct Origin {
 
 /// A record whose end has not been read.
 #[derive(Debug)]
-pub(in crate::logs) struct Open {
+pub(in crate::logs) struct OpenRecord {
     origin: Origin,
     /// Offsets of its lines.
     pub(in crate::logs) offsets: Vec<u64>,
@@ -60,7 +60,7 @@ pub(in crate::logs) struct Open {
 /// The unfinished records of one file, and the text needed to find the start of the next record.
 #[derive(Debug, Default)]
 pub(in crate::logs) struct Records {
-    open: Vec<Open>,
+    open: Vec<OpenRecord>,
     /// For each program, the offset of the last line of its last counted record.
     counted: Vec<(Origin, u64)>,
     tail: BlockTail,
@@ -75,7 +75,7 @@ struct BlockTail {
 }
 
 /// A complete line from the extractor.
-pub(in crate::logs) struct Whole<'a> {
+pub(in crate::logs) struct CompleteLine<'a> {
     pub(in crate::logs) text: &'a [u8],
     pub(in crate::logs) line: LogLine,
     pub(in crate::logs) stream: OutputStream,
@@ -96,7 +96,12 @@ impl Records {
 
     /// Adds a line to the open record that it belongs to, and returns whether there is one. Records
     /// that end because of this line are appended to `ended`.
-    pub(in crate::logs) fn offer(&mut self, whole: &Whole<'_>, is_hit: bool, ended: &mut Vec<Open>) -> bool {
+    pub(in crate::logs) fn offer(
+        &mut self,
+        whole: &CompleteLine<'_>,
+        is_hit: bool,
+        ended: &mut Vec<OpenRecord>,
+    ) -> bool {
         let open = &mut self.open;
         let mut belongs = false;
         let mut index = 0;
@@ -131,12 +136,12 @@ impl Records {
 
     /// Starts a record with a line that was hit, and adds the earlier lines that belong to it.
     /// Returns false if the earlier lines belong to a record that was already counted.
-    pub(in crate::logs) fn begin(&mut self, whole: Whole<'_>, ended: &mut Vec<Open>) -> bool {
+    pub(in crate::logs) fn begin(&mut self, whole: CompleteLine<'_>, ended: &mut Vec<OpenRecord>) -> bool {
         let origin = Origin { stream: whole.stream, tag: whole.line.tag.clone() };
         let counted_until = self.counted.iter().find(|(other, _)| *other == origin).map(|(_, offset)| *offset);
         let Some(before) = self.look_back(&whole, &origin, counted_until) else { return false };
         let (offsets, lines) = before.into_iter().unzip();
-        let mut record = Open {
+        let mut record = OpenRecord {
             origin,
             offsets,
             lines,
@@ -156,7 +161,7 @@ impl Records {
     }
 
     /// Closes and returns all open records.
-    pub(in crate::logs) fn finish_all(&mut self) -> Vec<Open> {
+    pub(in crate::logs) fn finish_all(&mut self) -> Vec<OpenRecord> {
         std::mem::take(&mut self.open)
     }
 
@@ -166,7 +171,7 @@ impl Records {
     }
 
     /// Remembers that a rule matched the record, so that its later lines are not counted again.
-    pub(in crate::logs) fn is_counted(&mut self, open: &Open) {
+    pub(in crate::logs) fn is_counted(&mut self, open: &OpenRecord) {
         self.counted.retain(|(origin, _)| *origin != open.origin);
         if self.counted.len() == MAX_OPEN {
             self.counted.remove(0);
@@ -189,7 +194,12 @@ impl Records {
 
     /// Returns the earlier lines of the record that `whole` belongs to, in file order and with
     /// their offsets. Returns `None` if the record was already counted.
-    fn look_back(&self, whole: &Whole<'_>, origin: &Origin, counted_until: Option<u64>) -> Option<Vec<(u64, LogLine)>> {
+    fn look_back(
+        &self,
+        whole: &CompleteLine<'_>,
+        origin: &Origin,
+        counted_until: Option<u64>,
+    ) -> Option<Vec<(u64, LogLine)>> {
         let mut back = LookBack { lines: Vec::new(), role: whole.line.role, n_blanks: 0, n_others: 0, counted_until };
         // A line and its earliest known offset. More of its pieces may come earlier in the file.
         let mut ending: Option<(u64, Unwrapped<'_>)> = None;
@@ -295,7 +305,7 @@ fn backwards(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     })
 }
 
-impl Open {
+impl OpenRecord {
     fn last_role(&self) -> Role {
         self.lines.last().map_or(Role::Head, |line| line.role)
     }

@@ -27,7 +27,7 @@ pub struct Searcher {
     anchors: Anchors,
     /// Literals, indexed by the byte that follows their anchor. The last list is for literals that
     /// end with their anchor.
-    around: Vec<Vec<Around>>,
+    around: Vec<Vec<AnchoredLiteral>>,
 }
 
 enum Anchors {
@@ -43,7 +43,7 @@ enum Anchors {
 
 /// A literal, and the position of its anchor in it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Around {
+struct AnchoredLiteral {
     literal: Vec<u8>,
     at: usize,
 }
@@ -55,15 +55,15 @@ impl Searcher {
     /// `needed` contains, for each rule, the texts that a line must contain. See
     /// [`RuleSet::needed_texts`](crate::logs::rules::RuleSet::needed_texts).
     pub fn new(needed: &[Vec<AnyOf>]) -> Self {
-        let mut around: Vec<Vec<Around>> = (0..=ENDS_THERE).map(|_| Vec::new()).collect();
+        let mut around: Vec<Vec<AnchoredLiteral>> = (0..=ENDS_THERE).map(|_| Vec::new()).collect();
         if needed.iter().any(Vec::is_empty) {
             return Self { anchors: Anchors::Anything, around };
         }
         let plan = plan(needed);
         let anchors = bucketed(plan.keys().cloned().collect());
-        for Around { literal, at } in plan.into_values().flatten() {
+        for AnchoredLiteral { literal, at } in plan.into_values().flatten() {
             let following = literal.get(at + ANCHOR).map_or(ENDS_THERE, |byte| usize::from(*byte));
-            around[following].push(Around { literal, at });
+            around[following].push(AnchoredLiteral { literal, at });
         }
         let anchors = match anchors.as_slice() {
             [] => Anchors::None,
@@ -111,15 +111,15 @@ fn any_of(texts: &[Vec<u8>]) -> Option<Regex> {
 /// Chooses the anchors, and the literals that each represents. Repeatedly takes the part with the
 /// highest `worth` among the remaining literals. For locks this is usually ` lock`, which most
 /// literals contain.
-fn plan(needed: &[Vec<AnyOf>]) -> BTreeMap<Vec<u8>, BTreeSet<Around>> {
+fn plan(needed: &[Vec<AnyOf>]) -> BTreeMap<Vec<u8>, BTreeSet<AnchoredLiteral>> {
     let mut literals = chosen_literals(needed);
     let mut counts = count(literals.iter().flat_map(|literal| parts(literal)));
-    let mut plan: BTreeMap<Vec<u8>, BTreeSet<Around>> = BTreeMap::new();
+    let mut plan: BTreeMap<Vec<u8>, BTreeSet<AnchoredLiteral>> = BTreeMap::new();
     while let Some(anchor) = counts.iter().max_by_key(|(part, count)| worth(part, **count)).map(|(part, _)| *part) {
         let arounds = plan.entry(anchor.to_vec()).or_default();
         literals.retain(|literal| {
             let Some(at) = memmem::find(literal, anchor) else { return true };
-            arounds.insert(Around { literal: literal.to_vec(), at });
+            arounds.insert(AnchoredLiteral { literal: literal.to_vec(), at });
             for part in parts(literal) {
                 counts.entry(part).and_modify(|count| *count -= 1);
             }

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant, SystemTime};
 use flate2::read::MultiGzDecoder;
 
 use crate::logs::blocks::{BLOCK_BYTES, Blocks, Cut, block_bytes, count_lines, cut, read_at};
-use crate::logs::extract::{Extractor, Joiner};
-use crate::logs::files::prefetch::{PART_BYTES, Scout};
+use crate::logs::extract::{Extractor, LineAssembler};
+use crate::logs::files::prefetch::{PART_BYTES, Prefetcher};
 use crate::model::log_event::LogEvent;
 use crate::model::position::{Cursor, FileId, Inode, Mark, SourceTotals};
 use crate::util::clock::TimeMs;
@@ -35,7 +35,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(250);
 /// count as about 2 s. This only decides which lines belong to one failure.
 pub const ASSUMED_BYTES_PER_MS: u64 = 32;
 
-pub(super) struct Live {
+pub(super) struct FollowedFile {
     pub(super) id: FileId,
     pub(super) source: usize,
     pub(super) base: PathBuf,
@@ -46,7 +46,7 @@ pub(super) struct Live {
     /// The text before the position was replaced. The tailer gives the file a new cursor.
     pub(super) truncated: bool,
     text: Text,
-    joiner: Joiner,
+    joiner: LineAssembler,
     /// Events and totals that were not sent yet, because a line or record is incomplete.
     report: FileReport,
     /// Size and modification time at the last check that left at most an unfinished line unread.
@@ -86,19 +86,19 @@ pub(super) enum ReadProgress {
 
 /// The read buffer and the scout, which all files share.
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct ReadBuffer {
     buffer: Vec<u8>,
-    scout: Scout,
+    scout: Prefetcher,
 }
 
 /// What a read needs from the tailer. Each source has its own.
-pub(super) struct Means<'a> {
+pub(super) struct ReadSettings<'a> {
     pub(super) extractor: &'a Arc<Extractor>,
     pub(super) max_line_bytes: usize,
     pub(super) now: TimeMs,
 }
 
-impl Live {
+impl FollowedFile {
     pub(super) fn open(
         id: FileId,
         source: usize,
@@ -133,7 +133,7 @@ impl Live {
             rotated: false,
             truncated: false,
             text,
-            joiner: Joiner::default(),
+            joiner: LineAssembler::default(),
             report: FileReport::default(),
             caught_up: None,
             caught_up_at: None,
@@ -175,7 +175,7 @@ impl Live {
     }
 
     /// Reads a few blocks. The tailer lends `desk`, which all files share.
-    pub(super) fn read(&mut self, means: &Means<'_>, desk: &mut Desk) -> io::Result<ReadProgress> {
+    pub(super) fn read(&mut self, means: &ReadSettings<'_>, desk: &mut ReadBuffer) -> io::Result<ReadProgress> {
         let scouted = self.send_scout(means, &mut desk.scout);
         let mut progress = ReadProgress::UpToDate;
         for _ in 0..BLOCKS_PER_TURN {
@@ -223,7 +223,7 @@ impl Live {
     }
 
     /// Flushes incomplete lines and records.
-    pub(super) fn flush_joiner(&mut self, means: &Means<'_>) {
+    pub(super) fn flush_joiner(&mut self, means: &ReadSettings<'_>) {
         let mut events = Vec::new();
         means.extractor.flush(&mut self.joiner, &mut events);
         self.keep(events, means);
@@ -232,7 +232,7 @@ impl Live {
 
     /// Starts the scout if the backlog is long, so that two threads search it. Returns the offset
     /// at which the scout starts.
-    fn send_scout(&mut self, means: &Means<'_>, scout: &mut Scout) -> Option<u64> {
+    fn send_scout(&mut self, means: &ReadSettings<'_>, scout: &mut Prefetcher) -> Option<u64> {
         let Text::Plain(file) = &self.text else { return None };
         let is_between_lines = !self.cursor.skipping && !self.joiner.is_waiting();
         let is_long = self.unread > 2 * PART_BYTES && means.max_line_bytes >= BLOCK_BYTES;
@@ -241,7 +241,7 @@ impl Live {
 
     /// Uses the scout's results and advances past its part, if the part starts at the current
     /// position and follows the same text.
-    fn take_finding(&mut self, means: &Means<'_>, scout: &mut Scout) {
+    fn take_finding(&mut self, means: &ReadSettings<'_>, scout: &mut Prefetcher) {
         let is_between_lines = !self.cursor.skipping && !self.joiner.is_waiting() && !self.truncated;
         let Some(finding) = scout.finding().filter(|_| is_between_lines) else { return };
         if (finding.start, finding.before) != (self.cursor.offset, self.cursor.tail) {
@@ -260,7 +260,7 @@ impl Live {
     /// Reads one block. It ends at `stop_at` at the latest, which is the start of a line.
     fn read_plain(
         &mut self,
-        means: &Means<'_>,
+        means: &ReadSettings<'_>,
         buffer: &mut Vec<u8>,
         stop_at: Option<u64>,
     ) -> io::Result<ReadProgress> {
@@ -318,7 +318,7 @@ impl Live {
         }
     }
 
-    fn read_gzip(&mut self, means: &Means<'_>) -> io::Result<ReadProgress> {
+    fn read_gzip(&mut self, means: &ReadSettings<'_>) -> io::Result<ReadProgress> {
         let Text::Gzip(blocks) = &mut self.text else { return Ok(ReadProgress::UpToDate) };
         let (found, bytes) = blocks.next(self.cursor.skipping)?;
         if found == Cut::Unfinished {
@@ -333,7 +333,7 @@ impl Live {
     }
 
     /// Searches a piece of text and advances past it.
-    fn take(&mut self, found: Cut, before: &[u8], bytes: &[u8], means: &Means<'_>) {
+    fn take(&mut self, found: Cut, before: &[u8], bytes: &[u8], means: &ReadSettings<'_>) {
         let seen = &mut self.report.seen;
         let (length, searched) = match found {
             Cut::Lines(range) => {
@@ -369,7 +369,7 @@ impl Live {
     }
 
     /// Adds events to the report. An event without a timestamp gets an estimated time.
-    fn keep(&mut self, events: Vec<LogEvent>, means: &Means<'_>) {
+    fn keep(&mut self, events: Vec<LogEvent>, means: &ReadSettings<'_>) {
         let end = self.cursor.offset + self.unread;
         let floor = self.caught_up_at.unwrap_or(TimeMs::MIN);
         self.report.seen.events += events.len() as u64;

@@ -17,12 +17,12 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use tracing::{info, warn};
 
 use super::discovery::{Found, Listing, base_of, list};
-use super::followed_file::Live;
+use super::followed_file::FollowedFile;
 use super::text::{begins_with, head_of, move_to_end, open_text};
 use super::{MAX_CURSORS, Tailer};
 use crate::config::{LogKind, LogSource, StartAt};
 use crate::logs::files::likeness::{Likeness, compare};
-use crate::model::input::{Batch, Reached};
+use crate::model::input::{Batch, SourcePosition};
 use crate::model::position::{Cursor, FileId, Inode, Mark, SourceTotals};
 use crate::util::clock;
 use crate::util::clock::TimeMs;
@@ -262,7 +262,7 @@ impl Tailer {
     /// Whether a sibling may be a copy of an existing file of which nothing was read yet. The marks
     /// of such a file are empty, so they cannot decide this.
     fn is_being_copied(&self, found: &Found) -> io::Result<bool> {
-        let unread = |live: &&Live| live.base == found.base && live.cursor.offset == 0 && !live.is_empty();
+        let unread = |live: &&FollowedFile| live.base == found.base && live.cursor.offset == 0 && !live.is_empty();
         let mut open = self.live.values().filter(|live| !live.rotated || live.is_deleted());
         if open.any(|live| unread(&live)) {
             return Ok(true);
@@ -379,7 +379,7 @@ impl Tailer {
     /// Deletes a cursor, also from the saved state.
     fn forget(&mut self, id: FileId, source: usize) {
         self.cursors.remove(&id);
-        let reached = Reached::Files(vec![(id, None)]);
+        let reached = SourcePosition::Files(vec![(id, None)]);
         self.send(Batch { source, events: Vec::new(), reached, seen: SourceTotals::default() });
     }
 

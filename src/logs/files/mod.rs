@@ -33,12 +33,12 @@ use tracing::{debug, warn};
 
 use crate::config::{LogKind, LogSource};
 use crate::logs::extract::Extractor;
-use crate::model::input::{Batch, PipelineInput, Reached};
+use crate::model::input::{Batch, PipelineInput, SourcePosition};
 use crate::model::position::{Cursor, FileId, Inode, SourceTotals};
 use crate::snapshot::SourceNow;
 use crate::util::clock;
 use discovery::Found;
-use followed_file::{Desk, Live, Means, ReadProgress};
+use followed_file::{FollowedFile, ReadBuffer, ReadProgress, ReadSettings};
 
 pub use followed_file::ASSUMED_BYTES_PER_MS;
 
@@ -61,7 +61,7 @@ pub struct Tailer {
     extractors: Vec<Arc<Extractor>>,
     cursors: BTreeMap<FileId, Cursor>,
     next_id: u64,
-    live: BTreeMap<FileId, Live>,
+    live: BTreeMap<FileId, FollowedFile>,
     /// IDs of the open files of each base, in reading order.
     order: BTreeMap<PathBuf, Vec<FileId>>,
     /// For each source, whether its files have never been listed before.
@@ -73,7 +73,7 @@ pub struct Tailer {
     reported: BTreeSet<String>,
     out: mpsc::Sender<PipelineInput>,
     now: Arc<Mutex<Vec<SourceNow>>>,
-    desk: Desk,
+    desk: ReadBuffer,
     /// A file was truncated. Discovery must search for a copy of its old text before anything else
     /// is read from it.
     discover_now: bool,
@@ -100,7 +100,7 @@ impl Tailer {
             reported: BTreeSet::new(),
             out,
             now,
-            desk: Desk::default(),
+            desk: ReadBuffer::default(),
             discover_now: false,
         }
     }
@@ -118,7 +118,7 @@ impl Tailer {
             let busy = self.read_round(stop);
             self.publish_now();
             if !busy && !self.discover_now {
-                let next_look = self.live.values().map(Live::next_look).min().unwrap_or(next_discovery);
+                let next_look = self.live.values().map(FollowedFile::next_look).min().unwrap_or(next_discovery);
                 let wait = next_look.min(next_discovery).saturating_duration_since(Instant::now());
                 // Short enough to stop promptly. Waiting on the token would require the async
                 // runtime.
@@ -142,7 +142,7 @@ impl Tailer {
             for id in &ids[..=last_due] {
                 let has_more = self.read_file(*id) == ReadProgress::More;
                 busy |= has_more;
-                if has_more || self.live.get(id).is_some_and(Live::is_waiting) {
+                if has_more || self.live.get(id).is_some_and(FollowedFile::is_waiting) {
                     break;
                 }
             }
@@ -161,7 +161,7 @@ impl Tailer {
             return ReadProgress::UpToDate;
         }
         let source = live.source;
-        let means = Means {
+        let means = ReadSettings {
             extractor: &self.extractors[source],
             max_line_bytes: self.sources[source].max_line_bytes,
             now: clock::now(),
@@ -181,7 +181,7 @@ impl Tailer {
             self.send(Batch {
                 source,
                 events: report.events,
-                reached: Reached::Files(vec![(id, Some(cursor.clone()))]),
+                reached: SourcePosition::Files(vec![(id, Some(cursor.clone()))]),
                 seen: report.seen,
             });
         }
@@ -212,7 +212,7 @@ impl Tailer {
     /// Opens a file and adds it to the files that are read in each round.
     fn open(&mut self, id: FileId, source: usize, base: PathBuf, path: PathBuf, rotated: bool, cursor: Cursor) {
         let max_line_bytes = self.sources[source].max_line_bytes;
-        match Live::open(id, source, base.clone(), path.clone(), cursor.clone(), max_line_bytes) {
+        match FollowedFile::open(id, source, base.clone(), path.clone(), cursor.clone(), max_line_bytes) {
             Ok(mut live) => {
                 debug!(path = %path.display(), offset = cursor.offset, "following");
                 if rotated {
@@ -233,12 +233,12 @@ impl Tailer {
             return;
         }
         self.cursors.insert(id, cursor.clone());
-        let reached = Reached::Files(vec![(id, Some(cursor))]);
+        let reached = SourcePosition::Files(vec![(id, Some(cursor))]);
         self.send(Batch { source, events: Vec::new(), reached, seen: SourceTotals::default() });
     }
 
     fn count(&self, source: usize, seen: SourceTotals) {
-        self.send(Batch { source, events: Vec::new(), reached: Reached::Nothing, seen });
+        self.send(Batch { source, events: Vec::new(), reached: SourcePosition::Nothing, seen });
     }
 
     /// Waits while the pipeline is behind. If the pipeline is closed, `run` ends at its next check.

@@ -18,7 +18,7 @@ use memchr::{memchr, memrchr};
 
 use crate::logs::blocks::{BLOCK_BYTES, count_lines};
 use crate::logs::extract::records::TAIL_BYTES;
-use crate::logs::extract::{Extractor, Joiner};
+use crate::logs::extract::{Extractor, LineAssembler};
 use crate::model::log_event::LogEvent;
 use crate::model::position::{MARK_BYTES, Mark};
 
@@ -29,7 +29,7 @@ pub const PART_BYTES: u64 = 4 << 20;
 /// The owner of the search thread. The thread starts when it is first needed. If it cannot start,
 /// the reader reads everything itself.
 #[derive(Default)]
-pub struct Scout {
+pub struct Prefetcher {
     worker: Option<PrefetchThread>,
     /// A task was sent, and its result was not received yet.
     is_out: bool,
@@ -58,10 +58,10 @@ pub struct PrefetchedPart {
     pub lines: u64,
     pub events: Vec<LogEvent>,
     /// State with which the reader continues after the part. Nothing in it is incomplete.
-    pub joiner: Joiner,
+    pub joiner: LineAssembler,
 }
 
-impl Scout {
+impl Prefetcher {
     /// Sends the scout ahead of a reader at `offset`. Returns the offset at which the scout starts
     /// and the reader must stop. Returns `None` if no line starts within 64 KiB after the reader's
     /// part, or if the thread cannot start.
@@ -125,7 +125,7 @@ impl Task {
             tail: Mark::default(),
             lines: 0,
             events: Vec::new(),
-            joiner: Joiner::default(),
+            joiner: LineAssembler::default(),
         };
         let before = self.start.min(TAIL_BYTES as u64) as usize;
         let length = self.file.read_at(&mut buffer[..before], self.start - before as u64)?;

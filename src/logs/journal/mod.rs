@@ -27,7 +27,7 @@ use tracing::{info, warn};
 use crate::config::{JournalConfig, StartAt};
 use crate::logs::streams::{StreamEntry, StreamReport, StreamSet};
 use crate::logs::tell;
-use crate::model::input::{Batch, PipelineInput, Reached};
+use crate::model::input::{Batch, PipelineInput, SourcePosition};
 use crate::model::position::{JournalPosition, SourceTotals};
 use crate::snapshot::SourceNow;
 use crate::util::backoff::Backoff;
@@ -239,14 +239,14 @@ impl Source {
     async fn hand_over(&mut self) {
         self.held_since = None;
         let StreamReport { events, seen } = std::mem::take(&mut self.report);
-        let reached = self.setup.position.clone().map_or(Reached::Nothing, Reached::Journal);
+        let reached = self.setup.position.clone().map_or(SourcePosition::Nothing, SourcePosition::Journal);
         let batch = Batch { source: self.setup.source, events, reached, seen };
         let _ = self.setup.out.send(PipelineInput::Logs(batch)).await;
     }
 
     async fn count_error(&mut self) {
         let seen = SourceTotals { read_errors: 1, ..SourceTotals::default() };
-        let batch = Batch { source: self.setup.source, events: Vec::new(), reached: Reached::Nothing, seen };
+        let batch = Batch { source: self.setup.source, events: Vec::new(), reached: SourcePosition::Nothing, seen };
         let _ = self.setup.out.send(PipelineInput::Logs(batch)).await;
     }
 

@@ -62,7 +62,7 @@ pub enum RecordFormat {
 
 /// Why a line does not report an event itself. The rules ignore such a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aside {
+pub enum NonStatement {
     /// The line is source code that a traceback shows.
     SourceEcho,
     /// The line continues a stack trace.
@@ -78,7 +78,7 @@ pub struct LogRecord {
     /// Has no leading or trailing white space. Empty if the record has no message.
     pub message: String,
     pub format: RecordFormat,
-    pub aside: Option<Aside>,
+    pub aside: Option<NonStatement>,
     fields: Vec<Field>,
     /// The lines after the message, without source code.
     trace: String,
@@ -151,7 +151,7 @@ impl LogRecord {
         record.time = record.time.or(first.time);
         record.drop_echoes();
         if text::is_commit(&record.message) {
-            record.aside = Some(Aside::Commit);
+            record.aside = Some(NonStatement::Commit);
             return record;
         }
         if rest.is_empty() {
@@ -395,13 +395,13 @@ fn plain(text: &str) -> LogRecord {
     record
 }
 
-fn aside(text: &str, message: &str) -> Option<Aside> {
+fn aside(text: &str, message: &str) -> Option<NonStatement> {
     if echo::is_echo(message) {
-        return Some(Aside::SourceEcho);
+        return Some(NonStatement::SourceEcho);
     }
     let continues = text.starts_with(char::is_whitespace)
         || ["at ", "Caused by:", "..."].iter().any(|start| text.starts_with(start));
-    continues.then_some(Aside::Continuation)
+    continues.then_some(NonStatement::Continuation)
 }
 
 /// Parses the time at the start of a line, optionally in brackets, and returns it with the text

@@ -91,10 +91,10 @@ fn reads_text() {
 #[test]
 fn tells_asides() {
     let aside = |line: &str| LogRecord::parse(line.as_bytes(), None).aside;
-    assert_eq!(aside("    raise LockNotOwnedError(\"x\")"), Some(Aside::SourceEcho));
-    assert_eq!(aside("throw new ExecutionError(\"x\")"), Some(Aside::SourceEcho));
+    assert_eq!(aside("    raise LockNotOwnedError(\"x\")"), Some(NonStatement::SourceEcho));
+    assert_eq!(aside("throw new ExecutionError(\"x\")"), Some(NonStatement::SourceEcho));
     for line in ["\tat a.b.Lock", " x", "at a.b.Lock", "Caused by: a", "... 7 more"] {
-        assert_eq!(aside(line), Some(Aside::Continuation), "{line}");
+        assert_eq!(aside(line), Some(NonStatement::Continuation), "{line}");
     }
     for line in ["redis.exceptions.LockNotOwnedError: x", "raised", "\0\0lock lost", " {\"msg\":\"raise x\"}"] {
         assert_eq!(aside(line), None, "{line}");

@@ -6,12 +6,12 @@
 
 use super::{RuleSet, failing_condition, search, value_of};
 use crate::config::rules::rule::{FieldTest, RuleDraft, RuleEvent, RuleMatcher};
-use crate::logs::line::{Aside, LogRecord};
+use crate::logs::line::{LogRecord, NonStatement};
 use crate::model::log_event::RuleId;
 
 /// A rule that almost matched the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Near {
+pub struct NearMiss {
     pub rule: RuleId,
     /// What differs, without a period at the end.
     pub why: String,
@@ -23,14 +23,14 @@ const MIN_COMMON: usize = 12;
 impl RuleSet {
     /// Returns `None` if a rule matches the record and nothing prevents its use, or if no rule
     /// comes close.
-    pub fn explain(&self, record: &LogRecord) -> Option<Near> {
+    pub fn explain(&self, record: &LogRecord) -> Option<NearMiss> {
         if let Some((rule, _)) = self.find(record) {
             let why = match record.aside? {
-                Aside::SourceEcho => "the line is the source code that a traceback shows, not a message",
-                Aside::Commit => "the line is the subject of a commit",
-                Aside::Continuation => "the line goes on with a stack trace, and the trace's first line counts",
+                NonStatement::SourceEcho => "the line is the source code that a traceback shows, not a message",
+                NonStatement::Commit => "the line is the subject of a commit",
+                NonStatement::Continuation => "the line goes on with a stack trace, and the trace's first line counts",
             };
-            return Some(Near { rule, why: why.to_owned() });
+            return Some(NearMiss { rule, why: why.to_owned() });
         }
         self.unmet_condition(record).or_else(|| self.similar_message(record))
     }
@@ -45,7 +45,7 @@ impl RuleSet {
     }
 
     /// The first rule that matches except for a condition.
-    fn unmet_condition(&self, record: &LogRecord) -> Option<Near> {
+    fn unmet_condition(&self, record: &LogRecord) -> Option<NearMiss> {
         for (rule, draft) in self.drafts() {
             let fits = match &draft.matcher {
                 RuleMatcher::Message(messages) => messages.iter().any(|message| message.trim() == record.message),
@@ -68,20 +68,20 @@ impl RuleSet {
                 FieldTest::Without(regex) => format!("no match of /{}/", regex.as_str()),
                 FieldTest::Absent => "no such field".to_owned(),
             };
-            return Some(Near { rule, why: format!("{found}, the rule wants {wanted}") });
+            return Some(NearMiss { rule, why: format!("{found}, the rule wants {wanted}") });
         }
         None
     }
 
     /// The rule whose message is most similar to the record's message.
-    fn similar_message(&self, record: &LogRecord) -> Option<Near> {
-        let mut best: Option<(usize, Near)> = None;
+    fn similar_message(&self, record: &LogRecord) -> Option<NearMiss> {
+        let mut best: Option<(usize, NearMiss)> = None;
         for (rule, draft) in self.drafts() {
             let RuleMatcher::Message(messages) = &draft.matcher else { continue };
             for message in messages {
                 let Some((likeness, why)) = compare(message.trim(), &record.message) else { continue };
                 if best.as_ref().is_none_or(|(most, _)| likeness > *most) {
-                    best = Some((likeness, Near { rule, why }));
+                    best = Some((likeness, NearMiss { rule, why }));
                 }
             }
         }

@@ -26,7 +26,7 @@ use crate::model::log_event::{Happening, LogEvent, RuleId};
 use crate::model::namespace::{Namespace, NamespaceId};
 use locate::{Locator, Query};
 
-pub use explain::Near;
+pub use explain::NearMiss;
 
 /// Result of evaluating a record.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
-use crate::rehearsal::fleet::Ended;
+use crate::rehearsal::fleet::KilledOnDrop;
 use crate::util::ports;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -21,7 +21,7 @@ const LAST_LINES: usize = 10;
 /// The program is killed when this is dropped.
 pub(super) struct ChildProgram {
     name: &'static str,
-    child: Ended,
+    child: KilledOnDrop,
     pub(super) address: SocketAddr,
     output: PathBuf,
 }
@@ -47,7 +47,7 @@ impl ChildProgram {
             // programs in order.
             command.process_group(0);
             let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
-            let mut started = Self { name, child: Ended(child), address, output: output.clone() };
+            let mut started = Self { name, child: KilledOnDrop(child), address, output: output.clone() };
             if started.listens().await? {
                 return Ok(started);
             }

@@ -28,7 +28,7 @@ use crate::client::scrape::SeriesSelector;
 use crate::config::Config;
 use crate::daemon::run::Exporter;
 use crate::http::listener::ListenAddress;
-use crate::rehearsal::fleet::{LockToken, Locker, Server, Territory};
+use crate::rehearsal::fleet::{KeyScope, LockToken, Locker, Server};
 
 /// The timeout for a reply from Redis during setup and cleanup.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ const READ_WITHIN: Duration = Duration::from_secs(10);
 /// end.
 pub(super) struct Base {
     client: Client,
-    territory: Arc<Territory>,
+    territory: Arc<KeyScope>,
     /// `None` if the drill was given a Redis.
     server: Option<Server>,
     directory: TempDir,
@@ -63,7 +63,7 @@ pub(super) struct DrillSetup {
 /// The parts of a `Ground` that do not depend on the exporter.
 struct Scene {
     client: Client,
-    territory: Arc<Territory>,
+    territory: Arc<KeyScope>,
     log_file: PathBuf,
     timing: Timing,
     progress: Arc<DrillProgress>,
@@ -85,7 +85,7 @@ pub(super) fn snippet(args: &DrillArgs) -> String {
 impl Base {
     /// Opens a client for the given Redis, or starts a Redis. Writes no key yet.
     pub(super) async fn open(args: &DrillArgs, run_id: &str, progress: &DrillProgress) -> anyhow::Result<Self> {
-        let territory = Arc::new(Territory::new(&format!("{PREFIX}{run_id}:"))?);
+        let territory = Arc::new(KeyScope::new(&format!("{PREFIX}{run_id}:"))?);
         let directory = tempfile::Builder::new().prefix("redis_lock_drill.").tempdir();
         let directory = directory.context("cannot make a directory for the drill")?;
         let (client, server) = match &args.redis_url {
@@ -165,7 +165,7 @@ impl DrillSetup {
         let journal = WorkerLog::open(&log_file)?;
         let scene = Scene {
             client: Client::open(url.as_str())?,
-            territory: Arc::new(Territory::new(ground.territory.prefix())?),
+            territory: Arc::new(KeyScope::new(ground.territory.prefix())?),
             log_file,
             timing: Timing::new(1, ground.timing.duration),
             progress: Arc::clone(&ground.progress),
@@ -235,7 +235,7 @@ impl Scene {
 
 /// Reserves the run id, so that two drills never share their keys. Returns the task that renews the
 /// reservation.
-async fn claim_run_id(client: &Client, territory: &Arc<Territory>, run_id: &str) -> anyhow::Result<JoinSet<()>> {
+async fn claim_run_id(client: &Client, territory: &Arc<KeyScope>, run_id: &str) -> anyhow::Result<JoinSet<()>> {
     let shown = address_of(client)?;
     let mut locker = Locker::connect_within(client, territory, PATIENCE)
         .await
@@ -261,7 +261,7 @@ async fn claim_run_id(client: &Client, territory: &Arc<Territory>, run_id: &str)
 async fn reads_the_log(
     probe: &Probe,
     journal: &WorkerLog,
-    territory: &Territory,
+    territory: &KeyScope,
     log_file: &std::path::Path,
 ) -> anyhow::Result<Option<String>> {
     let events = SeriesSelector::new("redis_lock_exporter_log_events_total", &[]);

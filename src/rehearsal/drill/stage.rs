@@ -16,7 +16,7 @@ use super::report::{ScenarioReport, TimelineEntry};
 use super::table::Scenario;
 use super::timing::Timing;
 use crate::client::scrape::{Samples, SeriesSelector};
-use crate::rehearsal::fleet::{LockSpec, OperationLog, Territory};
+use crate::rehearsal::fleet::{KeyScope, LockSpec, OperationLog};
 
 /// The size limit of a timeline. The rounds of a sustained drill repeat, so the first ones are
 /// enough.
@@ -28,7 +28,7 @@ pub(super) struct Ground {
     pub(super) client: redis::Client,
     /// HOST:PORT. Proxies forward to it.
     pub(super) address: String,
-    pub(super) territory: Arc<Territory>,
+    pub(super) territory: Arc<KeyScope>,
     pub(super) journal: WorkerLog,
     pub(super) log_file: PathBuf,
     pub(super) probe: Probe,

@@ -18,7 +18,7 @@ use crate::rehearsal::fleet::{
 
 /// How a worker connects to Redis.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Road {
+pub(super) enum RedisRoute {
     Direct,
     /// Through a proxy on this port of the loopback interface.
     Proxy(u16),
@@ -63,14 +63,14 @@ pub(super) enum RenewalResult {
 
 impl Ground {
     /// How another process connects to the same Redis.
-    pub(super) fn reach(&self, road: Road) -> Reach {
+    pub(super) fn reach(&self, road: RedisRoute) -> Reach {
         let info = self.client.get_connection_info();
         let settings = info.redis_settings();
         let (host, port) = match (road, info.addr()) {
-            (Road::Direct, ConnectionAddr::Tcp(host, port)) => (host.clone(), *port),
-            (Road::Proxy(port), _) => ("127.0.0.1".to_owned(), port),
+            (RedisRoute::Direct, ConnectionAddr::Tcp(host, port)) => (host.clone(), *port),
+            (RedisRoute::Proxy(port), _) => ("127.0.0.1".to_owned(), port),
             // `setup` accepts only URLs with a TCP address.
-            (Road::Direct, _) => unreachable!("a Redis of a drill is at a TCP address"),
+            (RedisRoute::Direct, _) => unreachable!("a Redis of a drill is at a TCP address"),
         };
         Reach {
             host,
@@ -82,15 +82,15 @@ impl Ground {
     }
 
     /// Returns a client for the same Redis, direct or through a proxy.
-    pub(super) fn client_over(&self, road: Road) -> anyhow::Result<Client> {
-        let Road::Proxy(port) = road else { return Ok(self.client.clone()) };
+    pub(super) fn client_over(&self, road: RedisRoute) -> anyhow::Result<Client> {
+        let RedisRoute::Proxy(port) = road else { return Ok(self.client.clone()) };
         client_through(port, &self.client).context("bad address of a proxy")
     }
 }
 
 impl<'a> DrillWorker<'a> {
     /// Connects a worker with a timeout so long that it waits for every reply.
-    pub(super) async fn connect(stage: &'a ScenarioRun, name: &str, road: Road) -> anyhow::Result<Self> {
+    pub(super) async fn connect(stage: &'a ScenarioRun, name: &str, road: RedisRoute) -> anyhow::Result<Self> {
         let patience = (stage.timing().ttl * 5).max(Duration::from_secs(10));
         let client = stage.ground.client_over(road)?;
         let mut inner = fleet::Worker::new(&client, patience).within(&stage.ground.territory);

@@ -14,7 +14,7 @@ use super::journal::WorkerLog;
 use super::process::{NAME, Reach, WorkerMessage, WorkerTask};
 use crate::cli::{EXIT_FAILED, EXIT_OK};
 use crate::rehearsal::fleet::{
-    Kept, LockProgram, LockReply, LockSpec, LockToken, RenewalAction, Territory, Worker, WorkerHold,
+    Kept, KeyScope, LockProgram, LockReply, LockSpec, LockToken, RenewalAction, Worker, WorkerHold,
 };
 
 /// How long the critical section takes: long enough to stop the process in it.
@@ -62,7 +62,7 @@ async fn work() -> anyhow::Result<()> {
     let order: WorkerTask = serde_json::from_str(&line).context("an order that cannot be read")?;
     end_with_parent();
 
-    let territory = Arc::new(Territory::new(&order.prefix)?);
+    let territory = Arc::new(KeyScope::new(&order.prefix)?);
     let journal = WorkerLog::open(&order.log_file)?;
     let mut worker = Worker::new(&order.redis.client()?, PATIENCE).within(&territory);
     let lock = LockSpec { key: order.key.clone(), ttl: Duration::from_millis(order.ttl_ms), record: Arc::default() };

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 #[derive(Clone, Debug, Default)]
-pub struct Gate {
+pub struct PauseGate {
     is_closed: Arc<watch::Sender<bool>>,
 }
 
-impl Gate {
+impl PauseGate {
     pub fn close(&self, is_closed: bool) {
         self.is_closed.send_replace(is_closed);
     }

@@ -20,14 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
-pub struct Territory {
+pub struct KeyScope {
     prefix: String,
-    made: Mutex<BTreeMap<String, Made>>,
+    made: Mutex<BTreeMap<String, WrittenKey>>,
 }
 
 /// What this run may have written to a key.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Made {
+pub(super) struct WrittenKey {
     pub(super) values: BTreeSet<String>,
     /// The key is a counter, so any number is ours.
     pub(super) counter: bool,
@@ -44,7 +44,7 @@ pub struct Cleared {
     pub left: Vec<String>,
 }
 
-impl Territory {
+impl KeyScope {
     /// The keys that begin with `prefix`. It must be long enough to belong to no other program.
     pub fn new(prefix: &str) -> RedisResult<Self> {
         if prefix.len() < 8 || !prefix.ends_with(':') {
@@ -104,13 +104,13 @@ impl Territory {
         }
     }
 
-    fn change(&self, key: &str, change: impl FnOnce(&mut Made)) -> RedisResult<()> {
+    fn change(&self, key: &str, change: impl FnOnce(&mut WrittenKey)) -> RedisResult<()> {
         self.check(key)?;
         change(self.lock().entry(key.to_owned()).or_default());
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Made>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, WrittenKey>> {
         self.made.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn only_keys_below_the_prefix() {
-        let territory = Territory::new("drill:abc:").unwrap();
+        let territory = KeyScope::new("drill:abc:").unwrap();
         assert!(territory.note("drill:abc:x", "1").is_ok());
         for foreign in ["", "x", "drill:abc", "drill:abc:", "drill:abd:x", "drill:", "cordum:wf:run:lock:1"] {
             assert!(territory.note(foreign, "1").is_err(), "{foreign}");
@@ -133,7 +133,7 @@ mod tests {
         }
         assert_eq!(territory.lock().len(), 1);
         for short in ["", ":", "a:", "drill", "drill:abc"] {
-            assert!(Territory::new(short).is_err(), "{short}");
+            assert!(KeyScope::new(short).is_err(), "{short}");
         }
     }
 }

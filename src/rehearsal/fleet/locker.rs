@@ -9,8 +9,8 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisResult, Script, cmd};
 
-use super::Territory;
-use super::key_scope::Made;
+use super::KeyScope;
+use super::key_scope::WrittenKey;
 
 /// Compare-and-delete.
 pub const RELEASE: &str =
@@ -68,7 +68,7 @@ pub struct Locker {
     release: Script,
     renew: Script,
     /// `None`: the connection may write to any key.
-    territory: Option<Arc<Territory>>,
+    territory: Option<Arc<KeyScope>>,
 }
 
 impl Locker {
@@ -77,7 +77,7 @@ impl Locker {
     }
 
     /// Refuses to write outside of the territory, and waits for a reply for at most `timeout`.
-    pub async fn connect_within(client: &Client, territory: &Arc<Territory>, timeout: Duration) -> RedisResult<Self> {
+    pub async fn connect_within(client: &Client, territory: &Arc<KeyScope>, timeout: Duration) -> RedisResult<Self> {
         Self::open(client, timeout, Some(Arc::clone(territory))).await
     }
 
@@ -86,12 +86,12 @@ impl Locker {
     pub(super) async fn patient(
         client: &Client,
         patience: Duration,
-        territory: Option<Arc<Territory>>,
+        territory: Option<Arc<KeyScope>>,
     ) -> RedisResult<Self> {
         Self::open(client, patience * 2, territory).await
     }
 
-    async fn open(client: &Client, timeout: Duration, territory: Option<Arc<Territory>>) -> RedisResult<Self> {
+    async fn open(client: &Client, timeout: Duration, territory: Option<Arc<KeyScope>>) -> RedisResult<Self> {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(Some(timeout))
             .set_connection_timeout(Some(TIMEOUT.min(timeout * 4)));
@@ -176,7 +176,7 @@ impl Locker {
         cmd("GET").arg(key).query_async(&mut self.connection).await
     }
 
-    pub(super) async fn clear(&mut self, key: &str, made: &Made) -> RedisResult<i64> {
+    pub(super) async fn clear(&mut self, key: &str, made: &WrittenKey) -> RedisResult<i64> {
         self.check(key)?;
         let script = Script::new(CLEAR);
         let mut call = script.key(key);

@@ -2,7 +2,7 @@
 //!
 //! `drill`, `demo`, tests and examples use this module. Nothing else in the program writes to
 //! Redis. It writes only to the keys that it was given. On a Redis that is not our own, a
-//! [`Territory`] enforces that. Tests compare the record with what the exporter reports. In reading
+//! [`KeyScope`] enforces that. Tests compare the record with what the exporter reports. In reading
 //! order:
 //!
 //! * `locker`: the operations of a lock
@@ -27,11 +27,11 @@ mod worker;
 
 pub use behavior::{Behavior, run};
 pub use failures::{Comparison, Failures};
-pub use gate::Gate;
-pub use key_scope::{Cleared, Territory};
+pub use gate::PauseGate;
+pub use key_scope::{Cleared, KeyScope};
 pub use locker::{LockToken, Locker, RELEASE, resource};
 pub use proxy::{Proxy, client_through};
 pub use random::{Random, Uuid};
 pub use record::{End, OperationLog, Truth};
-pub use server::{Ended, Server};
+pub use server::{KilledOnDrop, Server};
 pub use worker::{Kept, LockProgram, LockReply, LockSpec, RenewalAction, UnknownResult, Worker, WorkerHold};

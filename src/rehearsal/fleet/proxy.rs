@@ -21,7 +21,7 @@ const WAITING: usize = 256;
 const CHUNK: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Way {
+struct Direction {
     /// The server for new connections.
     server: String,
     /// Added in each direction.
@@ -35,7 +35,7 @@ struct Way {
 /// The proxy and its connections end when this is dropped.
 pub struct Proxy {
     address: SocketAddr,
-    way: watch::Sender<Way>,
+    way: watch::Sender<Direction>,
     _tasks: JoinSet<()>,
 }
 
@@ -44,7 +44,7 @@ impl Proxy {
     pub async fn start(server: &str) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot start a proxy")?;
         let address = listener.local_addr()?;
-        let way = Way { server: server.to_owned(), delay: Duration::ZERO, blocked: false, generation: 0 };
+        let way = Direction { server: server.to_owned(), delay: Duration::ZERO, blocked: false, generation: 0 };
         let way = watch::Sender::new(way);
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, way.clone()));
@@ -83,7 +83,7 @@ pub fn client_through(port: u16, client: &Client) -> RedisResult<Client> {
     Client::open(client.get_connection_info().clone().set_addr(nearby))
 }
 
-async fn accept(listener: TcpListener, way: watch::Sender<Way>) {
+async fn accept(listener: TcpListener, way: watch::Sender<Direction>) {
     // The connections end with this task, because dropping the set aborts them.
     let mut connections = JoinSet::new();
     let way = Arc::new(way);
@@ -98,8 +98,8 @@ async fn accept(listener: TcpListener, way: watch::Sender<Way>) {
 }
 
 /// Serves one connection until one side closes it or the proxy is redirected.
-async fn connect(near: TcpStream, mut way: watch::Receiver<Way>) {
-    let Way { server, generation, .. } = way.borrow_and_update().clone();
+async fn connect(near: TcpStream, mut way: watch::Receiver<Direction>) {
+    let Direction { server, generation, .. } = way.borrow_and_update().clone();
     let Ok(far) = TcpStream::connect(&server).await else { return };
     let _ = (near.set_nodelay(true), far.set_nodelay(true));
     let (near_reader, near_writer) = near.into_split();
@@ -111,7 +111,7 @@ async fn connect(near: TcpStream, mut way: watch::Receiver<Way>) {
     }
 }
 
-async fn carry(reader: OwnedReadHalf, writer: OwnedWriteHalf, way: watch::Receiver<Way>) {
+async fn carry(reader: OwnedReadHalf, writer: OwnedWriteHalf, way: watch::Receiver<Direction>) {
     let (out, waiting) = mpsc::channel(WAITING);
     tokio::select! {
         () = read(reader, out, way.clone()) => {}
@@ -119,7 +119,7 @@ async fn carry(reader: OwnedReadHalf, writer: OwnedWriteHalf, way: watch::Receiv
     }
 }
 
-async fn read(mut reader: OwnedReadHalf, out: mpsc::Sender<(Instant, Vec<u8>)>, way: watch::Receiver<Way>) {
+async fn read(mut reader: OwnedReadHalf, out: mpsc::Sender<(Instant, Vec<u8>)>, way: watch::Receiver<Direction>) {
     let mut bytes = [0; CHUNK];
     while let Ok(length @ 1..) = reader.read(&mut bytes).await {
         // The delay applies to bytes that arrive now, even if it ends later.
@@ -133,7 +133,7 @@ async fn read(mut reader: OwnedReadHalf, out: mpsc::Sender<(Instant, Vec<u8>)>, 
 async fn write(
     mut writer: OwnedWriteHalf,
     mut waiting: mpsc::Receiver<(Instant, Vec<u8>)>,
-    mut way: watch::Receiver<Way>,
+    mut way: watch::Receiver<Direction>,
 ) {
     while let Some((due, bytes)) = waiting.recv().await {
         sleep_until(due).await;

@@ -23,7 +23,7 @@ pub enum End {
 
 /// One hold of one lock.
 #[derive(Clone, Debug)]
-struct Deed {
+struct RecordedOperation {
     key: String,
     acquired: Instant,
     ended: Option<Instant>,
@@ -40,7 +40,7 @@ struct Deed {
 /// All workers of a run write to it.
 #[derive(Debug, Default)]
 pub struct OperationLog {
-    deeds: Mutex<Vec<Deed>>,
+    deeds: Mutex<Vec<RecordedOperation>>,
 }
 
 /// The numbers that follow from a record.
@@ -64,7 +64,7 @@ impl OperationLog {
     /// Begins a hold. Returns its number for later calls, and the time.
     pub fn acquired(&self, key: &str) -> (usize, Instant) {
         let now = Instant::now();
-        let deed = Deed {
+        let deed = RecordedOperation {
             key: key.to_owned(),
             acquired: now,
             ended: None,
@@ -79,7 +79,7 @@ impl OperationLog {
         (deeds.len() - 1, now)
     }
 
-    fn change(&self, number: usize, change: impl FnOnce(&mut Deed)) {
+    fn change(&self, number: usize, change: impl FnOnce(&mut RecordedOperation)) {
         if let Some(deed) = self.lock().get_mut(number) {
             change(deed);
         }
@@ -175,13 +175,13 @@ impl OperationLog {
         truth
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Deed>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<RecordedOperation>> {
         self.deeds.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 /// Returns a hold and the next hold of the same lock.
-fn with_next(deeds: &[Deed], number: usize) -> Option<(&Deed, &Deed)> {
+fn with_next(deeds: &[RecordedOperation], number: usize) -> Option<(&RecordedOperation, &RecordedOperation)> {
     let deed = deeds.get(number)?;
     let next = deeds[number + 1..].iter().find(|next| next.key == deed.key)?;
     Some((deed, next))

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 pub struct Server {
-    child: Ended,
+    child: KilledOnDrop,
     port: u16,
     /// Declared after the child, so that it is removed when no process writes to it any more.
     _directory: TempDir,
@@ -26,9 +26,9 @@ pub struct Server {
 
 /// A process that is killed when this is dropped. The drop waits until the process has ended, for
 /// at most 5 s, so that its files can be removed.
-pub struct Ended(pub Child);
+pub struct KilledOnDrop(pub Child);
 
-impl Drop for Ended {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         if self.0.start_kill().is_err() {
             return;
@@ -85,7 +85,7 @@ impl Server {
         let child = command.spawn().with_context(|| {
             format!("cannot start {PROGRAM}: install it (its package is called redis-server or redis)")
         })?;
-        let mut server = Self { child: Ended(child), port, _directory: directory };
+        let mut server = Self { child: KilledOnDrop(child), port, _directory: directory };
         let deadline = Instant::now() + PATIENCE;
         loop {
             if server.child.0.try_wait()?.is_some() {

@@ -12,7 +12,7 @@ use redis::{Client, RedisError, RedisResult};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{End, Gate, LockToken, Locker, OperationLog, Territory};
+use super::{End, KeyScope, LockToken, Locker, OperationLog, PauseGate};
 
 /// One lock, and the record of what happens to it.
 #[derive(Clone, Debug)]
@@ -79,8 +79,8 @@ pub enum Kept {
 pub struct Worker {
     client: Client,
     patience: Duration,
-    territory: Option<Arc<Territory>>,
-    gate: Gate,
+    territory: Option<Arc<KeyScope>>,
+    gate: PauseGate,
     /// Opened when it is needed, and again after an error.
     locker: Option<Locker>,
 }
@@ -88,16 +88,16 @@ pub struct Worker {
 impl Worker {
     /// Creates a worker that waits this long for each reply.
     pub fn new(client: &Client, patience: Duration) -> Self {
-        Self { client: client.clone(), patience, territory: None, gate: Gate::default(), locker: None }
+        Self { client: client.clone(), patience, territory: None, gate: PauseGate::default(), locker: None }
     }
 
     /// Limits the worker to the keys of a territory.
-    pub fn within(self, territory: &Arc<Territory>) -> Self {
+    pub fn within(self, territory: &Arc<KeyScope>) -> Self {
         Self { territory: Some(Arc::clone(territory)), ..self }
     }
 
     /// Pauses the worker while the gate of its process is closed.
-    pub fn behind(self, gate: &Gate) -> Self {
+    pub fn behind(self, gate: &PauseGate) -> Self {
         Self { gate: gate.clone(), ..self }
     }
 

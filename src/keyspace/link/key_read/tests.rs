@@ -47,7 +47,7 @@ fn read(rounds: &[&[Value]], hasher: &OwnerHasher) -> (ReadResult, Vec<String>) 
 
 fn held(owner: Option<&str>, ttl_ms: Option<TimeMs>, hasher: &OwnerHasher) -> ReadResult {
     let owner = owner.map(|owner| hasher.hash(owner.as_bytes()));
-    ReadResult::Seen(Sight::Held(Held { owner, ttl_ms, fence: None }))
+    ReadResult::Seen(KeyState::Held(Held { owner, ttl_ms, fence: None }))
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn strings_take_one_round() {
     assert_eq!(outcome, held(Some("token"), Some(9000), &hasher));
     assert_eq!(sent, ["GETRANGE k 0 16383", "PTTL k"]);
     assert_eq!(read(&[&[text("token"), Value::Int(-1)]], &hasher).0, held(Some("token"), None, &hasher));
-    assert_eq!(read(&[&[text(""), Value::Int(-2)]], &hasher).0, ReadResult::Seen(Sight::Absent));
-    assert_eq!(read(&[&[text("token"), Value::Int(-2)]], &hasher).0, ReadResult::Seen(Sight::Absent));
+    assert_eq!(read(&[&[text(""), Value::Int(-2)]], &hasher).0, ReadResult::Seen(KeyState::Absent));
+    assert_eq!(read(&[&[text("token"), Value::Int(-2)]], &hasher).0, ReadResult::Seen(KeyState::Absent));
 }
 
 #[test]
@@ -83,10 +83,10 @@ fn other_types_take_two_more_rounds() {
     assert_eq!(sent[2..], ["TYPE k", "ZRANGE k 0 63", "PTTL k"]);
     for other in ["list", "set"] {
         let (outcome, _) = read(&[&wrong, &[Value::SimpleString(other.to_owned())]], &hasher);
-        assert_eq!(outcome, ReadResult::Seen(Sight::NotALock));
+        assert_eq!(outcome, ReadResult::Seen(KeyState::NotALock));
     }
     let (outcome, _) = read(&[&wrong, &[Value::SimpleString("none".to_owned())], &[text(""), Value::Int(-2)]], &hasher);
-    assert_eq!(outcome, ReadResult::Seen(Sight::Absent));
+    assert_eq!(outcome, ReadResult::Seen(KeyState::Absent));
 }
 
 /// Readers of a lock are members of a plain set. It is enough that there are any.
@@ -114,7 +114,7 @@ fn a_key_that_never_stays_the_same_is_given_up() {
     let wrong = [error("WRONGTYPE Operation against a key"), Value::Int(9000)];
     let string = [Value::SimpleString("string".to_owned())];
     let rounds: Vec<&[Value]> = vec![&wrong, &string, &wrong, &string, &wrong, &string, &wrong];
-    assert_eq!(read(&rounds, &hasher).0, ReadResult::Seen(Sight::Unreadable));
+    assert_eq!(read(&rounds, &hasher).0, ReadResult::Seen(KeyState::Unreadable));
 }
 
 #[test]
@@ -122,11 +122,11 @@ fn without_permission_the_owner_or_everything_is_unknown() {
     let hasher = OwnerHasher::new();
     let denied = || error("NOPERM this user has no permissions to access one of the keys used as arguments");
     assert_eq!(read(&[&[denied(), Value::Int(5)]], &hasher).0, held(None, Some(5), &hasher));
-    assert_eq!(read(&[&[denied(), Value::Int(-2)]], &hasher).0, ReadResult::Seen(Sight::Absent));
-    assert_eq!(read(&[&[text("a"), denied()]], &hasher).0, ReadResult::Seen(Sight::Unreadable));
+    assert_eq!(read(&[&[denied(), Value::Int(-2)]], &hasher).0, ReadResult::Seen(KeyState::Absent));
+    assert_eq!(read(&[&[text("a"), denied()]], &hasher).0, ReadResult::Seen(KeyState::Unreadable));
     assert_eq!(
         read(&[&[error("LOADING dataset"), error("LOADING dataset")]], &hasher).0,
-        ReadResult::Seen(Sight::Unreadable)
+        ReadResult::Seen(KeyState::Unreadable)
     );
 }
 
@@ -151,7 +151,7 @@ fn a_fence_comes_along() {
     round.send(b"k", Some(b"fence:k"), |command, parts| sent.push((command, parts[1].to_vec())));
     assert_eq!(sent.last(), Some(&(Command::Getrange, b"fence:k".to_vec())));
     let fence = |reply: Value| match conclude(round, &[text("a"), Value::Int(5), reply]) {
-        ReadResult::Seen(Sight::Held(held)) => held.fence,
+        ReadResult::Seen(KeyState::Held(held)) => held.fence,
         other => panic!("{other:?}"),
     };
     assert_eq!(fence(text("17")), Some(17));

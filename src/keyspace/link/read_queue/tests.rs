@@ -6,15 +6,15 @@ use super::*;
 /// One stream and its read queue, driven by hand. All keys are watched.
 struct Stream {
     order: ReplyOrder,
-    inbox: Inbox,
+    inbox: ReadQueue,
 }
 
 impl Stream {
     fn new() -> Self {
-        Self { order: ReplyOrder::new(0), inbox: Inbox::new(8) }
+        Self { order: ReplyOrder::new(0), inbox: ReadQueue::new(8) }
     }
 
-    fn push(&mut self, keys: &[&str], now: TimeMs) -> Vec<Taken> {
+    fn push(&mut self, keys: &[&str], now: TimeMs) -> Vec<QueueOutcome> {
         let taken = keys.iter().map(|key| self.inbox.pushed(key, &self.order, now)).collect();
         self.order.pushed();
         taken
@@ -50,7 +50,7 @@ fn check(circumstances: &ReadContext, expected: (&str, Option<TimeMs>, TimeMs, u
 fn pushes_before_a_reply_belong_to_it() {
     let mut stream = Stream::new();
     stream.ping(100);
-    assert_eq!(stream.push(&["a", "b"], 150), [Taken::Queued, Taken::Queued]);
+    assert_eq!(stream.push(&["a", "b"], 150), [QueueOutcome::Queued, QueueOutcome::Queued]);
     let a = stream.ask(ReadReason::Pushed).unwrap();
     stream.push(&["a"], 160);
     let b = stream.ask(ReadReason::Pushed).unwrap();
@@ -185,7 +185,7 @@ fn beyond_the_ceiling_keys_are_skipped_and_say_so_later() {
     let keys: Vec<String> = (0..10).map(|index| format!("k{index}")).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let taken = stream.push(&keys, 10);
-    assert_eq!(taken[7..], [Taken::Queued, Taken::Skipped, Taken::Skipped]);
+    assert_eq!(taken[7..], [QueueOutcome::Queued, QueueOutcome::Skipped, QueueOutcome::Skipped]);
     assert_eq!(stream.inbox.skipped(), 2);
     while let Some(read) = stream.ask(ReadReason::Pushed) {
         assert!(!stream.reply(read, 11, 12).missed);
@@ -198,7 +198,7 @@ fn beyond_the_ceiling_keys_are_skipped_and_say_so_later() {
     let read = stream.ask(ReadReason::Scanned).unwrap();
     check(&stream.reply(read, 20, 21), ("k8", Some(0), 10, 1, false, true));
     // The queue has room for pushes again.
-    assert_eq!(stream.push(&["k9"], 30), [Taken::Queued]);
+    assert_eq!(stream.push(&["k9"], 30), [QueueOutcome::Queued]);
     let read = stream.ask(ReadReason::Pushed).unwrap();
     check(&stream.reply(read, 31, 32), ("k9", Some(0), 30, 2, false, true));
     assert_eq!(stream.inbox.skipped(), 0);
@@ -219,14 +219,14 @@ fn what_waits_has_not_been_told() {
 
 #[test]
 fn too_many_pushed_keys_are_lost() {
-    let mut stream = Stream { order: ReplyOrder::new(0), inbox: Inbox::new(MAX_PUSHED) };
+    let mut stream = Stream { order: ReplyOrder::new(0), inbox: ReadQueue::new(MAX_PUSHED) };
     for index in 0..MAX_PUSHED {
-        assert_eq!(stream.inbox.pushed(&format!("k{index}"), &stream.order, 1), Taken::Queued);
+        assert_eq!(stream.inbox.pushed(&format!("k{index}"), &stream.order, 1), QueueOutcome::Queued);
     }
-    assert_eq!(stream.push(&["more", "k3"], 2), [Taken::Lost, Taken::Queued]);
+    assert_eq!(stream.push(&["more", "k3"], 2), [QueueOutcome::Lost, QueueOutcome::Queued]);
     stream.inbox.want("wanted".into(), ReadReason::Requested);
-    assert_eq!(stream.push(&["wanted"], 2), [Taken::Lost]);
+    assert_eq!(stream.push(&["wanted"], 2), [QueueOutcome::Lost]);
     let read = stream.ask(ReadReason::Pushed).unwrap();
     stream.reply(read, 3, 4);
-    assert_eq!(stream.push(&["more"], 5), [Taken::Queued]);
+    assert_eq!(stream.push(&["more"], 5), [QueueOutcome::Queued]);
 }

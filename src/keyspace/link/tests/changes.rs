@@ -1,7 +1,7 @@
 //! Each change of a key is seen, with its times and pushes.
 
 use super::*;
-use crate::model::sighting::Past;
+use crate::model::sighting::ServerContinuity;
 use crate::util::clock;
 
 #[tokio::test]
@@ -10,7 +10,7 @@ async fn a_life_of_a_lock() {
     let mut client = server.client().await;
     client.run("SET lock:old a PX 60000").await;
     let mut watch = Plan::new(&server).run();
-    assert!(matches!(watch.next().await, LinkNews::Up { watching: true, past: Past::None, .. }));
+    assert!(matches!(watch.next().await, LinkEvent::Up { watching: true, past: ServerContinuity::None, .. }));
     let seen = watch.seen().await;
     watch.held("a", Some(60_000), &seen.sight);
     assert_eq!((seen.pushes, seen.missed), (0, false));
@@ -37,7 +37,7 @@ async fn a_life_of_a_lock() {
         assert!(seen.until <= seen.received && seen.sent <= seen.received);
         match expected {
             Some((owner, ttl)) => watch.held(owner, ttl, &seen.sight),
-            None => assert_eq!(seen.sight, Sight::Absent),
+            None => assert_eq!(seen.sight, KeyState::Absent),
         }
     }
     let status = watch.status();
@@ -54,9 +54,9 @@ async fn an_expiry_is_seen_when_it_happens() {
     let mut client = server.client().await;
     client.run("SET lock:1 a PX 700").await;
     let first = watch.seen().await;
-    let Sight::Held(Held { ttl_ms: Some(ttl), .. }) = first.sight else { panic!("{first:?}") };
+    let KeyState::Held(Held { ttl_ms: Some(ttl), .. }) = first.sight else { panic!("{first:?}") };
     let end = watch.seen().await;
-    assert_eq!((end.sight, end.pushes), (Sight::Absent, 1));
+    assert_eq!((end.sight, end.pushes), (KeyState::Absent, 1));
     // Redis may expire a key late, and heartbeats continue. So the key is known to exist until
     // shortly before.
     assert!(end.until >= first.sent + ttl);
@@ -102,7 +102,7 @@ async fn owners_of_every_type() {
         }
         watch.held("uuid:1", Some(30_000), &seen["lock:hash"]);
         watch.held("member", None, &seen["lock:zset"]);
-        assert_eq!(seen["lock:list"], Sight::NotALock, "{attempt}");
+        assert_eq!(seen["lock:list"], KeyState::NotALock, "{attempt}");
         watch.held("worker", Some(30_000), &seen["lock:json"]);
         watch.held(&huge[..16_384], Some(30_000), &seen["lock:huge"]);
         watch.held("a", None, &seen["lock:none"]);
@@ -130,7 +130,7 @@ async fn fences_are_read_along() {
     client.run("SET lock:2 a PX 30000").await;
     for (key, expected) in [("lock:1", Some(41)), ("lock:2", None)] {
         let seen = watch.seen_key(key).await;
-        assert!(matches!(seen.sight, Sight::Held(Held { fence, .. }) if fence == expected), "{seen:?}");
+        assert!(matches!(seen.sight, KeyState::Held(Held { fence, .. }) if fence == expected), "{seen:?}");
     }
     watch.end().await;
 }
@@ -141,7 +141,7 @@ async fn wishes_are_granted() {
     let mut watch = Watch::begin(&server).await;
     watch.reads.send(vec!["lock:gone".into()]).await.unwrap();
     let seen = watch.seen().await;
-    assert_eq!((&*seen.key, seen.sight, seen.pushes), ("lock:gone", Sight::Absent, 0));
+    assert_eq!((&*seen.key, seen.sight, seen.pushes), ("lock:gone", KeyState::Absent, 0));
     assert_eq!(seen.until, seen.received);
     watch.end().await;
 }
@@ -150,8 +150,8 @@ async fn wishes_are_granted() {
 async fn an_idle_link_stays_caught_up() {
     let server = Server::start(&[]);
     let mut watch = Watch::begin(&server).await;
-    let caught_up = |news: &LinkNews| match news {
-        LinkNews::CaughtUp { at } => Some(*at),
+    let caught_up = |news: &LinkEvent| match news {
+        LinkEvent::CaughtUp { at } => Some(*at),
         _ => None,
     };
     let (first, began) = (watch.find(caught_up).await, clock::steady());

@@ -31,11 +31,11 @@ async fn a_lock_that_is_being_moved_is_seen_where_it_is() {
     // The target does not serve the slot yet. It answers only requests with ASKING.
     let seen = target_watch.seen_key(key).await;
     target_watch.held("a", Some(60_000), &seen.sight);
-    assert_eq!(source_watch.seen_key(key).await.sight, Sight::Elsewhere);
+    assert_eq!(source_watch.seen_key(key).await.sight, KeyState::Elsewhere);
     // A key that was neither pushed nor listed is not known to be on this node.
     target_watch.reads.send(vec!["lock:other-slot".into(), "lock:another".into()]).await.unwrap();
     let sights = [target_watch.seen().await.sight, target_watch.seen().await.sight];
-    assert!(sights.iter().all(|sight| matches!(sight, Sight::Absent | Sight::Elsewhere)), "{sights:?}");
+    assert!(sights.iter().all(|sight| matches!(sight, KeyState::Absent | KeyState::Elsewhere)), "{sights:?}");
     source_watch.end().await;
     target_watch.end().await;
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::redis::PasswordSource;
 use crate::keyspace::status::Command;
-use crate::model::sighting::Past;
+use crate::model::sighting::ServerContinuity;
 
 const ALL: &str = "+scan +getrange +pttl +type +hscan +zrange +info +ping +hello +client +readonly";
 
@@ -37,7 +37,7 @@ async fn the_documented_user_lacks_nothing() {
 async fn without_tracking_there_are_passes() {
     let server = Server::start(&[]);
     let mut watch = begin(&server, &format!("{ALL} -client|tracking %R~lock:* %R~job:*")).await;
-    assert!(matches!(watch.next().await, LinkNews::Up { watching: false, past: Past::None, .. }));
+    assert!(matches!(watch.next().await, LinkEvent::Up { watching: false, past: ServerContinuity::None, .. }));
     let seen = watch.pass().await;
     watch.held("a", Some(60_000), &seen[0].sight);
     assert_eq!((seen[0].since, seen[0].pushes), (None, 0));
@@ -58,7 +58,7 @@ async fn without_values_there_are_no_owners() {
     let rules = format!("{ALL} %R~job:* (+pttl +type %R~lock:*)");
     let mut watch = begin(&server, &rules).await;
     let seen = watch.pass().await;
-    let Sight::Held(held) = &seen[0].sight else { panic!("{seen:?}") };
+    let KeyState::Held(held) = &seen[0].sight else { panic!("{seen:?}") };
     assert_eq!(held.owner, None);
     check_ttl(held, Some(60_000));
     let status = watch.status();
@@ -74,7 +74,7 @@ async fn without_any_key_nothing_is_known() {
     let server = Server::start(&[]);
     let mut watch = begin(&server, ALL).await;
     let seen = watch.pass().await;
-    assert_eq!(seen[0].sight, Sight::Unreadable);
+    assert_eq!(seen[0].sight, KeyState::Unreadable);
     let status = watch.status();
     assert_eq!(status.totals.read_errors, 1);
     assert!(complaint(&status, "PTTL").contains("job:*, lock:*"));
@@ -103,11 +103,11 @@ async fn without_info_nobody_is_said_to_have_changed() {
     server.client().await.run("CLIENT KILL USER watcher").await;
     let past = watch
         .find(|news| match news {
-            LinkNews::Up { past, .. } if *past != Past::None => Some(*past),
+            LinkEvent::Up { past, .. } if *past != ServerContinuity::None => Some(*past),
             _ => None,
         })
         .await;
-    assert_eq!(past, Past::SameServer);
+    assert_eq!(past, ServerContinuity::SameServer);
     let status = watch.status();
     assert_eq!(status.denied, [Command::Info]);
     complaint(&status, "INFO");
@@ -119,7 +119,7 @@ async fn without_resp3_there_are_passes() {
     let server = Server::start(&["--rename-command", "HELLO", ""]);
     server.client().await.run("SET lock:1 a PX 60000").await;
     let mut watch = Plan::new(&server).run();
-    assert!(matches!(watch.next().await, LinkNews::Up { watching: false, .. }));
+    assert!(matches!(watch.next().await, LinkEvent::Up { watching: false, .. }));
     let seen = watch.pass().await;
     watch.held("a", Some(60_000), &seen[0].sight);
     complaint(&watch.status(), "RESP3");

@@ -26,7 +26,7 @@ use crate::model::input::PipelineInput;
 use crate::model::key_index::KeyMap;
 use crate::model::key_template::KeyTemplate;
 use crate::model::namespace::Namespace;
-use crate::model::sighting::{Held, LinkId, LinkNews, OwnerHasher, Sight, Sighting};
+use crate::model::sighting::{Held, KeyState, LinkEvent, LinkId, OwnerHasher, Sighting};
 
 /// Longer than any test takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -101,7 +101,7 @@ impl Plan {
 struct Watch {
     news: mpsc::Receiver<PipelineInput>,
     /// The latest first.
-    waiting: Vec<LinkNews>,
+    waiting: Vec<LinkEvent>,
     reads: mpsc::Sender<Vec<Box<str>>>,
     status: Arc<Mutex<LinkStatus>>,
     hasher: OwnerHasher,
@@ -117,7 +117,7 @@ impl Watch {
         watch
     }
 
-    async fn next(&mut self) -> LinkNews {
+    async fn next(&mut self) -> LinkEvent {
         let deadline = Instant::now() + PATIENCE;
         while self.waiting.is_empty() {
             match timeout_at(deadline, self.news.recv()).await.expect("nothing was told for long") {
@@ -129,7 +129,7 @@ impl Watch {
     }
 
     /// Waits for the next event that `pick` accepts. Other events are skipped.
-    async fn find<T>(&mut self, pick: impl Fn(&LinkNews) -> Option<T>) -> T {
+    async fn find<T>(&mut self, pick: impl Fn(&LinkEvent) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         let mut passed_over = Vec::new();
         loop {
@@ -137,21 +137,21 @@ impl Watch {
             if let Some(found) = pick(&news) {
                 return found;
             }
-            if !matches!(news, LinkNews::CaughtUp { .. }) {
+            if !matches!(news, LinkEvent::CaughtUp { .. }) {
                 passed_over.push(news);
             }
             assert!(Instant::now() < deadline, "not told; but {passed_over:#?}");
         }
     }
 
-    async fn pass_done(&mut self) -> LinkNews {
-        self.find(|news| matches!(news, LinkNews::PassDone { .. }).then(|| news.clone())).await
+    async fn pass_done(&mut self) -> LinkEvent {
+        self.find(|news| matches!(news, LinkEvent::PassDone { .. }).then(|| news.clone())).await
     }
 
     /// The next sighting of any key.
     async fn seen(&mut self) -> Sighting {
         self.find(|news| match news {
-            LinkNews::Seen(sighting) => Some(sighting.clone()),
+            LinkEvent::Seen(sighting) => Some(sighting.clone()),
             _ => None,
         })
         .await
@@ -159,7 +159,7 @@ impl Watch {
 
     async fn seen_key(&mut self, key: &str) -> Sighting {
         self.find(|news| match news {
-            LinkNews::Seen(sighting) if &*sighting.key == key => Some(sighting.clone()),
+            LinkEvent::Seen(sighting) if &*sighting.key == key => Some(sighting.clone()),
             _ => None,
         })
         .await
@@ -170,8 +170,8 @@ impl Watch {
         let mut seen = Vec::new();
         loop {
             match self.next().await {
-                LinkNews::Seen(sighting) => seen.push(sighting),
-                LinkNews::PassDone { .. } => break,
+                LinkEvent::Seen(sighting) => seen.push(sighting),
+                LinkEvent::PassDone { .. } => break,
                 _ => {}
             }
         }
@@ -179,8 +179,8 @@ impl Watch {
         seen
     }
 
-    fn held(&self, owner: &str, ttl_ms: Option<i64>, sight: &Sight) {
-        let Sight::Held(held) = sight else { panic!("{sight:?}") };
+    fn held(&self, owner: &str, ttl_ms: Option<i64>, sight: &KeyState) {
+        let KeyState::Held(held) = sight else { panic!("{sight:?}") };
         assert_eq!(held.owner, Some(self.hasher.hash(owner.as_bytes())));
         check_ttl(held, ttl_ms);
     }

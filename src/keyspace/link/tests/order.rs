@@ -42,7 +42,7 @@ async fn readings_are_in_line_with_pushes() {
         let count = pushes.entry(seen.key.clone()).or_default();
         *count += usize::from(seen.pushes);
         total += usize::from(seen.pushes);
-        let is_held = matches!(seen.sight, Sight::Held(_));
+        let is_held = matches!(seen.sight, KeyState::Held(_));
         ahead.insert(seen.key, is_held != (*count % 2 == 1));
     }
     writer.await.unwrap();

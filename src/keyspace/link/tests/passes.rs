@@ -43,11 +43,11 @@ async fn changes_beside_a_pass_are_seen() {
     let mut is_done = false;
     while pushes < 200 || !is_done {
         match watch.next().await {
-            LinkNews::Seen(seen) => {
+            LinkEvent::Seen(seen) => {
                 pushes += seen.pushes;
                 latest.insert(seen.key, seen.sight);
             }
-            LinkNews::PassDone { .. } => is_done = true,
+            LinkEvent::PassDone { .. } => is_done = true,
             _ => {}
         }
     }
@@ -155,8 +155,8 @@ async fn skipped_keys_are_made_good_by_a_pass() {
     client.run_all((150..200).map(|index| format!("DEL lock:{index}"))).await;
     let mut latest = std::collections::HashMap::new();
     let mut missed = 0;
-    while !(0..150).all(|index| matches!(latest.get(&format!("lock:{index}")), Some(Sight::Held(_))))
-        || !(150..200).all(|index| latest.get(&format!("lock:{index}")) == Some(&Sight::Absent))
+    while !(0..150).all(|index| matches!(latest.get(&format!("lock:{index}")), Some(KeyState::Held(_))))
+        || !(150..200).all(|index| latest.get(&format!("lock:{index}")) == Some(&KeyState::Absent))
     {
         let seen = watch.seen().await;
         missed += u32::from(seen.missed);
@@ -181,7 +181,7 @@ async fn too_many_changes_at_once_are_a_gap() {
     let fill = "for i=1,70000 do redis.call('set','lock:'..i,'a') end";
     client.run_parts(&[b"EVAL", fill.as_bytes(), b"0"]).await;
     watch.until(|status| status.totals.overflows > 0).await;
-    watch.find(|news| matches!(news, LinkNews::Gap { .. }).then_some(())).await;
+    watch.find(|news| matches!(news, LinkEvent::Gap { .. }).then_some(())).await;
     let mut keys: Vec<Box<str>> = watch.pass().await.into_iter().map(|seen| seen.key).collect();
     keys.dedup();
     assert!(keys.len() > 60_000, "{}", keys.len());

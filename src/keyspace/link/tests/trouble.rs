@@ -1,18 +1,18 @@
 //! Flushes, lost connections, and servers that hang or are replaced.
 
 use super::*;
-use crate::model::sighting::Past;
+use crate::model::sighting::ServerContinuity;
 use crate::util::clock;
 
-fn up(news: &LinkNews) -> Option<Past> {
+fn up(news: &LinkEvent) -> Option<ServerContinuity> {
     match news {
-        LinkNews::Up { past, watching: true, .. } => Some(*past),
+        LinkEvent::Up { past, watching: true, .. } => Some(*past),
         _ => None,
     }
 }
 
-fn is_down(news: &LinkNews) -> Option<()> {
-    matches!(news, LinkNews::Down { .. }).then_some(())
+fn is_down(news: &LinkEvent) -> Option<()> {
+    matches!(news, LinkEvent::Down { .. }).then_some(())
 }
 
 #[tokio::test]
@@ -23,9 +23,9 @@ async fn a_flush_is_told_and_followed_by_a_pass() {
     client.run("SET lock:1 a PX 60000").await;
     watch.seen().await;
     client.run("FLUSHALL").await;
-    let flushed = watch.find(|news| if let LinkNews::Flushed { at } = news { Some(*at) } else { None }).await;
+    let flushed = watch.find(|news| if let LinkEvent::Flushed { at } = news { Some(*at) } else { None }).await;
     let started =
-        watch.find(|news| if let LinkNews::PassDone { started, .. } = news { Some(*started) } else { None }).await;
+        watch.find(|news| if let LinkEvent::PassDone { started, .. } = news { Some(*started) } else { None }).await;
     assert!(started >= flushed, "the pass after a flush makes all locks known again: {started}, {flushed}");
     client.run("SET lock:1 b PX 60000").await;
     let seen = watch.seen().await;
@@ -43,7 +43,7 @@ async fn a_killed_connection_comes_back_to_the_same_server() {
     watch.seen().await;
     client.run("CLIENT KILL TYPE normal SKIPME yes").await;
     watch.find(is_down).await;
-    assert_eq!(watch.find(up).await, Past::SameServer);
+    assert_eq!(watch.find(up).await, ServerContinuity::SameServer);
     let seen = watch.seen().await;
     assert_eq!((&*seen.key, seen.pushes), ("lock:1", 0));
     watch.pass_done().await;
@@ -58,7 +58,7 @@ async fn a_restarted_server_is_another_one() {
     let mut watch = Watch::begin(&server).await;
     server.restart();
     watch.find(is_down).await;
-    assert_eq!(watch.find(up).await, Past::OtherServer);
+    assert_eq!(watch.find(up).await, ServerContinuity::OtherServer);
     watch.pass_done().await;
     assert_eq!(watch.status().totals.failovers, 1);
     watch.end().await;
@@ -74,7 +74,7 @@ async fn a_server_that_was_a_replica_for_a_moment_is_another_one() {
     client.run("REPLICAOF 127.0.0.1 1").await;
     client.run("REPLICAOF NO ONE").await;
     watch.find(is_down).await;
-    assert_eq!(watch.find(up).await, Past::OtherServer);
+    assert_eq!(watch.find(up).await, ServerContinuity::OtherServer);
     watch.end().await;
 }
 
@@ -91,7 +91,7 @@ async fn a_change_during_a_hang_is_known_to_be_uncertain() {
     client.run_parts(&[b"EVAL", format!("redis.call('del',KEYS[1]) {hang}").as_bytes(), b"1", b"lock:1"]).await;
     let took = clock::steady() - before;
     let seen = watch.seen().await;
-    assert_eq!(seen.sight, Sight::Absent);
+    assert_eq!(seen.sight, KeyState::Absent);
     let uncertain = seen.until - seen.since.unwrap();
     assert!(uncertain >= took / 2, "{uncertain} ms of the {took} ms that it may have been");
     client.run("DEBUG SLEEP 0.6").await;
@@ -132,7 +132,7 @@ async fn a_stopped_server_is_given_up_and_found_again() {
     watch.find(is_down).await;
     watch.until(|status| !status.up && status.totals.connect_errors > 0).await;
     server.resume();
-    assert_eq!(watch.find(up).await, Past::SameServer);
+    assert_eq!(watch.find(up).await, ServerContinuity::SameServer);
     watch.pass_done().await;
     watch.end().await;
 }
@@ -149,6 +149,6 @@ async fn a_demoted_primary_is_left() {
     watch.find(is_down).await;
     watch.until(|status| status.totals.connect_errors > 0).await;
     client.run("REPLICAOF NO ONE").await;
-    assert_eq!(watch.find(up).await, Past::OtherServer);
+    assert_eq!(watch.find(up).await, ServerContinuity::OtherServer);
     watch.end().await;
 }

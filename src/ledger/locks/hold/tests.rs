@@ -1,7 +1,7 @@
 //! The state of one lock, sighting by sighting. Owners are numbers, and times are made up, in ms.
 
 use super::*;
-use crate::model::sighting::{OwnerHasher, Sight};
+use crate::model::sighting::{KeyState, OwnerHasher};
 
 /// One hasher for all tests of a thread, because each hasher has a random secret.
 fn owner(number: u8) -> OwnerHash {
@@ -36,7 +36,7 @@ fn seen(at: TimeMs, pushes: u16) -> Sighting {
         pushes,
         first_push_may_be_old: false,
         missed: false,
-        sight: Sight::Absent,
+        sight: KeyState::Absent,
     }
 }
 
@@ -59,26 +59,26 @@ fn held(number: u8, ttl_ms: TimeMs) -> Option<Held> {
 
 const ABSENT: Option<Held> = None;
 
-fn shown(fact: &Fact) -> String {
+fn shown(fact: &Transition) -> String {
     match fact {
-        Fact::ShortHolds { count, hold, .. } => format!("short {count} of {hold}"),
-        Fact::Acquired { at, .. } => at.map_or("acquired".to_owned(), |at| format!("acquired at {at}")),
-        Fact::Ended { ending, at, hold, .. } => {
+        Transition::ShortHolds { count, hold, .. } => format!("short {count} of {hold}"),
+        Transition::Acquired { at, .. } => at.map_or("acquired".to_owned(), |at| format!("acquired at {at}")),
+        Transition::Ended { ending, at, hold, .. } => {
             let hold = hold.map_or(String::new(), |hold| format!(" after {hold}"));
             format!("{ending:?} at {at}{hold}").to_lowercase()
         }
-        Fact::Renewed { count, margin, .. } => {
+        Transition::Renewed { count, margin, .. } => {
             let margin = margin.map_or(String::new(), |margin| format!(" margin {margin:.2}"));
             format!("renewed {count}{margin}")
         }
-        Fact::ReplacedUnseen => "replaced unseen".to_owned(),
+        Transition::ReplacedUnseen => "replaced unseen".to_owned(),
     }
 }
 
 type Step = (SightingContext, Sighting, Option<Held>, &'static str);
 
 /// Applies the steps to one lock and compares the facts of each step.
-fn live(steps: &[Step]) -> Option<Life> {
+fn live(steps: &[Step]) -> Option<Hold> {
     let mut life = None;
     for (circumstances, sighting, held, expected) in steps {
         let mut facts = Vec::new();

@@ -25,7 +25,7 @@ impl World {
 
     /// Finds causes at `now`, after link A has reported all changes until then.
     fn settle(&mut self, now: TimeMs) {
-        self.tell(A, LinkNews::CaughtUp { at: now }).ledger.settle(now);
+        self.tell(A, LinkEvent::CaughtUp { at: now }).ledger.settle(now);
     }
 
     #[track_caller]
@@ -87,8 +87,8 @@ fn six_causes() {
         (Cause::Unknown, 1),
     ];
     world.causes(SCHEDULER, &expected);
-    world.hold(70_000, "job:failed", 1, 60).up(A, 71_000, Past::OtherServer).pass(A, 71_001);
-    world.see(A, 71_002, "job:failed", 0, Sight::Absent).line(72_000, SCHEDULER, Some("failed"), RENEWAL);
+    world.hold(70_000, "job:failed", 1, 60).up(A, 71_000, ServerContinuity::OtherServer).pass(A, 71_001);
+    world.see(A, 71_002, "job:failed", 0, KeyState::Absent).line(72_000, SCHEDULER, Some("failed"), RENEWAL);
     world.settle(77_000);
     expected.insert(4, (Cause::LostInFailover, 1));
     world.causes(SCHEDULER, &expected);
@@ -105,18 +105,18 @@ fn redis_may_be_slower_than_the_log() {
 #[test]
 fn a_cause_waits_until_redis_can_be_seen_again() {
     let mut world = World::watched();
-    world.hold(1000, "job:1", 1, 60).hold(1000, "job:2", 1, 60).tell(A, LinkNews::Down { at: 2000 });
+    world.hold(1000, "job:1", 1, 60).hold(1000, "job:2", 1, 60).tell(A, LinkEvent::Down { at: 2000 });
     world.line(3000, SCHEDULER, Some("job:1"), RELEASE);
     world.settle(20_000);
     world.causes(SCHEDULER, &[]);
-    world.up(A, 21_000, Past::OtherServer).pass(A, 21_001).settle(22_000);
+    world.up(A, 21_000, ServerContinuity::OtherServer).pass(A, 21_001).settle(22_000);
     world.causes(SCHEDULER, &[]);
-    world.see(A, 22_000, "job:1", 0, Sight::Absent).settle(22_001);
+    world.see(A, 22_000, "job:1", 0, KeyState::Absent).settle(22_001);
     world.causes(SCHEDULER, &[(Cause::LostInFailover, 1)]);
     let incident = world.incidents(IncidentsQuery { limit: 1, ..IncidentsQuery::default() }).incidents.remove(0);
     assert_eq!((incident.at, incident.lost_at), (3.0, Some(3.0)), "not after its holder found out");
     // But a loss does not wait forever.
-    world.tell(A, LinkNews::Down { at: 23_000 }).line(24_000, SCHEDULER, Some("job:2"), RELEASE);
+    world.tell(A, LinkEvent::Down { at: 23_000 }).line(24_000, SCHEDULER, Some("job:2"), RELEASE);
     world.settle(58_999);
     world.causes(SCHEDULER, &[(Cause::LostInFailover, 1)]);
     world.settle(59_000);
@@ -126,7 +126,7 @@ fn a_cause_waits_until_redis_can_be_seen_again() {
 #[test]
 fn lines_from_before_or_without_a_lock_have_no_cause() {
     let mut world = World::new(10);
-    world.up(A, 0, Past::None).pass(A, 5000).hold(6000, "job:1", 1, 10).gone(16_003, "job:1");
+    world.up(A, 0, ServerContinuity::None).pass(A, 5000).hold(6000, "job:1", 1, 10).gone(16_003, "job:1");
     world.line(4000, APPROVAL, Some("job:1"), RELEASE).line(20_000, APPROVAL, None, RELEASE);
     world.causes(APPROVAL, &[(Cause::Unknown, 1)]);
     world.settle(30_000);
@@ -288,7 +288,7 @@ fn owner_changes_are_counted_and_sorted_by() {
 fn locks_are_found_sorted_and_paged() {
     let mut world = World::watched();
     world.hold(1000, "job:b", 1, 60).hold(2000, "job:a", 1, 10).hold(3000, "job:ab", 1, 40);
-    let forever = Sight::Held(Held { owner: None, ttl_ms: None, fence: None });
+    let forever = KeyState::Held(Held { owner: None, ttl_ms: None, fence: None });
     world.see(A, 500, "leader", 1, forever);
     let keys = |query: LocksQuery| {
         let page = world.locks(query);
@@ -317,7 +317,7 @@ fn one_lock_is_told_with_its_history() {
     assert_eq!((now.acquired_at, now.last_renewed_at, now.renewals), (Some(1.0), Some(21.0), 1));
     assert_eq!((now.ttl_remaining_seconds, now.full_ttl_seconds), (Some(41.0), Some(60.002)));
     assert!(!now.renewal_overdue && !now.doubtful);
-    world.gone(22_000, "job:1").hold(23_000, "job:1", 2, 60).tell(A, LinkNews::Down { at: 24_000 });
+    world.gone(22_000, "job:1").hold(23_000, "job:1", 2, 60).tell(A, LinkEvent::Down { at: 24_000 });
     assert_eq!(world.what("job:1"), "acquired released renewed acquired");
     assert!(world.lock("job:1").and_then(|lock| lock.now).unwrap().doubtful);
     assert_eq!(world.lock("job:2"), None);

@@ -13,7 +13,9 @@ use crate::model::counters::{KeyspaceCounters, Tally};
 use crate::model::key_template::KeyTemplate;
 use crate::model::label::Label;
 use crate::model::namespace::{Namespace, NamespaceId, Style};
-use crate::model::sighting::{Held, LinkBatch, LinkId, LinkNews, OperationsSource, OwnerHasher, Past, Sight, Sighting};
+use crate::model::sighting::{
+    Held, KeyState, LinkBatch, LinkEvent, LinkId, OperationsSource, OwnerHasher, ServerContinuity, Sighting,
+};
 use crate::snapshot::KeyspaceView;
 use crate::util::clock::TimeMs;
 
@@ -63,19 +65,19 @@ impl World {
     /// Watched over link A since 0, with a first pass that found nothing.
     fn watched() -> Self {
         let mut world = Self::new(1000);
-        world.up(A, 0, Past::None).tell(A, LinkNews::PassDone { started: 1, at: 2 });
+        world.up(A, 0, ServerContinuity::None).tell(A, LinkEvent::PassDone { started: 1, at: 2 });
         world
     }
 
     /// Like `watched`, but link A only scans.
     fn scanned() -> Self {
         let mut world = Self::new(1000);
-        world.tell(A, LinkNews::Up { at: 0, watching: false, past: Past::None }).pass(A, 1);
+        world.tell(A, LinkEvent::Up { at: 0, watching: false, past: ServerContinuity::None }).pass(A, 1);
         world
     }
 
     /// A read during a pass.
-    fn scan(&mut self, at: TimeMs, key: &str, sight: Sight) -> &mut Self {
+    fn scan(&mut self, at: TimeMs, key: &str, sight: KeyState) -> &mut Self {
         let sighting = Sighting {
             key: key.into(),
             sent: at,
@@ -87,23 +89,23 @@ impl World {
             missed: false,
             sight,
         };
-        self.tell(A, LinkNews::Seen(sighting))
+        self.tell(A, LinkEvent::Seen(sighting))
     }
 
-    fn tell(&mut self, link: LinkId, news: LinkNews) -> &mut Self {
+    fn tell(&mut self, link: LinkId, news: LinkEvent) -> &mut Self {
         self.ledger.apply_link(LinkBatch { link, news: vec![news] });
         self
     }
 
-    fn up(&mut self, link: LinkId, at: TimeMs, past: Past) -> &mut Self {
-        self.tell(link, LinkNews::Up { at, watching: true, past })
+    fn up(&mut self, link: LinkId, at: TimeMs, past: ServerContinuity) -> &mut Self {
+        self.tell(link, LinkEvent::Up { at, watching: true, past })
     }
 
     fn pass(&mut self, link: LinkId, started: TimeMs) -> &mut Self {
-        self.tell(link, LinkNews::PassDone { started, at: started + 1 })
+        self.tell(link, LinkEvent::PassDone { started, at: started + 1 })
     }
 
-    fn see(&mut self, link: LinkId, at: TimeMs, key: &str, pushes: u16, sight: Sight) -> &mut Self {
+    fn see(&mut self, link: LinkId, at: TimeMs, key: &str, pushes: u16, sight: KeyState) -> &mut Self {
         let until = if pushes > 0 { at } else { at + 1 };
         let sighting = Sighting {
             key: key.into(),
@@ -116,12 +118,12 @@ impl World {
             missed: false,
             sight,
         };
-        self.tell(link, LinkNews::Seen(sighting))
+        self.tell(link, LinkEvent::Seen(sighting))
     }
 
-    pub(super) fn held(&self, owner: u8, seconds: TimeMs) -> Sight {
+    pub(super) fn held(&self, owner: u8, seconds: TimeMs) -> KeyState {
         let owner = Some(self.hasher.hash(&[owner]));
-        Sight::Held(Held { owner, ttl_ms: Some(seconds * 1000), fence: None })
+        KeyState::Held(Held { owner, ttl_ms: Some(seconds * 1000), fence: None })
     }
 
     /// A push and a read over link A that shows the key held.
@@ -131,7 +133,7 @@ impl World {
     }
 
     fn gone(&mut self, at: TimeMs, key: &str) -> &mut Self {
-        self.see(A, at, key, 1, Sight::Absent)
+        self.see(A, at, key, 1, KeyState::Absent)
     }
 
     pub(super) fn view(&self, namespace: usize, now: TimeMs) -> KeyspaceView {
@@ -183,7 +185,7 @@ fn the_ttl_tells_namespaces_apart_that_share_a_template() {
 fn a_lock_moves_when_its_ttl_is_longer_than_its_namespace_can_have() {
     let mut world = World::new(10);
     let sight = world.held(1, 8);
-    world.up(A, 0, Past::None).see(A, 1, "job:1", 0, sight).pass(A, 1).shows(APPROVAL, "held=1");
+    world.up(A, 0, ServerContinuity::None).see(A, 1, "job:1", 0, sight).pass(A, 1).shows(APPROVAL, "held=1");
     world.hold(2000, "job:1", 1, 60).shows(APPROVAL, "").shows(SCHEDULER, "held=1 renewed=1");
 }
 
@@ -212,12 +214,16 @@ fn the_same_owner_again_is_no_change() {
 fn the_whole_keyspace_is_not_new_after_a_start() {
     let mut world = World::new(10);
     let sight = world.held(1, 60);
-    world.up(A, 0, Past::None).see(A, 1, "job:1", 0, sight.clone());
+    world.up(A, 0, ServerContinuity::None).see(A, 1, "job:1", 0, sight.clone());
     world.see(A, 2, "job:2", 1, sight.clone()).pass(A, 1).shows(SCHEDULER, "held=2");
     world.see(A, 300, "job:3", 1, sight.clone()).shows(SCHEDULER, "held=3 acquired=1");
     let saved = serde_json::to_string(world.ledger.saved()).unwrap();
     let mut world = World::with(10, serde_json::from_str(&saved).unwrap());
-    world.up(A, 1000, Past::None).see(A, 1001, "job:3", 0, sight).pass(A, 1001).shows(SCHEDULER, "held=1 acquired=1");
+    world
+        .up(A, 1000, ServerContinuity::None)
+        .see(A, 1001, "job:3", 0, sight)
+        .pass(A, 1001)
+        .shows(SCHEDULER, "held=1 acquired=1");
     world.gone(2000, "job:3").shows(SCHEDULER, "acquired=1 released=1");
     assert_eq!(world.view(SCHEDULER, 0).counters.hold_seconds.count(), 0);
 }
@@ -226,7 +232,7 @@ fn the_whole_keyspace_is_not_new_after_a_start() {
 fn a_reconnect_makes_ends_unknown_and_keeps_what_is_seen_again() {
     let mut world = World::watched();
     world.hold(1000, "job:1", 1, 60).hold(1000, "job:2", 1, 60).hold(1000, "job:3", 1, 60);
-    world.tell(A, LinkNews::Down { at: 2000 }).up(A, 5000, Past::SameServer);
+    world.tell(A, LinkEvent::Down { at: 2000 }).up(A, 5000, ServerContinuity::SameServer);
     let same = world.held(1, 56);
     let renewed = world.held(1, 60);
     world.see(A, 5001, "job:1", 0, same).see(A, 5001, "job:2", 0, renewed).pass(A, 5001);
@@ -234,7 +240,7 @@ fn a_reconnect_makes_ends_unknown_and_keeps_what_is_seen_again() {
     assert_eq!(world.ledger.due_reads(5002, 10), [Box::from("job:3")]);
     assert!(world.ledger.due_reads(6001, 10).is_empty(), "asked a moment ago");
     assert_eq!(world.ledger.due_reads(6002, 10).len(), 1, "no answer yet");
-    world.see(A, 6003, "job:3", 0, Sight::Absent).shows(SCHEDULER, "held=2 acquired=3 renewed=1 unknown=1");
+    world.see(A, 6003, "job:3", 0, KeyState::Absent).shows(SCHEDULER, "held=2 acquired=3 renewed=1 unknown=1");
     assert_eq!(world.ledger.due_reads(60_000, 10).len(), 0);
     world.gone(7000, "job:1").shows(SCHEDULER, "held=1 acquired=3 renewed=1 released=1 unknown=1");
 }
@@ -253,7 +259,7 @@ fn a_pass_alone_ends_nothing() {
 #[test]
 fn a_pass_during_which_pushes_were_lost_proves_nothing() {
     let mut world = World::watched();
-    world.tell(A, LinkNews::Gap { at: 5000 }).pass(A, 4000);
+    world.tell(A, LinkEvent::Gap { at: 5000 }).pass(A, 4000);
     world.hold(6000, "job:1", 1, 60).shows(SCHEDULER, "held=1");
     world.pass(A, 7000).hold(8000, "job:2", 1, 60).shows(SCHEDULER, "held=2 acquired=1");
 }
@@ -261,9 +267,9 @@ fn a_pass_during_which_pushes_were_lost_proves_nothing() {
 #[test]
 fn a_flush_ends_all_locks_of_its_link_without_a_verdict() {
     let mut world = World::watched();
-    world.up(B, 0, Past::None).pass(B, 1).hold(1000, "job:1", 1, 60);
+    world.up(B, 0, ServerContinuity::None).pass(B, 1).hold(1000, "job:1", 1, 60);
     let sight = world.held(1, 60);
-    world.see(B, 1000, "job:2", 1, sight.clone()).tell(A, LinkNews::Flushed { at: 2000 });
+    world.see(B, 1000, "job:2", 1, sight.clone()).tell(A, LinkEvent::Flushed { at: 2000 });
     world.shows(SCHEDULER, "held=1 acquired=2 unknown=1");
     world.see(A, 2500, "job:1", 1, sight).shows(SCHEDULER, "held=2 acquired=2 unknown=1");
     assert_eq!(world.view(SCHEDULER, 2600).now.observed_since, None);
@@ -276,14 +282,14 @@ fn locks_that_another_server_does_not_have_were_lost_in_the_failover() {
         world.hold(1000, "job:1", 1, 60).hold(1000, "job:2", 1, 60);
         let link = if is_other_link { B } else { A };
         if is_other_link {
-            world.tell(A, LinkNews::Removed { at: 2000 });
+            world.tell(A, LinkEvent::Removed { at: 2000 });
         }
-        world.up(link, 3000, Past::OtherServer);
+        world.up(link, 3000, ServerContinuity::OtherServer);
         let stolen = world.held(2, 60);
         world.see(link, 3001, "job:1", 0, stolen).pass(link, 3001);
         world.shows(SCHEDULER, "held=2 acquired=2 unknown=1 after_unknown=1");
         assert_eq!(world.ledger.due_reads(3002, 10), [Box::from("job:2")]);
-        world.see(link, 3003, "job:2", 0, Sight::Absent);
+        world.see(link, 3003, "job:2", 0, KeyState::Absent);
         world.shows(SCHEDULER, "held=1 acquired=2 unknown=2 after_unknown=1");
         for key in ["job:1", "job:2"] {
             assert!(world.what(key).contains("lost_in_failover"), "{}", world.what(key));
@@ -294,34 +300,40 @@ fn locks_that_another_server_does_not_have_were_lost_in_the_failover() {
 #[test]
 fn a_slot_that_moves_to_another_node_changes_nothing() {
     let mut world = World::watched();
-    world.up(B, 0, Past::OtherServer).pass(B, 1).hold(1000, "job:1", 1, 60).hold(1000, "job:2", 1, 60);
+    world.up(B, 0, ServerContinuity::OtherServer).pass(B, 1).hold(1000, "job:1", 1, 60).hold(1000, "job:2", 1, 60);
     let sight = world.held(1, 58);
-    world.see(A, 3000, "job:1", 1, Sight::Elsewhere).see(B, 3000, "job:1", 1, sight.clone());
+    world.see(A, 3000, "job:1", 1, KeyState::Elsewhere).see(B, 3000, "job:1", 1, sight.clone());
     // The sightings in the other order, and a late answer of the old node.
-    world.see(B, 3000, "job:2", 1, sight).see(A, 2500, "job:2", 1, Sight::Absent);
-    world.see(A, 3001, "job:2", 1, Sight::Elsewhere).shows(SCHEDULER, "held=2 acquired=2");
-    world.see(B, 4000, "job:1", 1, Sight::Absent).see(B, 4000, "job:2", 1, Sight::Absent);
+    world.see(B, 3000, "job:2", 1, sight).see(A, 2500, "job:2", 1, KeyState::Absent);
+    world.see(A, 3001, "job:2", 1, KeyState::Elsewhere).shows(SCHEDULER, "held=2 acquired=2");
+    world.see(B, 4000, "job:1", 1, KeyState::Absent).see(B, 4000, "job:2", 1, KeyState::Absent);
     world.shows(SCHEDULER, "acquired=2 released=2");
 }
 
 #[test]
 fn a_lock_that_has_left_its_node_is_looked_for_until_it_is_found() {
     let mut world = World::watched();
-    world.up(B, 0, Past::None).pass(B, 1).hold(1000, "job:1", 1, 60).see(A, 3000, "job:1", 1, Sight::Elsewhere);
+    world.up(B, 0, ServerContinuity::None).pass(B, 1).hold(1000, "job:1", 1, 60).see(
+        A,
+        3000,
+        "job:1",
+        1,
+        KeyState::Elsewhere,
+    );
     for now in [3010, 4020] {
         assert_eq!(world.ledger.due_reads(now, 10), [Box::from("job:1")]);
-        world.see(A, now + 1, "job:1", 0, Sight::Elsewhere);
+        world.see(A, now + 1, "job:1", 0, KeyState::Elsewhere);
     }
-    world.see(B, 5000, "job:1", 0, Sight::Absent).shows(SCHEDULER, "acquired=1 unknown=1");
+    world.see(B, 5000, "job:1", 0, KeyState::Absent).shows(SCHEDULER, "acquired=1 unknown=1");
     assert!(world.ledger.due_reads(9000, 10).is_empty());
 }
 
 #[test]
 fn locks_of_a_node_that_is_gone_are_looked_for_when_its_successor_has_been_looked_through() {
     let mut world = World::watched();
-    world.up(B, 0, Past::None).pass(B, 1);
-    world.hold(1000, "job:1", 1, 60).tell(A, LinkNews::Removed { at: 2000 });
-    world.up(C, 3000, Past::OtherServer);
+    world.up(B, 0, ServerContinuity::None).pass(B, 1);
+    world.hold(1000, "job:1", 1, 60).tell(A, LinkEvent::Removed { at: 2000 });
+    world.up(C, 3000, ServerContinuity::OtherServer);
     assert!(world.ledger.due_reads(3001, 10).is_empty());
     // Only C must complete a pass. B is watched, and its earlier pass is still valid.
     world.pass(C, 3002);
@@ -331,7 +343,7 @@ fn locks_of_a_node_that_is_gone_are_looked_for_when_its_successor_has_been_looke
 #[test]
 fn more_locks_than_the_table_takes_are_counted_once() {
     let mut world = World::new(2);
-    world.up(A, 0, Past::None).pass(A, 1);
+    world.up(A, 0, ServerContinuity::None).pass(A, 1);
     for at in 0..3 {
         for key in ["job:1", "job:2", "job:3", "job:4"] {
             world.hold(1000 + at, key, 1, 60);
@@ -347,7 +359,7 @@ fn more_locks_than_the_table_takes_are_counted_once() {
 #[test]
 fn a_fence_that_goes_back_is_counted_even_after_the_lock_has_gone() {
     let mut world = World::watched();
-    let fenced = |fence| Sight::Held(Held { owner: None, ttl_ms: None, fence: Some(fence) });
+    let fenced = |fence| KeyState::Held(Held { owner: None, ttl_ms: None, fence: Some(fence) });
     world.see(A, 1000, "job:1", 1, fenced(5)).see(A, 2000, "job:1", 0, fenced(5)).gone(3000, "job:1");
     world.see(A, 4000, "job:1", 1, fenced(4)).see(A, 5000, "job:2", 1, fenced(1));
     world.shows(SCHEDULER, "held=2 acquired=3 released=1 regressions=1");
@@ -356,13 +368,13 @@ fn a_fence_that_goes_back_is_counted_even_after_the_lock_has_gone() {
 #[test]
 fn what_is_no_lock_is_shown_and_not_counted() {
     let mut world = World::watched();
-    world.see(A, 1000, "job:1", 1, Sight::NotALock).see(A, 1000, "job:1", 1, Sight::NotALock);
+    world.see(A, 1000, "job:1", 1, KeyState::NotALock).see(A, 1000, "job:1", 1, KeyState::NotALock);
     assert_eq!(world.view(SCHEDULER, 0).now.not_locks, 1);
     world.gone(2000, "job:1").shows(SCHEDULER, "").shows(APPROVAL, "");
     assert_eq!(world.view(SCHEDULER, 0).now.not_locks, 0);
-    world.see(A, 3000, "job:2", 0, Sight::NotALock).pass(A, 4000);
+    world.see(A, 3000, "job:2", 0, KeyState::NotALock).pass(A, 4000);
     assert_eq!(world.view(SCHEDULER, 0).now.not_locks, 0, "the pass did not find it");
-    world.see(A, 5000, "nothing", 1, Sight::NotALock).see(A, 5000, "job:3", 1, Sight::Unreadable);
+    world.see(A, 5000, "nothing", 1, KeyState::NotALock).see(A, 5000, "job:3", 1, KeyState::Unreadable);
     world.hold(6000, "nothing", 1, 60).shows(SCHEDULER, "");
 }
 
@@ -370,11 +382,11 @@ fn what_is_no_lock_is_shown_and_not_counted() {
 #[test]
 fn a_key_that_nobody_holds_is_no_hold() {
     let mut world = World::watched();
-    world.see(A, 1000, "job:1", 1, Sight::Vacant).shows(SCHEDULER, "");
+    world.see(A, 1000, "job:1", 1, KeyState::Vacant).shows(SCHEDULER, "");
     world.gone(2000, "job:1").shows(SCHEDULER, "");
-    world.see(A, 3000, "job:1", 1, Sight::Vacant).hold(4000, "job:1", 1, 60);
+    world.see(A, 3000, "job:1", 1, KeyState::Vacant).hold(4000, "job:1", 1, 60);
     world.shows(SCHEDULER, "held=1 acquired=1");
-    world.see(A, 5000, "job:1", 1, Sight::Vacant).gone(6000, "job:1");
+    world.see(A, 5000, "job:1", 1, KeyState::Vacant).gone(6000, "job:1");
     world.shows(SCHEDULER, "acquired=1 released=1");
     assert_eq!(world.view(SCHEDULER, 0).now.not_locks, 0);
 }
@@ -383,20 +395,20 @@ fn a_key_that_nobody_holds_is_no_hold() {
 fn says_who_is_seen_how_and_since_when() {
     let mut world = World::new(10);
     assert_eq!(world.view(LEADER, 0).now.source, Some(OperationsSource::None));
-    world.up(A, 100, Past::None).tell(A, LinkNews::CaughtUp { at: 500 });
+    world.up(A, 100, ServerContinuity::None).tell(A, LinkEvent::CaughtUp { at: 500 });
     let now = world.view(LEADER, 600).now;
     assert_eq!((now.source, now.observed_since), (Some(OperationsSource::Watch), None));
     assert_eq!(now.last_held, [("leader".to_owned(), 100)], "never seen");
     world.pass(A, 600);
     assert_eq!(world.view(LEADER, 700).now.observed_since, Some(601));
     assert_eq!(world.view(LEADER, 20_000).now.observed_since, None, "the link is stuck");
-    world.hold(1000, "leader", 1, 30).tell(A, LinkNews::CaughtUp { at: 9000 });
+    world.hold(1000, "leader", 1, 30).tell(A, LinkEvent::CaughtUp { at: 9000 });
     assert_eq!(world.view(LEADER, 9100).now.last_held, [("leader".to_owned(), 9000)]);
-    world.tell(A, LinkNews::CaughtUp { at: 90_000 });
+    world.tell(A, LinkEvent::CaughtUp { at: 90_000 });
     assert_eq!(world.view(LEADER, 9100).now.last_held, [("leader".to_owned(), 31_002)], "not past its deadline");
     world.gone(91_000, "leader");
     assert_eq!(world.view(LEADER, 91_000).now.last_held, [("leader".to_owned(), 31_002)]);
-    world.tell(B, LinkNews::Up { at: 5, watching: false, past: Past::None });
+    world.tell(B, LinkEvent::Up { at: 5, watching: false, past: ServerContinuity::None });
     assert_eq!(world.view(LEADER, 0).now.source, Some(OperationsSource::Scan));
     assert_eq!(world.ledger.keyspace_view(NamespaceId(3), 0), None, "a namespace without keys");
 }
@@ -405,7 +417,7 @@ fn says_who_is_seen_how_and_since_when() {
 fn a_survey_finds_the_next_deadline_the_oldest_lock_and_late_renewals() {
     let mut world = World::watched();
     world.hold(1000, "job:1", 1, 60).hold(3000, "job:2", 2, 60).hold(21_000, "job:1", 1, 60);
-    let forever = Sight::Held(Held { owner: None, ttl_ms: None, fence: None });
+    let forever = KeyState::Held(Held { owner: None, ttl_ms: None, fence: None });
     world.see(A, 500, "leader", 1, forever);
     world.ledger.survey(33_001);
     let now = world.view(SCHEDULER, 33_000).now;
@@ -451,7 +463,7 @@ fn a_lock_that_was_never_renewed_is_late_only_with_the_configured_ttl() {
 fn a_lock_that_was_found_is_late_once_it_was_seen_to_be_renewed() {
     let mut world = World::new(1000);
     let found = world.held(1, 20);
-    world.up(A, 0, Past::None).see(A, 10, "job:1", 0, found).pass(A, 20);
+    world.up(A, 0, ServerContinuity::None).see(A, 10, "job:1", 0, found).pass(A, 20);
     check_lateness(&mut world, &[(15_000, false)]);
     world.hold(16_000, "job:1", 1, 60);
     check_lateness(&mut world, &[(45_900, false), (46_100, true)]);
@@ -462,7 +474,7 @@ fn a_lock_that_was_found_is_late_once_it_was_seen_to_be_renewed() {
 #[test]
 fn a_scanned_lock_is_late_by_what_its_last_read_showed() {
     let mut world = World::scanned();
-    let left = |seconds: TimeMs| Sight::Held(Held { owner: None, ttl_ms: Some(seconds * 1000), fence: None });
+    let left = |seconds: TimeMs| KeyState::Held(Held { owner: None, ttl_ms: Some(seconds * 1000), fence: None });
     let late = |world: &mut World, now: TimeMs| {
         world.ledger.survey(now);
         world.view(SCHEDULER, now).now.renewal_overdue
@@ -484,10 +496,10 @@ fn scanning_asks_twice_about_a_deadline() {
     world.scan(1000, "leader", sight);
     assert_eq!(world.ledger.due_reads(10_899, 10).len(), 0);
     assert_eq!(world.ledger.due_reads(10_900, 10).len(), 1);
-    let sight = Sight::Held(Held { owner: None, ttl_ms: Some(98), fence: None });
+    let sight = KeyState::Held(Held { owner: None, ttl_ms: Some(98), fence: None });
     world.scan(10_902, "leader", sight);
     assert_eq!(world.ledger.due_reads(10_999, 10).len(), 0);
     assert_eq!(world.ledger.due_reads(11_002, 10).len(), 1, "a second read, as soon as the time has come");
-    world.scan(11_003, "leader", Sight::Absent);
+    world.scan(11_003, "leader", KeyState::Absent);
     world.shows(LEADER, "acquired=1 expired=1");
 }

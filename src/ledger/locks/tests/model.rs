@@ -116,11 +116,11 @@ impl Server {
         }
     }
 
-    fn sight(&self, world: &World, key: usize) -> Sight {
+    fn sight(&self, world: &World, key: usize) -> KeyState {
         match self.locks.get(&key) {
-            None => Sight::Absent,
+            None => KeyState::Absent,
             Some((owner, deadline)) => match world.held(*owner, 0) {
-                Sight::Held(held) => Sight::Held(Held { ttl_ms: Some(deadline - self.now), ..held }),
+                KeyState::Held(held) => KeyState::Held(Held { ttl_ms: Some(deadline - self.now), ..held }),
                 other => other,
             },
         }
@@ -147,7 +147,7 @@ struct Run {
 impl Run {
     fn new() -> Self {
         let mut world = World::new(100);
-        world.up(A, 0, Past::None).pass(A, 1);
+        world.up(A, 0, ServerContinuity::None).pass(A, 1);
         let server = Server {
             now: 10,
             locks: BTreeMap::new(),
@@ -175,7 +175,7 @@ impl Run {
             missed: false,
             sight,
         };
-        self.world.tell(A, LinkNews::Seen(sighting));
+        self.world.tell(A, LinkEvent::Seen(sighting));
         self.caught_up = now;
         self.pending[key].replied = true;
     }

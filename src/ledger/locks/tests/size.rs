@@ -13,7 +13,7 @@ fn key(number: usize) -> String {
 
 fn fill(locks: usize) -> World {
     let mut world = World::new(locks);
-    world.up(A, 0, Past::None).pass(A, 1);
+    world.up(A, 0, ServerContinuity::None).pass(A, 1);
     for number in 0..locks {
         world.hold(1000 + number as TimeMs / 100, &key(number), 1, 60);
     }
@@ -41,11 +41,11 @@ fn a_lock_takes_at_most_200_bytes() {
 }
 
 /// Applies sightings of all locks in batches. Returns the time that the ledger took per lock.
-fn tell_all(world: &mut World, locks: usize, at: TimeMs, sight: &Sight) -> Duration {
+fn tell_all(world: &mut World, locks: usize, at: TimeMs, sight: &KeyState) -> Duration {
     let mut elapsed = Duration::ZERO;
     for first in (0..locks).step_by(1000) {
         let seen = |number: usize| {
-            LinkNews::Seen(Sighting {
+            LinkEvent::Seen(Sighting {
                 key: key(number).into(),
                 sent: at,
                 received: at + 1,
@@ -77,7 +77,7 @@ fn a_million_locks() {
     let locks = 1_000_000;
     let before = resident();
     let mut world = World::new(locks);
-    world.up(A, 0, Past::None).pass(A, 1);
+    world.up(A, 0, ServerContinuity::None).pass(A, 1);
     let held = world.held(1, 60);
     let acquire = tell_all(&mut world, locks, 1000, &held);
     let renew = tell_all(&mut world, locks, 21_000, &held);
@@ -101,7 +101,7 @@ fn a_million_locks() {
         asked += &format!("{sort:?} {:?}, ", start.elapsed());
         assert!(answer.try_recv().unwrap().total > 0);
     }
-    let release = tell_all(&mut world, locks, 40_000, &Sight::Absent);
+    let release = tell_all(&mut world, locks, 40_000, &KeyState::Absent);
     let text = format!(
         "{acquire:?} to acquire, {renew:?} to renew, {release:?} to release, {resident} MB resident, survey {survey:?}, \
          a pass that saw none {pass:?}, 10 000 due reads {due_reads:?}, pages of locks: {asked}"

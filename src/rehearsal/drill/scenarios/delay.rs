@@ -5,7 +5,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::super::stage::{ScenarioRun, seconds};
-use super::super::worker::{DrillWorker, RenewalResult, Road};
+use super::super::worker::{DrillWorker, RedisRoute, RenewalResult};
 use super::{CAUSES, NOT_OWNED, judge_kept};
 use crate::rehearsal::fleet::Proxy;
 
@@ -13,8 +13,8 @@ pub(super) async fn delay(stage: &ScenarioRun, round: u32) -> anyhow::Result<()>
     let ttl = stage.timing().ttl;
     let lock = stage.lock_of(0, round);
     let proxy = Proxy::start(&stage.ground.address).await?;
-    let mut slow = DrillWorker::connect(stage, "slow", Road::Proxy(proxy.port())).await?;
-    let mut other = DrillWorker::connect(stage, "other", Road::Direct).await?;
+    let mut slow = DrillWorker::connect(stage, "slow", RedisRoute::Proxy(proxy.port())).await?;
+    let mut other = DrillWorker::connect(stage, "other", RedisRoute::Direct).await?;
     let hold = slow.acquire(&lock).await?;
     proxy.delay(stage.timing().delay());
     stage.note("network", &format!("delays by {} each way", seconds(stage.timing().delay())));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::super::stage::{IncidentClaim, ScenarioRun, seconds};
-use super::super::worker::{DrillWorker, RenewalResult, Road};
+use super::super::worker::{DrillWorker, RedisRoute, RenewalResult};
 use super::pause::Paused;
 use super::{CAUSES, NOT_OWNED, judge_kept};
 use crate::client::scrape::SeriesSelector;
@@ -19,8 +19,8 @@ const CLOCK_TOLERANCE: Duration = Duration::from_millis(2500);
 pub(super) async fn stale_release(stage: &ScenarioRun, round: u32) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;
     let lock = stage.lock_of(0, round);
-    let mut first = DrillWorker::connect(stage, "first", Road::Direct).await?;
-    let mut second = DrillWorker::connect(stage, "second", Road::Direct).await?;
+    let mut first = DrillWorker::connect(stage, "first", RedisRoute::Direct).await?;
+    let mut second = DrillWorker::connect(stage, "second", RedisRoute::Direct).await?;
     let hold = first.acquire(&lock).await?;
     first.note("works for longer than its TTL and does not renew");
     let next = second.wait_for(&lock).await?;
@@ -54,8 +54,8 @@ pub(super) async fn stale_release(stage: &ScenarioRun, round: u32) -> anyhow::Re
 pub(super) async fn crash_takeover(stage: &ScenarioRun, round: u32) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;
     let lock = stage.lock_of(0, round);
-    let mut crashing = Paused::start(stage, &lock, round, None, Road::Direct).await?;
-    let mut next_worker = DrillWorker::connect(stage, "next", Road::Direct).await?;
+    let mut crashing = Paused::start(stage, &lock, round, None, RedisRoute::Direct).await?;
+    let mut next_worker = DrillWorker::connect(stage, "next", RedisRoute::Direct).await?;
     let crash = async {
         crashing.renewed(2).await?;
         crashing.kill().await
@@ -83,9 +83,9 @@ pub(super) async fn crash_takeover(stage: &ScenarioRun, round: u32) -> anyhow::R
 
 pub(super) async fn blind_delete(stage: &ScenarioRun, round: u32) -> anyhow::Result<()> {
     let lock = stage.lock_of(0, round);
-    let mut holder = DrillWorker::connect(stage, "holding", Road::Direct).await?;
-    let mut careless = DrillWorker::connect(stage, "careless", Road::Direct).await?;
-    let mut next_worker = DrillWorker::connect(stage, "next", Road::Direct).await?;
+    let mut holder = DrillWorker::connect(stage, "holding", RedisRoute::Direct).await?;
+    let mut careless = DrillWorker::connect(stage, "careless", RedisRoute::Direct).await?;
+    let mut next_worker = DrillWorker::connect(stage, "next", RedisRoute::Direct).await?;
     let hold = holder.acquire(&lock).await?;
     holder.work_until(&hold, hold.acquired + stage.timing().renew_every() * 3 / 2).await?;
 

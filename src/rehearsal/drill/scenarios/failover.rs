@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::super::report::ScenarioFailure;
 use super::super::stage::{IncidentClaim, ScenarioRun};
-use super::super::worker::{DrillWorker, Road};
+use super::super::worker::{DrillWorker, RedisRoute};
 use super::{CAUSES, NOT_OWNED};
 use crate::client::scrape::SeriesSelector;
 use crate::rehearsal::fleet::{End, Proxy, Server};
@@ -54,8 +54,8 @@ pub(super) async fn redis_failover(stage: &ScenarioRun, round: u32, servers: &mu
     let suffix = stage.namespace(0);
     let key = |name: &str| stage.ground.territory.key(&format!("r{round}-{name}:{suffix}"));
     let (survives, vanishes) = (stage.lock_at(0, key("replicated")), stage.lock_at(0, key("lost")));
-    let mut first = DrillWorker::connect(stage, "first", Road::Direct).await?;
-    let mut careful = DrillWorker::connect(stage, "careful", Road::Direct).await?;
+    let mut first = DrillWorker::connect(stage, "first", RedisRoute::Direct).await?;
+    let mut careful = DrillWorker::connect(stage, "careful", RedisRoute::Direct).await?;
     let kept = careful.acquire(&survives).await?;
     let replicas: i64 = servers.primary.ask(redis::cmd("WAIT").arg(1).arg(5000)).await?;
     anyhow::ensure!(replicas >= 1, "the replica does not follow its primary");
@@ -69,9 +69,9 @@ pub(super) async fn redis_failover(stage: &ScenarioRun, round: u32, servers: &mu
     servers.proxy.redirect(&servers.replica.address());
     hold.ended(End::Stolen);
 
-    let mut first = DrillWorker::connect(stage, "first", Road::Direct).await?;
-    let mut careful = DrillWorker::connect(stage, "careful", Road::Direct).await?;
-    let mut second = DrillWorker::connect(stage, "second", Road::Direct).await?;
+    let mut first = DrillWorker::connect(stage, "first", RedisRoute::Direct).await?;
+    let mut careful = DrillWorker::connect(stage, "careful", RedisRoute::Direct).await?;
+    let mut second = DrillWorker::connect(stage, "second", RedisRoute::Direct).await?;
     let next = second.try_acquire(&vanishes).await?;
     let measured = match next {
         Some(_) => "the new primary gave it to another worker",

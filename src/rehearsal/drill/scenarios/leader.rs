@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::stage::{ScenarioRun, seconds};
-use super::super::worker::{DrillWorker, Road};
+use super::super::worker::{DrillWorker, RedisRoute};
 use super::NOT_OWNED;
 use crate::client::scrape::SeriesSelector;
 use crate::rehearsal::fleet::LockSpec;
@@ -51,8 +51,8 @@ pub(super) async fn leader_loss(stage: &ScenarioRun) -> anyhow::Result<()> {
     let timing = *stage.timing();
     let ttl = timing.ttl;
     let lock = stage.fixed_lock(0);
-    let mut leader = DrillWorker::connect(stage, "leading", Road::Direct).await?;
-    let mut follower = DrillWorker::connect(stage, "following", Road::Direct).await?;
+    let mut leader = DrillWorker::connect(stage, "leading", RedisRoute::Direct).await?;
+    let mut follower = DrillWorker::connect(stage, "following", RedisRoute::Direct).await?;
     let hold = leader.acquire(&lock).await?;
     leader.work_until(&hold, hold.acquired + timing.renew_every() * 9 / 4).await?;
     hold.let_go();

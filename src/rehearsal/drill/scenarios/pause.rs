@@ -11,7 +11,7 @@ use super::super::process::{NAME as PROCESS, WorkerMessage, WorkerProcess, Worke
 use super::super::report::ScenarioFailure;
 use super::super::stage::{ScenarioRun, seconds};
 use super::super::timing::KEEP;
-use super::super::worker::{DrillWorker, Road};
+use super::super::worker::{DrillWorker, RedisRoute};
 use super::{CAUSES, NOT_OWNED};
 use crate::client::scrape::SeriesSelector;
 use crate::rehearsal::fleet::{LockSpec, LockToken, Proxy, WorkerHold, resource};
@@ -37,7 +37,7 @@ impl<'a> Paused<'a> {
         lock: &LockSpec,
         round: u32,
         renewals: Option<u32>,
-        road: Road,
+        road: RedisRoute,
     ) -> anyhow::Result<Self> {
         let ground = &stage.ground;
         let token = LockToken::random();
@@ -116,8 +116,8 @@ pub(super) async fn pause(stage: &ScenarioRun, round: u32, slow_network: bool) -
     let ttl = stage.timing().ttl;
     let lock = stage.lock_of(0, round);
     let proxy = Proxy::start(&stage.ground.address).await?;
-    let mut paused = Paused::start(stage, &lock, round, Some(2), Road::Proxy(proxy.port())).await?;
-    let mut other = DrillWorker::connect(stage, "other", Road::Direct).await?;
+    let mut paused = Paused::start(stage, &lock, round, Some(2), RedisRoute::Proxy(proxy.port())).await?;
+    let mut other = DrillWorker::connect(stage, "other", RedisRoute::Direct).await?;
     paused.renewed(2).await?;
     paused.expect(WorkerMessage::Critical).await?;
     paused.process.pause().await?;

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::super::stage::{ScenarioRun, seconds};
 use super::super::timing::RENEWAL_BUDGET;
-use super::super::worker::{DrillWorker, RenewalPolicy, RenewalResult, Road};
+use super::super::worker::{DrillWorker, RedisRoute, RenewalPolicy, RenewalResult};
 use super::{CAUSES, NOT_OWNED, judge_kept};
 use crate::client::scrape::SeriesSelector;
 use crate::rehearsal::fleet::{LockSpec, Proxy, WorkerHold};
@@ -24,8 +24,8 @@ pub(super) async fn renewal_failure(stage: &ScenarioRun, round: u32) -> anyhow::
 async fn fencing(stage: &ScenarioRun, lock: &LockSpec) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;
     let proxy = Proxy::start(&stage.ground.address).await?;
-    let mut worker = DrillWorker::connect(stage, "fencing", Road::Proxy(proxy.port())).await?;
-    let mut next_worker = DrillWorker::connect(stage, "next fencing", Road::Direct).await?;
+    let mut worker = DrillWorker::connect(stage, "fencing", RedisRoute::Proxy(proxy.port())).await?;
+    let mut next_worker = DrillWorker::connect(stage, "next fencing", RedisRoute::Direct).await?;
     let hold = start_and_block(stage, &mut worker, lock, &proxy).await?;
     let last_sign = hold.last_sign();
     let blocked = Instant::now();
@@ -67,15 +67,15 @@ async fn fencing(stage: &ScenarioRun, lock: &LockSpec) -> anyhow::Result<()> {
 async fn carrying_on(stage: &ScenarioRun, lock: &LockSpec) -> anyhow::Result<()> {
     let ttl = stage.timing().ttl;
     let proxy = Proxy::start(&stage.ground.address).await?;
-    let mut worker = DrillWorker::connect(stage, "continuing", Road::Proxy(proxy.port())).await?;
-    let mut next_worker = DrillWorker::connect(stage, "next continuing", Road::Direct).await?;
+    let mut worker = DrillWorker::connect(stage, "continuing", RedisRoute::Proxy(proxy.port())).await?;
+    let mut next_worker = DrillWorker::connect(stage, "next continuing", RedisRoute::Direct).await?;
     let hold = start_and_block(stage, &mut worker, lock, &proxy).await?;
     let late = hold.last_sign() + ttl * 7 / 5;
     let (failures, next) =
         tokio::try_join!(worker.fail_until(&hold, late, RenewalPolicy::Continue), next_worker.wait_for(lock))?;
     hold.expired();
     proxy.unblock();
-    let mut worker = DrillWorker::connect(stage, "continuing", Road::Proxy(proxy.port())).await?;
+    let mut worker = DrillWorker::connect(stage, "continuing", RedisRoute::Proxy(proxy.port())).await?;
     let found_out = Instant::now();
     worker.release(&hold).await?;
     stage.judge_takeover(&hold);
@@ -94,8 +94,8 @@ pub(super) async fn combined(stage: &ScenarioRun, round: u32) -> anyhow::Result<
     let ttl = stage.timing().ttl;
     let lock = stage.lock_of(0, round);
     let proxy = Proxy::start(&stage.ground.address).await?;
-    let mut first = DrillWorker::connect(stage, "first", Road::Proxy(proxy.port())).await?;
-    let mut second = DrillWorker::connect(stage, "second", Road::Direct).await?;
+    let mut first = DrillWorker::connect(stage, "first", RedisRoute::Proxy(proxy.port())).await?;
+    let mut second = DrillWorker::connect(stage, "second", RedisRoute::Direct).await?;
     let hold = start_and_block(stage, &mut first, &lock, &proxy).await?;
     let blocked = Instant::now();
     let late = hold.last_sign() + ttl * 7 / 5;
@@ -107,7 +107,7 @@ pub(super) async fn combined(stage: &ScenarioRun, round: u32) -> anyhow::Result<
 
     proxy.unblock();
     stage.note("network", "is back");
-    let mut first = DrillWorker::connect(stage, "first", Road::Proxy(proxy.port())).await?;
+    let mut first = DrillWorker::connect(stage, "first", RedisRoute::Proxy(proxy.port())).await?;
     let found_out = Instant::now();
     let renewal = first.renew(&hold).await?;
     stage.expect("renewal-refused", renewal == RenewalResult::Refused, format!("{renewal:?}"));

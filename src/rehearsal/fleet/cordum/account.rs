@@ -19,7 +19,7 @@ use crate::rehearsal::fleet::Failures;
 /// Renewals that notice the same loss may be this many intervals apart.
 const INTERVALS_OF_ONE_LOSS: f64 = 1.5;
 
-pub(super) struct Account {
+pub(super) struct FailureRecord {
     window: Nanos,
     entries: Mutex<FailureLog>,
 }
@@ -45,7 +45,7 @@ pub(super) struct ReportedFailure<'a> {
     pub(super) reason: &'static str,
 }
 
-impl Account {
+impl FailureRecord {
     pub(super) fn new(window: Duration) -> Self {
         Self { window: nanos(window), entries: Mutex::default() }
     }

@@ -9,14 +9,14 @@ use std::sync::Mutex;
 use anyhow::Context as _;
 
 use super::{CordumLogFormat, LineWriter, Nanos, Said, Service, chatter};
-use crate::rehearsal::fleet::{Gate, Random};
+use crate::rehearsal::fleet::{PauseGate, Random};
 
 pub(super) struct SimulatedProcess {
     pub(super) service: Service,
     pub(super) node: &'static str,
     log: Mutex<Log>,
     /// Closed while the process is frozen. Everything that its workers do passes this gate.
-    pub(super) gate: Gate,
+    pub(super) gate: PauseGate,
 }
 
 struct Log {
@@ -38,7 +38,7 @@ impl SimulatedProcess {
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let file = file.with_context(|| format!("cannot open {}", path.display()))?;
         let log = Mutex::new(Log { path, file, out: LineWriter::new(form) });
-        Ok(Self { service, node, log, gate: Gate::default() })
+        Ok(Self { service, node, log, gate: PauseGate::default() })
     }
 
     /// Logs a message. Returns the time of the line.

@@ -9,7 +9,7 @@ use redis::Client;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::account::{Account, ReportedFailure};
+use super::account::{FailureRecord, ReportedFailure};
 use super::bus::Bus;
 use super::fault::{Fault, Faults};
 use super::process::SimulatedProcess;
@@ -46,7 +46,7 @@ pub(super) struct World {
     pub(super) pace: TimeScale,
     pub(super) load: Load,
     pub(super) faults: Faults,
-    pub(super) account: Account,
+    pub(super) account: FailureRecord,
     pub(super) records: BTreeMap<&'static str, Arc<OperationLog>>,
     pub(super) jobs: Bus,
     pub(super) runs: Bus,
@@ -79,7 +79,7 @@ struct ServiceRenewal<'a> {
 impl World {
     pub(super) fn new(pace: TimeScale, load: Load) -> Self {
         Self {
-            account: Account::new(pace.join_window()),
+            account: FailureRecord::new(pace.join_window()),
             records: NAMESPACES.into_iter().map(|namespace| (namespace, Arc::default())).collect(),
             // A little longer than the TTL of the locks, so that the lock is free when the job is
             // delivered again.
