@@ -110,7 +110,7 @@ fn takeover_time_starts_at_the_last_activity_of_the_previous_owner() {
         // sightings.
         let check = |shown: f64, (from, lived): (Instant, Instant), (taken, until): (Instant, Instant)| {
             let (shortest, longest) = ((taken - lived).as_secs_f64(), (until - from).as_secs_f64());
-            assert!((shortest - 0.01..longest + 0.3).contains(&shown), "{shown} of {shortest} to {longest}");
+            assert!((shortest - 0.3..longest + 0.3).contains(&shown), "{shown} of {shortest} to {longest}");
         };
         timed(&["SET", "leader", "a", "PX", "3000"]);
         sleep_ms(500);
