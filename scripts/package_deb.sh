@@ -57,6 +57,7 @@ gzip -9n "$root"/usr/share/man/man1/*
 documents=$root/usr/share/doc/redis-lock-exporter
 install -d "$documents"
 install -m 644 README.md CHANGELOG.md docs/*.md "$documents/"
+install -D -m 644 --target-directory "$documents/decisions" docs/decisions/*.md
 cat >"$documents/copyright" <<EOF
 Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Files: *
