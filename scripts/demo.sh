@@ -12,6 +12,8 @@ target=${CARGO_TARGET_DIR:-target}
 mkdir -p "$target"
 scripts/install.sh demo >"$target/install.log" 2>&1 &
 installing=$!
+# Nothing can be built before there is a linker.
+have cc || wait "$installing" || true
 say "building (two minutes the first time), and installing what is missing"
 cargo build --locked --bin redis_lock_exporter
 wait "$installing" || {

@@ -31,6 +31,7 @@ case $size in
     optional+=(valkey-server:valkey-server)
     ;;
   demo)
+    wanted+=(cc:gcc)
     optional+=(prometheus:prometheus)
     have alertmanager || optional+=(prometheus-alertmanager:prometheus-alertmanager)
     ;;

@@ -92,9 +92,9 @@ run_deployment() { scripts/test_deploy.sh; }
 run_alert_bench() { python3 scripts/alert_bench.py --smoke; }
 
 # Running them takes cargo-fuzz and a nightly Rust; that they compile does not. The path keeps libfuzzer-sys from building its C++ part, which a
-# check never links. Without --locked: a dependency that the package gets reaches fuzz/Cargo.lock here.
+# check never links.
 run_fuzz_targets() {
-  CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a cargo check --manifest-path fuzz/Cargo.toml --target-dir "$target"
+  CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir "$target"
 }
 
 run_valkey() {
@@ -184,6 +184,8 @@ prepare() {
   local installing status=0
   scripts/install.sh "$size" >"$target/install.log" 2>&1 &
   installing=$!
+  # Nothing can be built before there is a linker.
+  have cc || wait "$installing" || true
   cargo test --locked --no-run "${unit_targets[@]}" --test integration || status=$?
   wait "$installing" || {
     cat "$target/install.log" >&2
