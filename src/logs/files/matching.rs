@@ -118,10 +118,7 @@ impl Tailer {
             return true;
         }
         // Inodes are reused. If nothing of the text was read, it cannot be recognized.
-        let likeness = match cursor.head.is_empty() || cursor.gzip != found.is_gzip() {
-            true => Ok(Likeness::Different),
-            false => open_text(found).and_then(|mut text| compare(&mut text, cursor)),
-        };
+        let likeness = if cursor.head.is_empty() { Ok(Likeness::Different) } else { likeness(found, cursor) };
         match likeness {
             Ok(Likeness::Continues) => {
                 // A file that was already rotated may be renamed again, which is not another
@@ -408,6 +405,13 @@ fn is_same_file(found: &Found, cursor: &Cursor) -> bool {
         let stem = found.base.file_stem().unwrap_or_default().as_encoded_bytes();
         return found.path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(stem));
     }
-    let likeness = || open_text(found).and_then(|mut text| compare(&mut text, cursor));
-    cursor.gzip == found.is_gzip() && matches!(likeness(), Ok(Likeness::Continues))
+    matches!(likeness(found, cursor), Ok(Likeness::Continues))
+}
+
+/// Compares the text of a file with the text that the cursor describes.
+fn likeness(found: &Found, cursor: &Cursor) -> io::Result<Likeness> {
+    if cursor.gzip != found.is_gzip() {
+        return Ok(Likeness::Different);
+    }
+    compare(&mut open_text(found)?, cursor)
 }
