@@ -79,9 +79,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use tokio::time::Instant;
 
     use tokio::net::UnixStream;
+    use tokio::time::Instant;
 
     use super::*;
 
