@@ -224,6 +224,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::util::ports::UnusedPort;
 
     #[test]
     fn urls() {
@@ -282,8 +283,9 @@ mod tests {
         let address = silent.local_addr().unwrap();
         let error = get(&format!("http://{address}/"), &limits).await.unwrap_err().to_string();
         assert!(error.contains("no complete answer within 300ms"), "{error}");
-        drop(silent);
-        let error = format!("{:#}", get(&format!("http://{address}/"), &limits).await.unwrap_err());
+        let unused = UnusedPort::reserve().unwrap();
+        let url = format!("http://127.0.0.1:{}/", unused.number);
+        let error = format!("{:#}", get(&url, &limits).await.unwrap_err());
         assert!(error.contains("cannot connect to 127.0.0.1"), "{error}");
     }
 }
