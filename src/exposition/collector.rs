@@ -19,16 +19,29 @@ use crate::model::failure::{Cause, Operation};
 use crate::model::label::Label;
 use crate::model::namespace::Namespace;
 use crate::model::sighting::OperationsSource;
-use crate::report::advice::{self, Advice, Evidence, advise};
-use crate::snapshot::{KeyspaceView, NamespaceView, Ratios};
+use crate::report::advice::{Advice, BucketedSample, Evidence, advise};
+use crate::snapshot::{KeyspaceView, NamespaceView, Ratios, Snapshot};
 
 #[derive(Debug)]
-pub(super) struct SnapshotCollector(pub(super) Scrape);
+pub(super) struct SnapshotCollector {
+    scrape: Scrape,
+    /// The TTL advice of each namespace. Computed once, because several metrics show it.
+    advice: Vec<Option<Advice>>,
+}
+
+impl SnapshotCollector {
+    pub(super) fn new(scrape: Scrape) -> Self {
+        let Snapshot { namespaces, redis, .. } = &*scrape.snapshot;
+        let replies = redis.as_ref().map(|redis| BucketedSample::of(&redis.now.reply_seconds)).unwrap_or_default();
+        let advice = namespaces.iter().map(|view| Some(advise(&view.namespace, &Evidence::of(view, &replies)?)));
+        Self { advice: advice.collect(), scrape }
+    }
+}
 
 impl Collector for SnapshotCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         for metric in metrics() {
-            let samples = self.0.samples(metric);
+            let samples = self.scrape.samples(metric, &self.advice);
             if samples.is_empty() {
                 continue;
             }
@@ -54,7 +67,7 @@ enum SampleValue {
 }
 
 impl Scrape {
-    fn samples(&self, metric: &Metric) -> Vec<MetricSample<'_>> {
+    fn samples<'a>(&'a self, metric: &Metric, advice: &'a [Option<Advice>]) -> Vec<MetricSample<'a>> {
         let names = metric.labels();
         match metric.numbers {
             Numbers::Namespace(read) => {
@@ -88,8 +101,8 @@ impl Scrape {
                 .filter_map(|seen| sample(names, &seen.labels(), read(seen.namespace, seen.view)))
                 .collect(),
             Numbers::Advice(read) => {
-                let advised = self.advised();
-                advised.filter_map(|(labels, advice)| sample(names, &labels, seconds(read(&advice)))).collect()
+                let advised = self.advised(advice);
+                advised.filter_map(|(labels, advice)| sample(names, &labels, seconds(read(advice)))).collect()
             }
             Numbers::Distribution(read) => {
                 let distributions = self.observed().filter_map(|seen| {
@@ -181,13 +194,10 @@ impl Scrape {
     }
 
     /// Returns the namespaces that are observed in Redis, with their labels and their TTL advice.
-    fn advised(&self) -> impl Iterator<Item = ([&str; 2], Advice)> {
-        self.snapshot.redis.iter().flat_map(|redis| {
-            let replies = advice::BucketedSample::of(&redis.now.reply_seconds);
-            self.snapshot.namespaces.iter().filter_map(move |view| {
-                let evidence = Evidence::of(view, &replies)?;
-                Some(([redis.name.as_str(), &view.namespace.name], advise(&view.namespace, &evidence)))
-            })
+    fn advised<'a>(&'a self, advice: &'a [Option<Advice>]) -> impl Iterator<Item = ([&'a str; 2], &'a Advice)> {
+        self.snapshot.redis.iter().flat_map(move |redis| {
+            let views = self.snapshot.namespaces.iter().zip(advice);
+            views.filter_map(|(view, advice)| Some(([redis.name.as_str(), &view.namespace.name], advice.as_ref()?)))
         })
     }
 
