@@ -120,6 +120,11 @@ def rare(page, unlock):
         twins.put("redis_lock_acquisitions_total", counter(60, (0, 60, 0.125)), **{**SEEN, "instance": instance})
     unlock(twins, (0, 60, 1 / 64), *every(4, 10, 60))
     case("unlocked_work", "two exporters see the same half of the runs", twins, {26: [], 45: [page]})
+    # The twin sees no acquisition.
+    w = World(60).exporter().exporter("b:9190", logs=False)
+    w.namespace(traffic=0.25).namespace(instance="b:9190", logs=False, traffic=0)
+    unlock(w, *every(4, 10, 60))
+    case("unlocked_work", "two exporters: one of them sees that two of three runs have a lock", w, {45: [], 59: []})
     w = World(60).exporter().exporter("b:9190").namespace(traffic=0).namespace(instance="b:9190", traffic=0)
     unlock(w, *every(8, 10, 60))
     unlock(w, *every(8, 14, 60), instance="b:9190")
@@ -130,3 +135,9 @@ def rare(page, unlock):
     w.put("redis_lock_acquisitions_total", counter(60, (0, 60, 0.09375)), **{**SEEN, "instance": "b:9190", "redis": "second"})
     unlock(w, *every(4, 10, 60))
     case("unlocked_work", "two Redis: two of three runs have a lock", w, {45: [], 59: []})
+    # One more bad slice at 46, because acquisitions follow at once: half of 30 minutes is bad until
+    # 52.
+    w = usual(70, traffic=0)
+    unlock(w, (10, 30, 100), (45.5, 46, 1))
+    w.put("redis_lock_acquisitions_total", counter(70, (46, 46.5, 200)), **SEEN)
+    case("unlocked_work", "a single bad slice after an incident", w, {30: [page], 49: [page], 57: [page], 66: []})
