@@ -111,15 +111,18 @@ def beside_rare():
         w.put("redis_lock_unlocked_work_total", counter(60, *[(at, at + 0.5, 1) for at in range(10, end, every)]), **JOBS | {"lock_namespace": name})
 
     # rare: fires. few: fewer than min_failures. part: a third of the work. sparse: too few slices.
-    # over: no slice in the last 10 minutes, and min_failures is low only then.
+    # over: no slice in the last 10 minutes, and min_failures is low only then. steady: fires because
+    # of the first pattern.
     w = World(60).exporter()
     namespace(w, "rare")
     namespace(w, "few", min_failures=1e5)
     namespace(w, "part", acquired=0.25)
     namespace(w, "sparse", every=8, min_failures=1)
     namespace(w, "over", every=2, end=34)
+    w.namespace("steady")
+    w.put("redis_lock_unlocked_work_total", counter(60, (10, 60, 5)), **JOBS | {"lock_namespace": "steady"})
     w.put("redis_lock_config_min_failures", gauge(60, (0, 1e5), (48, 5)), **JOBS | {"lock_namespace": "over"})
-    case("beside", "namespaces of one cluster: rare work", w, {26: [], 40: named({page: "rare"}), 50: named({page: "rare"}), 59: named({page: "rare"})})
+    case("beside", "namespaces of one cluster: rare work", w, {15: [], 26: named({page: "steady"}), **{minute: named({page: "rare steady"}) for minute in (40, 50, 59)}})
     w, names = World(60).exporter(), "few part sparse over"
     for name in names.split():
         namespace(w, name, min_failures=5)
