@@ -16,23 +16,31 @@ use crate::model::sighting::OperationsSource;
 use crate::snapshot::{KeyspaceView, NamespaceView, RedisView, Snapshot, SourceView};
 use crate::util::clock::{TimeMs, span};
 
-/// Defaults if nothing is configured, the same as in the alert rules.
+// The alert rules contain the same limits as the following constants. A test compares them.
+
+/// Defaults if nothing is configured.
 const DEFAULT_RATIO: f64 = 0.05;
 const DEFAULT_MIN_FAILURES: u64 = 5;
+/// A loop lock may be free for this many TTLs plus this many seconds.
+const DEFAULT_LEADER_ABSENT: (u32, u64) = (2, 120);
+/// A lock of style item may be held for this many TTLs.
+const DEFAULT_MAX_HOLD: u32 = 20;
 /// Limit for expirations as a share of all ended holds.
 const EXPIRY_RATIO: f64 = 0.2;
-/// Share of failed attempts to acquire a lock from which on work has practically stopped.
+/// If this share of the renewals or acquisitions fails, work has practically stopped.
 const STANDSTILL: f64 = 0.5;
 /// Locks with an overdue renewal as a share of held locks: limit for a warning, and for most of the
 /// locks.
 const OVERDUE_SHARES: (f64, f64) = (0.1, 0.5);
+/// Fewer overdue locks than this are never most of the locks.
+const OVERDUE_LOCKS: u64 = 2;
 /// Age at which a snapshot is stale. A snapshot is published every second.
 const STALE_SNAPSHOT: TimeMs = 15_000;
 /// A log with unread bytes is stuck if nothing was read from it for this long.
 const STALLED_LOG: TimeMs = 60_000;
 const SILENT_LOG: TimeMs = 6 * 3_600_000;
-/// Added to the time of three passes. After that a scan is stale.
-const STALE_SCAN_SECONDS: f64 = 60.0;
+/// A scan is stale after this many seconds and this many intervals and passes.
+const STALE_SCAN: (f64, f64) = (60.0, 3.0);
 
 label_enum! {
     /// The level of a finding, worst first.
@@ -122,7 +130,8 @@ fn of_redis(redis: &RedisView, watches: bool, now: TimeMs, findings: &mut Health
         findings.add(Level::Blind, runbook, format!("Redis {name}: {complaints}."));
     }
     let (interval, duration) = (state.scan_interval_seconds, state.scan_duration_seconds);
-    let patience = 3.0 * (interval.unwrap_or(0.0) + duration.unwrap_or(0.0)) + STALE_SCAN_SECONDS;
+    let (seconds, passes) = STALE_SCAN;
+    let patience = seconds + passes * (interval.unwrap_or(0.0) + duration.unwrap_or(0.0));
     match state.scan_last_success {
         None => {
             let progress = state.scan_progress.map_or_else(String::new, |share| format!(", {} so far", percent(share)));
@@ -212,7 +221,7 @@ fn of_renewals(view: &NamespaceView, findings: &mut HealthFindings) {
     let runbook = "RedisLockRenewalFailureRatioHigh";
     match ratio(keyspace).and_then(|ratios| ratios.renewal_failure) {
         Some(ratio) if failed >= min_failures(namespace) && ratio > threshold => {
-            let is_urgent = namespace.on_renewal_failure == OnRenewalFailure::Continue || ratio >= 0.5;
+            let is_urgent = namespace.on_renewal_failure == OnRenewalFailure::Continue || ratio >= STANDSTILL;
             let level = if is_urgent { urgent(namespace) } else { Level::Warning };
             let (ratio, threshold) = (percent(ratio), percent(threshold));
             findings.add(
@@ -290,7 +299,7 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
         findings.add(Level::Blind, "RedisLockRedisDown", text.to_owned());
         return;
     }
-    if let Some(limit) = namespace.thresholds.leader_absent {
+    if let Some(limit) = leader_absent(namespace) {
         for (lock, last) in state.last_held.iter().filter(|(_, last)| is_older(now - last, limit)) {
             let text = format!("Nobody has held {lock} for {}.", span(now - last));
             findings.add(urgent(namespace), "RedisLockLeaderAbsent", text);
@@ -301,7 +310,7 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
     // A loop lock is renewed only while its loop works, so an overdue renewal is normal.
     if share > some && namespace.style == Style::Item {
         let text = format!("{} of {} held locks are not renewed in time.", state.renewal_overdue, state.held);
-        match share > most && state.renewal_overdue >= 2 {
+        match share > most && state.renewal_overdue >= OVERDUE_LOCKS {
             true => findings.add(urgent(namespace), "RedisLockMassRenewalOverdue", text),
             false => findings.add(Level::Warning, "RedisLockRenewalOverdue", text),
         }
@@ -310,7 +319,7 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
         let locks = counted(state.without_ttl, "lock has", "locks have");
         findings.add(Level::Warning, "RedisLockWithoutTtl", format!("{locks} no TTL and will stay until deleted."));
     }
-    if let (Some(limit), Some(oldest)) = (namespace.thresholds.max_hold, state.oldest_acquired)
+    if let (Some(limit), Some(oldest)) = (max_hold(namespace), state.oldest_acquired)
         && is_older(now - oldest, limit)
     {
         let text =
@@ -383,6 +392,19 @@ fn urgent(namespace: &Namespace) -> Level {
 
 fn min_failures(namespace: &Namespace) -> u64 {
     namespace.thresholds.min_failures.unwrap_or(DEFAULT_MIN_FAILURES)
+}
+
+/// Only a loop has a leader by default. A fixed key of style item may be free for any time.
+fn leader_absent(namespace: &Namespace) -> Option<Duration> {
+    let (ttls, seconds) = DEFAULT_LEADER_ABSENT;
+    let of_loop = namespace.ttl.filter(|_| namespace.style == Style::Loop);
+    namespace.thresholds.leader_absent.or_else(|| Some(ttls * of_loop? + Duration::from_secs(seconds)))
+}
+
+/// A loop may be held forever.
+fn max_hold(namespace: &Namespace) -> Option<Duration> {
+    let of_item = namespace.ttl.filter(|_| namespace.style == Style::Item);
+    namespace.thresholds.max_hold.or_else(|| Some(DEFAULT_MAX_HOLD * of_item?))
 }
 
 fn is_older(age: TimeMs, limit: Duration) -> bool {
@@ -562,6 +584,68 @@ mod tests {
         keyspace.now.renewal_overdue = 6;
         let found = of_namespace(&view, NOW);
         assert!(found.iter().any(|one| one.runbook == "RedisLockMassRenewalOverdue" && one.level == Level::Critical));
+    }
+
+    #[test]
+    fn absent_leaders_and_long_holds_have_defaults() {
+        let (leader, item) = ("RedisLockLeaderAbsent", "RedisLockHeldTooLong");
+        let check = |style, ttl, age: TimeMs, expected: &[&str]| {
+            let change = |namespace: &mut Namespace| (namespace.style, namespace.ttl) = (style, ttl);
+            let mut view = with(change, view());
+            let now = &mut view.keyspace.as_mut().unwrap().now;
+            (now.last_held, now.oldest_acquired) = (vec![("key".to_owned(), NOW - age)], Some(NOW - age));
+            let found = of_namespace(&view, NOW);
+            assert_eq!(found.iter().map(|finding| finding.runbook).collect::<Vec<_>>(), expected, "{style:?} {age}");
+        };
+        let ttl = Some(Duration::from_secs(30));
+        check(Style::Loop, ttl, 180_000, &[]);
+        check(Style::Loop, ttl, 181_000, &[leader]);
+        check(Style::Item, ttl, 600_000, &[]);
+        check(Style::Item, ttl, 601_000, &[item]);
+        check(Style::Loop, None, 9_000_000, &[]);
+        check(Style::Item, None, 9_000_000, &[]);
+    }
+
+    /// The text of the bundled rules with this name, without comments. One space follows each word.
+    fn rule(name: &str) -> String {
+        let lines = include_str!("../../alerts/redis_lock.rules.yml").lines().map(str::trim);
+        let words = lines.filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
+        let text: String = words.flat_map(|word| [word, " "]).collect();
+        let rules = text.split("- record: ").flat_map(|part| part.split("- alert: "));
+        rules.filter(|rule| rule.starts_with(&format!("{name} "))).collect()
+    }
+
+    #[test]
+    fn the_limits_are_those_of_the_alert_rules() {
+        let check = |name: &str, expected: String| {
+            let rule = rule(name);
+            assert!(rule.contains(&format!("{expected} ")), "{name} does not contain {expected:?}: {rule}");
+        };
+        let of_namespace = |name: &str| format!("lock_namespace:redis_lock_{name}");
+        let default = |value: &dyn fmt::Display| format!("(redis_lock_namespace_info) * {value}");
+        check(&of_namespace("not_owned_ratio:effective"), default(&DEFAULT_RATIO));
+        check(&of_namespace("renewal_failure_ratio:effective"), default(&DEFAULT_RATIO));
+        check(&of_namespace("min_failures:effective"), default(&DEFAULT_MIN_FAILURES));
+        let (ttls, seconds) = DEFAULT_LEADER_ABSENT;
+        let leader = of_namespace("leader_absent_seconds:effective");
+        check(&leader, format!("or on (cluster, lock_namespace) {ttls} * max"));
+        check(&leader, format!(r#"redis_lock_namespace_info{{style="loop"}} ) + {seconds}"#));
+        let hold = of_namespace("max_hold_seconds:effective");
+        check(&hold, format!("or on (cluster, lock_namespace) {DEFAULT_MAX_HOLD} * max"));
+        check(&hold, r#"redis_lock_namespace_info{style="item"}"#.to_owned());
+        check(&of_namespace("expirations:slice_bad"), format!("> bool {EXPIRY_RATIO}"));
+        check("RedisLockExpiryRatioHigh", format!(") > {EXPIRY_RATIO} and"));
+        check("RedisLockAcquireFailing", format!("acquire_failures:sustained >= {STANDSTILL}"));
+        check("RedisLockRenewalFailureRatioHigh", format!("per_renewal:ratio5m >= {STANDSTILL}"));
+        let (some, most) = OVERDUE_SHARES;
+        check(&of_namespace("renewal_overdue:slice_some"), format!("> bool {some}"));
+        check(&of_namespace("renewal_overdue:slice_mass"), format!("> bool {most})"));
+        check(&of_namespace("renewal_overdue:slice_mass"), format!(">= bool {OVERDUE_LOCKS})"));
+        check("RedisLockLogSilent", format!("log_lines_total[{}h])) == 0", SILENT_LOG / 3_600_000));
+        let (seconds, passes) = STALE_SCAN;
+        let interval = format!("{seconds} + {passes} * redis_lock_exporter_scan_interval_seconds");
+        let pass = format!("{passes} * redis_lock_exporter_scan_duration_seconds");
+        check("RedisLockScanStale", format!("{interval} + on (cluster, job, instance) {pass}"));
     }
 
     fn well() -> Snapshot {

@@ -12,7 +12,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_renewal_failures_total",
-        "Renewals that did not succeed, by reason.",
+        "Failed renewals, by reason.",
         Numbers::Reason(|logs| &logs.renewal_failures, |told| &told.renewal_failures),
     ),
     counter(
@@ -22,22 +22,22 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_release_failures_total",
-        "Releases that did not succeed, by reason.",
+        "Failed releases, by reason.",
         Numbers::Reason(|logs| &logs.release_failures, |told| &told.release_failures),
     ),
     counter(
         "redis_lock_acquire_failures_total",
-        "Attempts to take a lock that did not succeed, by reason.",
+        "Failed attempts to acquire a lock, by reason.",
         Numbers::Reason(|logs| &logs.acquire_failures, |told| &told.acquire_failures),
     ),
     counter(
         "redis_lock_unlocked_work_total",
-        "Work that ran with no distributed lock because it could not be had.",
+        "Work done without a lock because it could not be acquired.",
         Numbers::Logs(|logs| logs.unlocked_work, |told| told.unlocked_work),
     ),
     counter(
         "redis_lock_conflicting_writes_total",
-        "Writes that collided with the work of another holder, by kind.",
+        "Writes that collided with another holder's, by kind.",
         Numbers::Conflict(|logs| &logs.conflicting_writes, |told| &told.conflicting_writes),
     ),
 ];
