@@ -185,31 +185,32 @@ fn action(raw: &RawRule, findings: &mut ProblemCollector) -> Option<RuleAction> 
 fn report_unused_fields(raw: &RawRule, action: RawAction, findings: &mut ProblemCollector) {
     let first_place =
         |texts: &Option<Vec<Located<String>>>| texts.as_ref().and_then(|texts| Some(texts.first()?.place));
-    let mut report = |field: &str, place: Option<YamlPosition>, is_used: bool, events: &dyn Fn() -> String| {
-        if let (Some(place), false) = (place, is_used) {
-            let message = format!("`{field}` has no effect with this event");
-            findings.add(place, message, format!("remove it, or use it with the event {}", events()));
-        }
-    };
-    for field in RuleField::ALL {
+    let mut unused = Vec::new();
+    for field in RuleField::ALL.iter().filter(|field| !action.uses(**field)) {
         let place = match field {
             RuleField::Operation => raw.operation.as_ref().map(|at| at.place),
             RuleField::Reason => raw.reason.as_ref().map(|at| at.place),
             RuleField::Conflict => raw.kind.as_ref().map(|at| at.place),
         };
-        let kinds = || any_of(FailureKind::ALL.iter().filter(|kind| kind.info().rule_fields.contains(field)));
-        report(field.as_str(), place, action.uses(*field), &kinds);
+        let kinds = FailureKind::ALL.iter().filter(|kind| kind.info().rule_fields.contains(field));
+        unused.push((field.as_str(), place, format!("the event {}", any_of(kinds))));
     }
-    let final_state = [
-        ("state", raw.state.as_ref().map(|at| at.place)),
-        ("terminal", first_place(&raw.terminal)),
-        ("legal", first_place(&raw.legal)),
-    ];
-    for (field, place) in final_state {
-        report(field, place, action == RawAction::FinalState, &|| FINAL_STATE_EVENT.to_owned());
+    if action != RawAction::FinalState {
+        let event = format!("the event {FINAL_STATE_EVENT}");
+        unused.push(("state", raw.state.as_ref().map(|at| at.place), event.clone()));
+        unused.push(("terminal", first_place(&raw.terminal), event.clone()));
+        unused.push(("legal", first_place(&raw.legal), event));
     }
-    let is_joined = matches!(action, RawAction::Report(_));
-    report("joins", raw.joins.as_ref().map(|at| at.place), is_joined, &|| any_of(FailureKind::ALL.iter()));
+    if !matches!(action, RawAction::Report(_)) {
+        let place = raw.joins.as_ref().map(|at| at.place);
+        unused.push(("joins", place, "an event that reports a failure".to_owned()));
+    }
+    for (field, place, events) in unused {
+        if let Some(place) = place {
+            let message = format!("`{field}` has no effect with this event");
+            findings.add(place, message, format!("remove it, or use it with {events}"));
+        }
+    }
 }
 
 /// Returns a list such as "not_owned, abandoned or release_failed".
