@@ -10,10 +10,11 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::config::STDIN;
+use crate::model::failure::FailureKind;
 use crate::model::label::{Label, label_enum};
 use crate::model::namespace::{Namespace, OnRenewalFailure, Severity, Style};
 use crate::model::sighting::OperationsSource;
-use crate::snapshot::{KeyspaceView, NamespaceView, RedisView, Snapshot, SourceView};
+use crate::snapshot::{KeyspaceView, NamespaceView, ObservedOperation, RedisView, Snapshot, SourceView};
 use crate::util::clock::{TimeMs, span};
 
 // The alert rules contain the same limits as the following constants. A test compares them.
@@ -169,10 +170,19 @@ fn of_log(source: &SourceView, now: TimeMs, findings: &mut HealthFindings) {
 /// Returns findings about one namespace, according to its own thresholds.
 pub fn of_namespace(view: &NamespaceView, now: TimeMs) -> Vec<HealthFinding> {
     let mut findings = HealthFindings::default();
-    of_losses(view, &mut findings);
-    of_renewals(view, &mut findings);
-    of_acquisitions(view, &mut findings);
-    of_damage(view, &mut findings);
+    for (kind, count) in view.lately.windows[0].failures.iter().filter(|(_, count)| *count > 0) {
+        match kind {
+            FailureKind::NotOwned => of_losses(view, count, &mut findings),
+            FailureKind::RenewalFailed => of_renewals(view, count, &mut findings),
+            FailureKind::Abandoned => of_abandonments(view, count, &mut findings),
+            // Either the lock was lost, or Redis failed. Both are findings of their own.
+            FailureKind::ReleaseFailed => {}
+            FailureKind::AcquireFailed => of_acquisitions(view, count, &mut findings),
+            FailureKind::UnlockedWork => of_unlocked_work(view, count, &mut findings),
+            FailureKind::ConflictingWrite => of_conflicting_writes(count, &mut findings),
+        }
+    }
+    of_fences(view, &mut findings);
     if let Some(keyspace) = &view.keyspace {
         of_keyspace(&view.namespace, keyspace, now, &mut findings);
         of_expiries(view, keyspace, &mut findings);
@@ -180,12 +190,8 @@ pub fn of_namespace(view: &NamespaceView, now: TimeMs) -> Vec<HealthFinding> {
     findings.sorted()
 }
 
-fn of_losses(view: &NamespaceView, findings: &mut HealthFindings) {
-    let NamespaceView { namespace, keyspace, lately, .. } = view;
-    let lost = lately.windows[0].not_owned;
-    if lost == 0 {
-        return;
-    }
+fn of_losses(view: &NamespaceView, lost: u64, findings: &mut HealthFindings) {
+    let NamespaceView { namespace, keyspace, .. } = view;
     let locks = counted(lost, "lock was", "locks were");
     let enough = lost >= min_failures(namespace);
     let (threshold, complete) = (namespace.thresholds.not_owned_ratio.unwrap_or(DEFAULT_RATIO), ratio(keyspace));
@@ -210,12 +216,8 @@ fn of_losses(view: &NamespaceView, findings: &mut HealthFindings) {
     }
 }
 
-fn of_renewals(view: &NamespaceView, findings: &mut HealthFindings) {
-    let NamespaceView { namespace, keyspace, lately, .. } = view;
-    let failed = lately.windows[0].renewal_failures;
-    if failed == 0 {
-        return;
-    }
+fn of_renewals(view: &NamespaceView, failed: u64, findings: &mut HealthFindings) {
+    let NamespaceView { namespace, keyspace, .. } = view;
     let renewals = counted(failed, "renewal", "renewals");
     let threshold = namespace.thresholds.renewal_failure_ratio.unwrap_or(DEFAULT_RATIO);
     let runbook = "RedisLockRenewalFailureRatioHigh";
@@ -240,12 +242,8 @@ fn of_renewals(view: &NamespaceView, findings: &mut HealthFindings) {
 
 /// Uses the threshold for renewals, as the alert rules do: both operations send the same kind of
 /// request to Redis and fail for the same reasons.
-fn of_acquisitions(view: &NamespaceView, findings: &mut HealthFindings) {
+fn of_acquisitions(view: &NamespaceView, failed: u64, findings: &mut HealthFindings) {
     let NamespaceView { namespace, keyspace, lately, .. } = view;
-    let failed = lately.windows[0].acquire_failures;
-    if failed == 0 {
-        return;
-    }
     let attempts = counted(failed, "attempt", "attempts");
     let text = format!("{attempts} to take a lock failed in 5 minutes, not counting those that found it taken");
     let threshold = namespace.thresholds.renewal_failure_ratio.unwrap_or(DEFAULT_RATIO);
@@ -254,7 +252,7 @@ fn of_acquisitions(view: &NamespaceView, findings: &mut HealthFindings) {
     if ratio(keyspace).is_none() {
         return findings.add(Level::Warning, runbook, format!("{text}."));
     }
-    let share = failed as f64 / (failed + lately.windows[0].acquisitions) as f64;
+    let share = failed as f64 / (failed + lately.windows[0].operations.get(ObservedOperation::Acquisition)) as f64;
     let (of_all, limit) = (percent(share), percent(threshold));
     match failed >= min_failures(namespace) && share > threshold {
         true => {
@@ -265,30 +263,34 @@ fn of_acquisitions(view: &NamespaceView, findings: &mut HealthFindings) {
     }
 }
 
-fn of_damage(view: &NamespaceView, findings: &mut HealthFindings) {
-    let NamespaceView { namespace, lately, .. } = view;
-    let [minutes, hour] = &lately.windows;
-    if minutes.unlocked_work > 0 {
-        let pieces = counted(minutes.unlocked_work, "piece of work", "pieces of work");
-        let text = format!("{pieces} ran without a distributed lock in 5 minutes.");
-        findings.add(urgent(namespace), "RedisLockUnlockedWork", text);
-    }
-    if minutes.abandonments > 0 {
-        let (level, runbook) = match namespace.thresholds.strict {
-            true => (Level::Critical, "RedisLockAbandoned"),
-            false => (Level::Warning, "RedisLockAbandonedEvent"),
-        };
-        let holders = counted(minutes.abandonments, "holder", "holders");
-        findings.add(level, runbook, format!("{holders} gave up and stopped in 5 minutes."));
-    }
-    if minutes.conflicting_writes > 0 {
-        let writes = counted(minutes.conflicting_writes, "write", "writes");
-        let text = format!("{writes} collided with another holder's in 5 minutes.");
-        findings.add(Level::Warning, "RedisLockDuplicateTerminalState", text);
-    }
-    if hour.fence_regressions > 0 {
-        let fences = counted(hour.fence_regressions, "fence counter", "fence counters");
-        findings.add(urgent(namespace), "RedisLockFenceRegression", format!("{fences} went backwards within an hour."));
+fn of_unlocked_work(view: &NamespaceView, count: u64, findings: &mut HealthFindings) {
+    let pieces = counted(count, "piece of work", "pieces of work");
+    let text = format!("{pieces} ran without a distributed lock in 5 minutes.");
+    findings.add(urgent(&view.namespace), "RedisLockUnlockedWork", text);
+}
+
+fn of_abandonments(view: &NamespaceView, count: u64, findings: &mut HealthFindings) {
+    let (level, runbook) = match view.namespace.thresholds.strict {
+        true => (Level::Critical, "RedisLockAbandoned"),
+        false => (Level::Warning, "RedisLockAbandonedEvent"),
+    };
+    let holders = counted(count, "holder", "holders");
+    findings.add(level, runbook, format!("{holders} gave up and stopped in 5 minutes."));
+}
+
+fn of_conflicting_writes(count: u64, findings: &mut HealthFindings) {
+    let writes = counted(count, "write", "writes");
+    let text = format!("{writes} collided with another holder's in 5 minutes.");
+    findings.add(Level::Warning, "RedisLockDuplicateTerminalState", text);
+}
+
+fn of_fences(view: &NamespaceView, findings: &mut HealthFindings) {
+    let [_, hour] = &view.lately.windows;
+    let regressions = hour.operations.get(ObservedOperation::FenceRegression);
+    if regressions > 0 {
+        let fences = counted(regressions, "fence counter", "fence counters");
+        let text = format!("{fences} went backwards within an hour.");
+        findings.add(urgent(&view.namespace), "RedisLockFenceRegression", text);
     }
 }
 
@@ -329,7 +331,7 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
 }
 
 fn of_expiries(view: &NamespaceView, keyspace: &KeyspaceView, findings: &mut HealthFindings) {
-    let expired = view.lately.windows[0].expirations;
+    let expired = view.lately.windows[0].operations.get(ObservedOperation::Expiration);
     let ratio = keyspace.ratios[0].expiry.filter(|ratio| *ratio > EXPIRY_RATIO);
     if let Some(ratio) =
         ratio.filter(|_| expired >= min_failures(&view.namespace) && view.namespace.style == Style::Item)
@@ -456,9 +458,13 @@ mod tests {
         NamespaceView { namespace: Arc::new(namespace), ..view }
     }
 
+    fn failures<const N: usize>(counts: [(FailureKind, u64); N]) -> RecentCounts {
+        RecentCounts { failures: counts.into(), ..RecentCounts::default() }
+    }
+
     fn lost(count: u64, ratio: Option<f64>) -> NamespaceView {
         let mut view = view();
-        view.lately.windows[0] = RecentCounts { not_owned: count, ..RecentCounts::default() };
+        view.lately.windows[0] = failures([(FailureKind::NotOwned, count)]);
         view.keyspace.as_mut().unwrap().ratios[0] = Ratios { not_owned: ratio, ..Ratios::default() };
         view
     }
@@ -491,7 +497,10 @@ mod tests {
     fn attempts_that_fail_are_urgent_when_half_of_them_do() {
         let failed = |count: u64, acquisitions: u64| {
             let mut view = view();
-            view.lately.windows[0] = RecentCounts { acquire_failures: count, acquisitions, ..RecentCounts::default() };
+            view.lately.windows[0] = RecentCounts {
+                operations: [(ObservedOperation::Acquisition, acquisitions)].into(),
+                ..failures([(FailureKind::AcquireFailed, count)])
+            };
             view
         };
         let runbook = "RedisLockAcquireFailing";
@@ -542,14 +551,15 @@ mod tests {
             view(),
         );
         view.lately.windows[0] = RecentCounts {
-            renewal_failures: 5,
-            unlocked_work: 2,
-            abandonments: 1,
-            conflicting_writes: 1,
-            expirations: 9,
-            ..RecentCounts::default()
+            operations: [(ObservedOperation::Expiration, 9)].into(),
+            ..failures([
+                (FailureKind::RenewalFailed, 5),
+                (FailureKind::UnlockedWork, 2),
+                (FailureKind::Abandoned, 1),
+                (FailureKind::ConflictingWrite, 1),
+            ])
         };
-        view.lately.windows[1].fence_regressions = 1;
+        view.lately.windows[1].operations = [(ObservedOperation::FenceRegression, 1)].into();
         let keyspace = view.keyspace.as_mut().unwrap();
         keyspace.ratios[0] = Ratios { renewal_failure: Some(0.06), expiry: Some(0.25), not_owned: Some(0.0) };
         keyspace.now = KeyspaceNow {

@@ -11,8 +11,8 @@ use super::namespace_chooser::ChosenNamespace;
 use super::ring::KeyHash;
 use super::table::{LockSlot, TrackedLock};
 use super::{AllCounters, LockTracker, NotALock, is_watchable};
-use crate::ledger::recent::Event;
 use crate::model::sighting::{Held, KeyState, LinkId, Sighting};
+use crate::snapshot::ObservedOperation;
 use crate::util::clock::TimeMs;
 
 /// The subject of a sighting.
@@ -151,7 +151,11 @@ impl LockTracker {
             && self.fences.insert(hash, fence).is_some_and(|before| fence < before)
         {
             self.counters_of(counters, choice.namespace).fence_regressions += 1;
-            counters.recents[usize::from(choice.namespace.0)].add(Event::FenceRegression, 1, sighting.received);
+            counters.recents[usize::from(choice.namespace.0)].add(
+                ObservedOperation::FenceRegression,
+                1,
+                sighting.received,
+            );
         }
         match (slot, after) {
             (None, None) => {}

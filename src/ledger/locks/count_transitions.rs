@@ -6,10 +6,10 @@ use super::history::{EndedHold, ObservedRenewal};
 use super::hold::{Ending, Transition};
 use super::ring::KeyHash;
 use super::{AllCounters, LockTracker};
-use crate::ledger::recent::Event;
 use crate::model::counters::{After, KeyspaceCounters};
 use crate::model::namespace::{NamespaceId, Style};
 use crate::model::sighting::OwnerHash;
+use crate::snapshot::ObservedOperation;
 use crate::util::clock::TimeMs;
 
 impl LockTracker {
@@ -42,8 +42,8 @@ impl LockTracker {
                 for _ in 0..count {
                     of_namespace.hold_seconds.observe(seconds(hold));
                 }
-                recent.add(Event::Acquisition, count, at);
-                recent.add(Event::Release, count, at);
+                recent.add(ObservedOperation::Acquisition, count, at);
+                recent.add(ObservedOperation::Release, count, at);
                 let owner_changes = self.owner_changes(hash, None);
                 self.history.push(hash, EndedHold { owner_changes, ..EndedHold::short(at, namespace) });
                 self.held_until(key, at);
@@ -51,7 +51,7 @@ impl LockTracker {
             Transition::Acquired { owner, at } => {
                 of_namespace.acquisitions += 1;
                 if let Some(at) = at {
-                    recent.add(Event::Acquisition, 1, at);
+                    recent.add(ObservedOperation::Acquisition, 1, at);
                 }
                 self.succeeded(counters, hash, owner, at);
             }
@@ -60,7 +60,7 @@ impl LockTracker {
                 if let Some(margin) = margin {
                     of_namespace.renewal_margin_ratio.observe(margin);
                 }
-                recent.add(Event::Renewal, count, at);
+                recent.add(ObservedOperation::Renewal, count, at);
                 self.renewals.push(hash, ObservedRenewal { at, margin: margin.map(|margin| margin as f32) });
             }
             Transition::Ended { life, ending, at, seen_until, hold } => {
@@ -68,11 +68,11 @@ impl LockTracker {
                     Ending::Released => {
                         of_namespace.releases += 1;
                         of_namespace.early_releases += u64::from(is_loop);
-                        recent.add(Event::Release, 1, at);
+                        recent.add(ObservedOperation::Release, 1, at);
                     }
                     Ending::Expired => {
                         of_namespace.expirations += 1;
-                        recent.add(Event::Expiration, 1, at);
+                        recent.add(ObservedOperation::Expiration, 1, at);
                     }
                     // Every hold counts as a release, an expiration or an unknown end, so that
                     // holds add up.
