@@ -96,11 +96,15 @@ pub struct Sighting {
     /// answered between the two.
     pub sent: TimeMs,
     pub received: TimeMs,
-    /// All changes since the previous read of the key happened at or after this time. `None`
-    /// without tracking: they can have happened at any time since the previous read.
+    /// All changes since the previous read of the key happened at or after this time: when the last
+    /// request before the first push was sent whose reply confirms that all earlier pushes had
+    /// arrived. `None` without tracking: changes can have happened at any time since the previous
+    /// read.
     pub since: Option<TimeMs>,
-    /// All changes since the previous read of the key happened at or before this time: when the
-    /// last push about the key was received, otherwise `received`.
+    /// All announced changes since the previous read of the key happened at or before this time:
+    /// when the last push about the key was received, otherwise `received`. The read itself may
+    /// show a change that is not announced yet, such as an expiration at any time up to `received`.
+    /// After a stall of the connection, `since` is before the stall and `until` after it.
     pub until: TimeMs,
     /// Number of pushes about the key between the previous reply about it and this one. Each push
     /// announces one or more changes.
