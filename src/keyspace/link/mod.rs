@@ -2,8 +2,8 @@
 //!
 //! `keyspace::supervisor` starts one for each primary. One connection does everything (pushes,
 //! passes, reads), because only the order of its stream shows which change a read includes. Passes
-//! may use a second connection, to a replica. When a connection ends, the link connects again,
-//! after a growing delay. A link never writes to Redis and never waits for the pipeline. In reading
+//! may use a second connection, to a replica. When a connection ends, the link connects again: at
+//! least once a second if the server was connected before, otherwise after a growing delay. A link never writes to Redis and never waits for the pipeline. In reading
 //! order:
 //!
 //! * this file: connects, runs a session, connects again
@@ -53,7 +53,7 @@ use self::session::Session;
 use super::connect::ConnectError;
 use super::status::{LinkStatus, LinkTotals};
 use super::wire::WireError;
-use super::{LinkSetup, Shared};
+use super::{LinkSetup, RETRY_KNOWN_WITHIN, Shared};
 use crate::config::redis::Address;
 use crate::model::sighting::{LinkEvent, ServerContinuity};
 use crate::util::backoff::Backoff;
@@ -87,6 +87,14 @@ enum LinkError {
     NotAPrimary(Address),
     #[error("{0} has changed its role or replication id")]
     Changed(Address),
+}
+
+impl LinkError {
+    /// Whether the server answers and refuses the login. Waiting does not help, so there is no
+    /// hurry.
+    fn is_refusal(&self) -> bool {
+        matches!(self, Self::Connect(ConnectError::Refused { .. }))
+    }
 }
 
 pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
@@ -125,6 +133,11 @@ pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
                 error
             }
         };
+        let pause = if link.last.is_some() && !error.is_refusal() {
+            backoff.next_up_to(RETRY_KNOWN_WITHIN)
+        } else {
+            backoff.next()
+        };
         let error = format!("{:#}", anyhow::Error::from(error));
         link.show(|status| {
             status.progress = None;
@@ -136,7 +149,7 @@ pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
             is_first_failure = false;
         }
         tokio::select! {
-            () = sleep(backoff.next()) => {}
+            () = sleep(pause) => {}
             () = stop.cancelled() => return,
         }
     }
