@@ -11,6 +11,7 @@ use std::num::NonZeroU64;
 use siphasher::sip::SipHasher13;
 
 use crate::model::label::{Label, label_enum};
+use crate::model::namespace::NamespaceId;
 use crate::util::clock::TimeMs;
 
 /// Identifies one primary while it is connected or expected to return. Ids are not reused.
@@ -182,6 +183,13 @@ pub enum LinkEvent {
     /// reconnect.
     Gap {
         at: TimeMs,
+    },
+    /// Changes of locks in these namespaces were announced up to `at` and will not be reported,
+    /// because of the limit on reads. Their counts up to `at` are incomplete. The next sighting of
+    /// each of these locks is marked as `missed`.
+    Skipped {
+        at: TimeMs,
+        namespaces: Vec<NamespaceId>,
     },
     Seen(Sighting),
 }

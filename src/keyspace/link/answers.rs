@@ -20,8 +20,6 @@ use crate::model::sighting::{KeyState, LinkEvent, Sighting};
 use crate::util::clock;
 use crate::util::clock::TimeMs;
 
-/// Minimum progress of the caught-up time before it is reported again.
-const CAUGHT_UP_STEP: TimeMs = 200;
 /// Delay before the next pass after a pass has failed.
 const FAILED_PASS_PAUSE: Duration = Duration::from_secs(1);
 
@@ -121,7 +119,7 @@ impl Session<'_> {
             self.prefixes.learn(key, kind);
         }
         self.link.totals.read_errors += u64::from(sight == KeyState::Unreadable);
-        let is_watched = self.watching && side == ConnectionRole::Main && self.prefixes.covers(key);
+        let is_watched = self.watch.is_watching() && side == ConnectionRole::Main && self.prefixes.covers(key);
         let order = is_watched.then_some(&self.main.order);
         let seen = self.inbox.finish(ticket, awaited.sequence, order, received);
         // A lock with another owner may have ended in between, so its end is in doubt as well.
@@ -185,6 +183,7 @@ impl Session<'_> {
                 QueueOutcome::Queued => {}
                 QueueOutcome::Skipped => {
                     self.link.totals.skipped_reads += 1;
+                    self.watch.skip(self.link.shared.keys.namespaces_of(key), received);
                     self.timetable.hurry(Instant::now());
                 }
                 QueueOutcome::Lost => is_lost = true,
@@ -193,10 +192,8 @@ impl Session<'_> {
         self.main.order.pushed();
         if is_lost {
             self.link.totals.overflows += 1;
-            if !std::mem::replace(&mut self.gap_told, true) {
-                // Not `received`, for the same reason as for a flush.
-                self.link.teller.add(LinkEvent::Gap { at: clock::steady() });
-            }
+            // Not `received`, for the same reason as for a flush.
+            self.link.teller.extend(self.watch.lose_pushes(clock::steady()));
             self.pass_again(Instant::now());
         }
     }
@@ -247,7 +244,7 @@ impl Session<'_> {
         }
         let Some(pass) = self.pass.take_if(|pass| pass.is_listed()) else { return };
         self.link.teller.add(LinkEvent::PassDone { started: pass.started, at: clock::steady() });
-        self.gap_told = false;
+        self.watch.complete_pass();
         self.pass_failed = false;
         self.link.totals.scan_passes += 1;
         if self.inbox.skipped() > 0 {
@@ -260,17 +257,5 @@ impl Session<'_> {
             ended: clock::now(),
         };
         self.link.show(|status| status.last_pass = Some(last_pass));
-    }
-
-    pub(super) fn tell_caught_up(&mut self) {
-        let caught_up = self.main.order.caught_up();
-        if !self.watching || caught_up < self.told_up_to + CAUGHT_UP_STEP {
-            return;
-        }
-        let at = self.inbox.told_up_to(caught_up);
-        if at >= self.told_up_to + CAUGHT_UP_STEP {
-            self.told_up_to = at;
-            self.link.teller.add(LinkEvent::CaughtUp { at });
-        }
     }
 }

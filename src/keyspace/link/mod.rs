@@ -17,6 +17,7 @@
 //!   owner's hash
 //! * `scanner`: one pass; `pace`: how fast passes and reads may go
 //! * `key_catalog`: what is known about keys by prefix
+//! * `watch_progress`: up to when all changes are reported, and which were skipped
 //! * `evictions`: keys that Redis deletes to free memory
 //! * `outbox`: events for the pipeline, in order
 
@@ -38,6 +39,7 @@ mod scanner;
 mod session;
 #[cfg(test)]
 mod tests;
+mod watch_progress;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

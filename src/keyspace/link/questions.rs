@@ -74,7 +74,7 @@ impl Session<'_> {
     }
 
     fn heartbeat(&self) -> Instant {
-        self.main.last_sent() + if self.watching { HEARTBEAT } else { INFO_INTERVAL }
+        self.main.last_sent() + if self.watch.is_watching() { HEARTBEAT } else { INFO_INTERVAL }
     }
 
     fn begin_pass(&mut self, now: Instant) {
@@ -154,7 +154,7 @@ impl Session<'_> {
 
     fn send_round(&mut self, ticket: Ticket, round: Round, fence: Option<String>, now: Instant) {
         let what = RequestKind::Read { ticket, round, scanned: self.inbox.is_scanned(ticket) };
-        let lane = match (&mut self.replica, self.watching) {
+        let lane = match (&mut self.replica, self.watch.is_watching()) {
             (Some(replica), false) => replica,
             _ => &mut self.main,
         };
@@ -203,7 +203,7 @@ impl Session<'_> {
     }
 
     fn read_lane_reads(&self) -> usize {
-        match (&self.replica, self.watching) {
+        match (&self.replica, self.watch.is_watching()) {
             (Some(replica), false) => replica.reads,
             _ => self.main.reads,
         }

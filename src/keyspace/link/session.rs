@@ -23,12 +23,12 @@ use super::pace::{Allowance, ScanPacer};
 use super::permissions::Permissions;
 use super::read_queue::{ReadQueue, ReadReason};
 use super::scanner::{Pass, Timetable};
+use super::watch_progress::WatchProgress;
 use super::{Link, LinkError};
 use crate::keyspace::connect::ConnectError;
 use crate::keyspace::status::Command;
 use crate::keyspace::wire::{Wire, WireError};
 use crate::util::clock;
-use crate::util::clock::TimeMs;
 
 /// Maximum number of keys requested by the ledger that wait to be read. The ledger asks again for
 /// dropped keys.
@@ -42,7 +42,7 @@ pub(super) struct Session<'a> {
     pub(super) connecting: Option<AbortOnDropHandle<Result<Wire, ConnectError>>>,
     /// No replica could be connected for the pass that is due.
     pub(super) without_replica: bool,
-    pub(super) watching: bool,
+    pub(super) watch: WatchProgress,
     pub(super) prefixes: KeyCatalog,
     pub(super) scan_pattern: String,
     pub(super) permissions: Permissions,
@@ -58,10 +58,6 @@ pub(super) struct Session<'a> {
     pub(super) pass_failed: bool,
     replica_failed: bool,
     pub(super) next_info: Instant,
-    /// Time of the last `CaughtUp` event.
-    pub(super) told_up_to: TimeMs,
-    /// A `Gap` event was sent, and no pass has completed since.
-    pub(super) gap_told: bool,
     /// The server changed its role or its replication history.
     pub(super) has_changed: bool,
 }
@@ -87,7 +83,7 @@ impl<'a> Session<'a> {
             replica: None,
             connecting: None,
             without_replica: false,
-            watching: armed.is_some(),
+            watch: WatchProgress::new(armed.is_some()),
             scan_pattern: link.shared.keys.scan_pattern(),
             prefixes,
             permissions,
@@ -103,8 +99,6 @@ impl<'a> Session<'a> {
             pass_failed: false,
             replica_failed: false,
             next_info: now,
-            told_up_to: 0,
-            gap_told: false,
             has_changed: false,
             link,
         }
@@ -178,7 +172,13 @@ impl<'a> Session<'a> {
     /// Reports after a turn how far the pass is and up to which time all changes are reported.
     fn tell_progress(&mut self, now: Instant) {
         self.finish_pass(now);
-        self.tell_caught_up();
+        // While events wait for the pipeline, skipped changes add up here.
+        if !self.link.teller.is_waiting() {
+            self.link.teller.extend(self.watch.take_skipped());
+        }
+        let caught_up = self.main.order.caught_up();
+        let progress = self.watch.advance(caught_up, || self.inbox.told_up_to(caught_up));
+        self.link.teller.extend(progress);
         let progress = self.pass.as_ref().and_then(Pass::progress);
         self.link.show(|status| status.progress = progress);
     }
