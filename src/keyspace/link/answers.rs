@@ -3,8 +3,6 @@
 //! `session` calls [`Session::take`] for each reply or push in stream order. Error replies are
 //! values here and never end the session.
 
-use std::time::Duration;
-
 use redis::{PushKind, Value};
 use tokio::time::Instant;
 use tracing::warn;
@@ -14,14 +12,11 @@ use super::identity::{self, Replication};
 use super::key_read::{ReadResult, Round};
 use super::owner::OwnerParser;
 use super::read_queue::{QueueOutcome, ReadReason, Ticket};
+use super::scanner::PassNumber;
 use super::session::{ConnectionRole, Session, Work};
-use crate::keyspace::status::LastPass;
 use crate::model::sighting::{KeyState, LinkEvent, Sighting};
 use crate::util::clock;
 use crate::util::clock::TimeMs;
-
-/// Delay before the next pass after a pass has failed.
-const FAILED_PASS_PAUSE: Duration = Duration::from_secs(1);
 
 impl Session<'_> {
     /// Handles one reply or push. Returns the work that Redis did for it.
@@ -70,8 +65,8 @@ impl Session<'_> {
             }
             RequestKind::Size => {
                 let size = replies.first().and_then(|reply| identity::size(reply, self.link.shared.config.database));
-                if let (Some(pass), Some(size)) = (&mut self.pass, size) {
-                    pass.set_size(size);
+                if let Some(size) = size {
+                    self.scanner.set_size(size);
                 }
                 Work::default()
             }
@@ -168,7 +163,7 @@ impl Session<'_> {
             // Not `received`, which is rounded up: a pass that starts in this turn starts after the
             // flush.
             self.link.teller.add(LinkEvent::Flushed { at: clock::steady() });
-            return self.pass_again(Instant::now());
+            return self.scanner.restart(Instant::now());
         };
         let mut is_lost = false;
         for key in &keys {
@@ -184,7 +179,7 @@ impl Session<'_> {
                 QueueOutcome::Skipped => {
                     self.link.totals.skipped_reads += 1;
                     self.watch.skip(self.link.shared.keys.namespaces_of(key), received);
-                    self.timetable.hurry(Instant::now());
+                    self.scanner.hurry(Instant::now());
                 }
                 QueueOutcome::Lost => is_lost = true,
             }
@@ -194,47 +189,28 @@ impl Session<'_> {
             self.link.totals.overflows += 1;
             // Not `received`, for the same reason as for a flush.
             self.link.teller.extend(self.watch.lose_pushes(clock::steady()));
-            self.pass_again(Instant::now());
+            self.scanner.restart(Instant::now());
         }
     }
 
     /// Handles the reply to one step of a pass.
-    fn scanned(&mut self, number: u64, reply: Value) {
-        let Some(pass) = self.pass.as_mut().filter(|pass| pass.number == number) else { return };
-        let keys = match pass.step(reply) {
-            Ok(keys) => keys,
+    fn scanned(&mut self, number: PassNumber, reply: Value) {
+        match self.scanner.take_reply(number, reply, |key| self.prefixes.is_lock(key)) {
+            Ok(keys) => keys.into_iter().for_each(|key| self.inbox.want(key, ReadReason::Scanned)),
             Err(error) => {
-                if !std::mem::replace(&mut self.pass_failed, true) {
-                    warn!(address = %self.link.address, error = error.0, "a pass over the keys failed, trying again");
+                if self.scanner.is_first_failure() {
+                    warn!(address = %self.link.address, %error, "a pass over the keys failed, trying again");
                 }
                 return self.fail_pass(Instant::now());
             }
-        };
-        for key in keys {
-            let Value::BulkString(key) = key else { continue };
-            let Ok(key) = String::from_utf8(key) else { continue };
-            if self.prefixes.is_lock(&key) {
-                pass.lock_keys += 1;
-                self.inbox.want(key.into_boxed_str(), ReadReason::Scanned);
-            }
         }
-        if pass.is_listed() {
+        if self.scanner.is_listed() {
             self.inbox.want_skipped();
         }
     }
 
-    /// Discards the current pass, because its results are no longer complete, and schedules a new
-    /// one at once.
-    fn pass_again(&mut self, now: Instant) {
-        self.pass = None;
-        self.timetable.at_once(now);
-    }
-
     pub(super) fn fail_pass(&mut self, now: Instant) {
-        if self.pass.take().is_some() {
-            self.link.totals.scan_failures += 1;
-            self.timetable.after(FAILED_PASS_PAUSE, now);
-        }
+        self.link.totals.scan_failures += u64::from(self.scanner.fail(now));
     }
 
     /// Reports the end of the pass when all keys that it listed have been read.
@@ -242,20 +218,13 @@ impl Session<'_> {
         if self.inbox.scanned_left() > 0 {
             return;
         }
-        let Some(pass) = self.pass.take_if(|pass| pass.is_listed()) else { return };
-        self.link.teller.add(LinkEvent::PassDone { started: pass.started, at: clock::steady() });
+        let Some(pass) = self.scanner.finish() else { return };
+        self.link.teller.add(pass.done(clock::steady()));
         self.watch.complete_pass();
-        self.pass_failed = false;
         self.link.totals.scan_passes += 1;
         if self.inbox.skipped() > 0 {
-            self.timetable.hurry(now);
+            self.scanner.hurry(now);
         }
-        let last_pass = LastPass {
-            seconds: (now - pass.started_at).as_secs_f64(),
-            keys: pass.keys_seen(),
-            lock_keys: pass.lock_keys,
-            ended: clock::now(),
-        };
-        self.link.show(|status| status.last_pass = Some(last_pass));
+        self.link.show(|status| status.last_pass = Some(pass.summary(now)));
     }
 }
