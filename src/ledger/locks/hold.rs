@@ -28,6 +28,10 @@ const HOLD_PRECISION_MS: TimeMs = 1000;
 /// Upper bound for the hold time of a hold that began and ended between a push and the read that it
 /// caused.
 const SHORT_HOLD_MS: TimeMs = 10;
+/// A hold that began and ended within this time did not expire: no lock has a shorter TTL, unless
+/// its namespace says so. After a stall, pushes of seconds arrive at once, and the hold may have
+/// expired between two of them.
+const SHORTEST_TTL_MS: TimeMs = 500;
 
 /// When Redis lets the lock expire: not before `low` and not after `high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,11 +214,36 @@ struct Case<'a> {
 
 impl Case<'_> {
     fn short_holds(&self, count: u64, facts: &mut Vec<Transition>) {
+        let Sighting { since, until, .. } = *self.sighting;
+        let window = since.map_or(0, |since| until - since);
+        if window >= self.circumstances.ttl.unwrap_or(SHORTEST_TTL_MS).min(SHORTEST_TTL_MS) {
+            return self.unseen_holds(count, facts);
+        }
         if count > 0 {
-            let Sighting { since, until, .. } = *self.sighting;
             // The hold time was not observed. It was shorter than the time between push and read.
-            let hold = since.map_or(0, |since| until - since).clamp(0, SHORT_HOLD_MS);
+            let hold = window.clamp(0, SHORT_HOLD_MS);
             facts.push(Transition::ShortHolds { count, at: until, hold });
+        }
+    }
+
+    /// Holds that were certainly acquired and have ended, but may have expired.
+    fn unseen_holds(&self, count: u64, facts: &mut Vec<Transition>) {
+        let Sighting { sent, since, until, .. } = *self.sighting;
+        let began = since.unwrap_or(sent);
+        let life = Hold {
+            owner: None,
+            deadline: None,
+            began,
+            set_at: began,
+            read_sent: began,
+            renewals: 0,
+            acquisition_seen: false,
+            set_at_known: false,
+            unannounced: false,
+        };
+        for _ in 0..count {
+            facts.push(Transition::Acquired { owner: None, at: Some(until) });
+            facts.push(Transition::Ended { life, ending: Ending::Unknown, at: until, seen_until: began, hold: None });
         }
     }
 

@@ -96,6 +96,7 @@ impl Links {
                 }
             }
             LinkEvent::Gap { at } | LinkEvent::Flushed { at } => self.interrupt(id, at),
+            LinkEvent::Skipped { at, .. } => self.missed(id, at),
             LinkEvent::Evicted { at } => {
                 if let Some(link) = self.links.get_mut(&id) {
                     link.evicted = Some(at);
