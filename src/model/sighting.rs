@@ -170,7 +170,7 @@ pub enum LinkEvent {
         started: TimeMs,
         at: TimeMs,
     },
-    /// All keys were deleted by a flush.
+    /// A flush deleted all keys of a database, perhaps of another one: Redis does not say which.
     Flushed {
         at: TimeMs,
     },

@@ -45,6 +45,7 @@ pub(in crate::http) fn policy(namespace: &Namespace) -> Value {
     let keys: Vec<&str> = namespace.keys.iter().map(|template| template.as_str()).collect();
     json!({
         "keys": keys,
+        "acquired_with": namespace.acquired_with.as_str(),
         "style": namespace.style.as_str(),
         "on_renewal_failure": namespace.on_renewal_failure.as_str(),
         "severity": namespace.severity.as_str(),
