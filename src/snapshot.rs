@@ -46,12 +46,14 @@ pub struct NamespaceView {
     pub lately: RecentActivity,
 }
 
-/// What happened in the last minutes and in the last hour. Covers only the time since the process
-/// started; not saved.
+/// What happened in the last minutes and in the last hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecentActivity {
     /// One entry for each of [`Ratios::WINDOWS`].
     pub windows: [RecentCounts; 2],
+    /// How much of each window was observed, in milliseconds. Less than the window after a start,
+    /// and after a reload that changed the namespace.
+    pub observed: [TimeMs; 2],
     /// The last hour in steps of [`RecentActivity::STEP`], oldest first.
     pub line: Vec<ChartPoint>,
 }

@@ -1,6 +1,7 @@
 //! The only writer of the ledger: receives batches, applies them, saves, and only then publishes.
 //!
-//! `run` starts one pipeline per generation. Published numbers have been saved, so a crash never
+//! `run` starts one pipeline for the life of the process. A reload gives it a new configuration
+//! ([`Reload`]) and keeps everything that the ledger remembers. Published numbers have been saved, so a crash never
 //! makes a counter go backward. The one exception: if saving fails for 5 seconds (disk full,
 //! read-only), the pipeline publishes unsaved numbers, because no numbers during an incident are
 //! worse than a counter that may go backward. `state_durable` is then 0.
@@ -14,7 +15,7 @@ use tracing::{error, info};
 
 use crate::config::{Config, LogKind};
 use crate::daemon::state_file::{SavedState, StateDirectory, encode};
-use crate::ledger::{KeyspaceSettings, Ledger};
+use crate::ledger::{KeyspaceSettings, Ledger, LinkContinuity, Reconfiguration};
 use crate::model::input::{Batch, PipelineInput, PushReceipt, SourcePosition};
 use crate::model::namespace::NamespaceId;
 use crate::model::query::Inquiry;
@@ -78,6 +79,7 @@ pub struct PipelineParts {
 }
 
 /// Connects the pipeline with the keyspace source, in addition to the event queue.
+#[derive(Clone)]
 pub struct RedisSide {
     pub now: Arc<Mutex<RedisNow>>,
     /// Keys that the keyspace source should read.
@@ -88,6 +90,19 @@ pub struct RedisSide {
 pub struct Inputs {
     pub events: mpsc::Receiver<PipelineInput>,
     pub inquiries: mpsc::Receiver<Inquiry>,
+    pub reloads: mpsc::Receiver<Reload>,
+}
+
+/// A new configuration for a running pipeline. All sources of the old configuration have ended,
+/// except links that are kept.
+pub struct Reload {
+    pub config: Arc<Config>,
+    pub sources_now: Arc<Mutex<Vec<SourceNow>>>,
+    /// `None` if no Redis is configured.
+    pub redis: Option<RedisSide>,
+    pub links: LinkContinuity,
+    /// Gets the positions of the old sources, from which the new sources start.
+    pub positions: oneshot::Sender<SavedState>,
 }
 
 /// Result of the last attempt to load the configuration.
@@ -122,17 +137,11 @@ impl Pipeline {
             setup;
         let saved = std::mem::take(&mut state.ledger);
         let ledger = Ledger::new(config.namespaces.clone(), config.join_window, saved);
-        let mut ledger = ledger.naming_rules(config.rules.names());
-        if let Some(redis) = &config.redis {
-            let watched = if redis.watch.enabled { Duration::ZERO } else { redis.scan.interval };
-            ledger = ledger.observing(KeyspaceSettings {
-                max_tracked_locks: redis.max_tracked_locks,
-                cause_wait: (CAUSE_WAIT + watched).as_millis() as TimeMs,
-            });
+        let mut ledger = ledger.naming_rules(config.rules.names()).starting_at(clock::steady());
+        if let Some(settings) = keyspace_settings(&config) {
+            ledger = ledger.observing(settings);
         }
-        let journals = config.logs.iter().filter(|source| matches!(source.kind, LogKind::Journal(_))).count();
-        // The tailer always runs, even without files to follow.
-        let unstarted = 1 + journals;
+        let unstarted = readers(&config);
         let pipeline = Self {
             config,
             ledger,
@@ -155,9 +164,9 @@ impl Pipeline {
         pipeline
     }
 
-    /// Runs until all senders of events are dropped. Then saves once more and returns the state.
-    pub async fn run(mut self, inputs: Inputs) -> SavedState {
-        let Inputs { mut events, mut inquiries } = inputs;
+    /// Runs until all senders of events are dropped. Then saves once more.
+    pub async fn run(mut self, inputs: Inputs) {
+        let Inputs { mut events, mut inquiries, mut reloads } = inputs;
         let mut next_save = Instant::now();
         let mut prompt_save = Instant::now();
         let mut due = interval(DUE_INTERVAL);
@@ -173,26 +182,56 @@ impl Pipeline {
                 }
                 _ = due.tick(), if self.redis.is_some() => self.ask_for_due_reads(),
                 Some(inquiry) = inquiries.recv() => self.ledger.answer(inquiry, clock::steady()),
+                Some(reload) = reloads.recv() => {
+                    // The batches of the old sources refer to the old configuration.
+                    for _ in 0..events.len() {
+                        events.try_recv().into_iter().for_each(|input| self.receive(input));
+                    }
+                    let positions = self.reconfigure(reload);
+                    self.save_and_publish().await;
+                    // The receiver is gone only if the process ends.
+                    let _ = positions.send(self.state.clone());
+                }
                 received = events.recv() => match received {
-                    Some(PipelineInput::Logs(batch)) => {
-                        self.apply(batch);
-                        if !self.awaiting_save.is_empty() && self.failing_since.is_none() {
+                    Some(input) => {
+                        let is_start = matches!(input, PipelineInput::LogsReady);
+                        self.receive(input);
+                        if is_start {
+                            // After the first save of the start positions, no line is lost.
+                            next_save = Instant::now();
+                        } else if !self.awaiting_save.is_empty() && self.failing_since.is_none() {
                             next_save = next_save.min(prompt_save);
                         }
-                    }
-                    Some(PipelineInput::Link(batch)) => self.apply_link(batch),
-                    Some(PipelineInput::LogsReady) => {
-                        self.unstarted = self.unstarted.saturating_sub(1);
-                        // Save now: after the first save of the start positions, no line is lost.
-                        next_save = Instant::now();
                     }
                     None => break,
                 }
             }
         }
         self.save_and_publish().await;
-        self.state.ledger = self.ledger.into_saved();
-        self.state
+    }
+
+    fn receive(&mut self, input: PipelineInput) {
+        match input {
+            PipelineInput::Logs(batch) => self.apply(batch),
+            PipelineInput::Link(batch) => self.apply_link(batch),
+            PipelineInput::LogsReady => self.unstarted = self.unstarted.saturating_sub(1),
+        }
+    }
+
+    fn reconfigure(&mut self, reload: Reload) -> oneshot::Sender<SavedState> {
+        let Reload { config, sources_now, redis, links, positions } = reload;
+        let change = Reconfiguration {
+            namespaces: config.namespaces.clone(),
+            join_window: config.join_window,
+            rule_names: config.rules.names(),
+            keyspace: keyspace_settings(&config),
+            links,
+        };
+        self.ledger.reconfigure(change, clock::steady());
+        self.unstarted = readers(&config);
+        (self.config, self.sources_now, self.redis) = (config, sources_now, redis);
+        (self.next_survey, self.changed) = (Instant::now(), true);
+        positions
     }
 
     fn apply(&mut self, batch: Batch) {
@@ -361,4 +400,20 @@ impl Pipeline {
             started: self.started_at,
         }
     }
+}
+
+/// `None` if no Redis is configured.
+fn keyspace_settings(config: &Config) -> Option<KeyspaceSettings> {
+    let redis = config.redis.as_ref()?;
+    let watched = if redis.watch.enabled { Duration::ZERO } else { redis.scan.interval };
+    Some(KeyspaceSettings {
+        max_tracked_locks: redis.max_tracked_locks,
+        cause_wait: (CAUSE_WAIT + watched).as_millis() as TimeMs,
+    })
+}
+
+/// Number of log readers that report their start positions. The tailer always runs, even without
+/// files to follow.
+fn readers(config: &Config) -> usize {
+    1 + config.logs.iter().filter(|source| matches!(source.kind, LogKind::Journal(_))).count()
 }

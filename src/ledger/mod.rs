@@ -13,6 +13,7 @@
 //! * `causes`: why locks were lost
 //! * `recent`: counts and ratios of the last minutes and the last hour
 //! * `queries`: answers about single locks
+//! * `reconfigure`, `renumbering`: a new configuration for a running ledger
 
 mod causes;
 mod failures;
@@ -20,6 +21,8 @@ mod keyspace_updates;
 mod locks;
 mod queries;
 mod recent;
+mod reconfigure;
+mod renumbering;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +41,7 @@ use failures::joining::{Aspect, FailureJoiner, LockHash, Window};
 pub use locks::KeyspaceSettings;
 use locks::LockTracker;
 use recent::{Event, Recent};
+pub use reconfigure::{LinkContinuity, Reconfiguration};
 
 /// Each renewal after a loss reports the same loss again. Reports belong to one loss as long as the
 /// time between two of them is at most this many renewal intervals.
@@ -84,19 +88,21 @@ impl Ledger {
     /// The last entry of `namespaces` must be `other`.
     pub fn new(namespaces: Vec<Arc<Namespace>>, join_window: Duration, saved: Saved) -> Self {
         let join_window = join_window.as_millis() as TimeMs;
-        let recents = namespaces.iter().map(|_| Recent::new()).collect();
+        let recents = namespaces.iter().map(|_| Recent::new(0)).collect();
         let (keyspace, rule_names, incidents) = (None, Arc::default(), IncidentLog::default());
         let mut ledger = Self { namespaces, join_window, saved, keyspace, rule_names, recents, incidents };
         ledger.settle_saved();
         ledger
     }
 
-    pub fn saved(&self) -> &Saved {
-        &self.saved
+    /// Sets the time from which on events are observed.
+    pub fn starting_at(mut self, now: TimeMs) -> Self {
+        self.recents = self.namespaces.iter().map(|_| Recent::new(now)).collect();
+        self
     }
 
-    pub fn into_saved(self) -> Saved {
-        self.saved
+    pub fn saved(&self) -> &Saved {
+        &self.saved
     }
 
     pub fn namespaces(&self) -> &[Arc<Namespace>] {

@@ -41,11 +41,13 @@ struct RecentBucket {
 /// Events of the last hour in one lock namespace.
 pub(super) struct Recent {
     buckets: Vec<RecentBucket>,
+    /// Since when events are counted.
+    since: TimeMs,
 }
 
 impl Recent {
-    pub(super) fn new() -> Self {
-        Self { buckets: vec![RecentBucket { number: TimeMs::MIN, counts: [0; EVENTS] }; BUCKETS] }
+    pub(super) fn new(since: TimeMs) -> Self {
+        Self { buckets: vec![RecentBucket { number: TimeMs::MIN, counts: [0; EVENTS] }; BUCKETS], since }
     }
 
     /// `at` may be in the past. Events older than the longest window are ignored.
@@ -75,7 +77,13 @@ impl Recent {
     }
 
     pub(super) fn lately(&self, now: TimeMs) -> RecentActivity {
-        RecentActivity { windows: self.windows(now), line: self.line(now) }
+        let observed = Ratios::WINDOWS.map(|(_, window)| self.observed(now - window, now));
+        RecentActivity { windows: self.windows(now), observed, line: self.line(now) }
+    }
+
+    /// How much of the time between two moments was observed.
+    fn observed(&self, from: TimeMs, to: TimeMs) -> TimeMs {
+        (to - self.since.max(from)).max(0)
     }
 
     fn windows(&self, now: TimeMs) -> [RecentCounts; 2] {
@@ -140,7 +148,7 @@ mod tests {
 
     #[test]
     fn without_a_denominator_there_is_no_ratio() {
-        let mut recent = Recent::new();
+        let mut recent = Recent::new(0);
         assert_eq!(recent.ratios(0, Style::Item), [Ratios::default(); 2]);
         recent.add(Event::Release, 3, 0);
         let ratios = recent.ratios(0, Style::Item)[0];
@@ -150,7 +158,7 @@ mod tests {
     #[test]
     fn each_window_has_its_own_share() {
         let now = 1_000 * MINUTE;
-        let mut recent = Recent::new();
+        let mut recent = Recent::new(0);
         recent.add(Event::NotOwned, 1, now);
         recent.add(Event::RenewalFailure, 1, now - MINUTE);
         recent.add(Event::Renewal, 3, now - 4 * MINUTE);
@@ -167,7 +175,7 @@ mod tests {
     #[test]
     fn the_line_has_every_event_of_the_last_hour_in_its_place() {
         let now = 1_000 * MINUTE + 7_000;
-        let mut recent = Recent::new();
+        let mut recent = Recent::new(0);
         recent.add(Event::Release, 2, now);
         recent.add(Event::Renewal, 1, now - 10_000);
         recent.add(Event::NotOwned, 4, now - 59 * MINUTE - 30_000);
@@ -184,7 +192,7 @@ mod tests {
 
     #[test]
     fn places_are_used_again_and_late_events_do_no_harm() {
-        let mut recent = Recent::new();
+        let mut recent = Recent::new(0);
         let lap = BUCKET_MS * BUCKETS as TimeMs;
         recent.add(Event::Release, 5, 0);
         recent.add(Event::Release, 1, lap);

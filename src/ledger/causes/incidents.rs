@@ -26,6 +26,10 @@ impl IncidentLog {
         self.0.push_back(incident);
     }
 
+    pub(in crate::ledger) fn retain_mut(&mut self, keep: impl FnMut(&mut Incident) -> bool) {
+        self.0.retain_mut(keep);
+    }
+
     /// The latest first.
     pub(in crate::ledger) fn iter(&self) -> impl Iterator<Item = &Incident> {
         self.0.iter().rev()

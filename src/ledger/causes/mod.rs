@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use super::locks::history::{EndedHold, HoldHistory};
 use super::locks::hold::Ending;
 use super::locks::ring::KeyHash;
+use super::renumbering::Renumbering;
 use crate::model::failure::{Cause, Operation};
 use crate::model::log_event::RuleId;
 use crate::model::namespace::NamespaceId;
@@ -114,6 +115,22 @@ impl Causes {
     pub(super) fn next_due(&mut self, now: TimeMs) -> Option<Loss> {
         let is_due = self.pending.front().is_some_and(|(due, _)| *due <= now);
         if is_due { self.pending.pop_front().map(|(_, loss)| loss) } else { None }
+    }
+
+    /// Removes and returns the waiting losses that `chosen` accepts.
+    pub(super) fn remove_if(&mut self, chosen: impl Fn(&Loss) -> bool) -> Vec<Loss> {
+        let (removed, pending) = std::mem::take(&mut self.pending).into_iter().partition(|(_, loss)| chosen(loss));
+        self.pending = pending;
+        let removed: VecDeque<(TimeMs, Loss)> = removed;
+        removed.into_iter().map(|(_, loss)| loss).collect()
+    }
+
+    /// The lock namespaces of all waiting losses must still exist.
+    pub(super) fn renumber(&mut self, renumbering: &Renumbering) {
+        for (_, loss) in &mut self.pending {
+            loss.namespace = renumbering.namespace(loss.namespace).unwrap_or(loss.namespace);
+            loss.rule = renumbering.rule(loss.rule);
+        }
     }
 
     pub(super) fn evictions(&self) -> u64 {

@@ -12,6 +12,7 @@
 //! * `links`: which links report every change, and since when
 //! * `history`, `ring`, `bounded`: bounded memory of ended holds, renewals, lines and fences
 //! * `survey`: gauges by lock namespace
+//! * `reconfigure`: takes everything over into a new configuration
 
 mod apply_sighting;
 mod bounded;
@@ -20,6 +21,7 @@ pub(super) mod history;
 pub(super) mod hold;
 mod links;
 mod namespace_chooser;
+mod reconfigure;
 pub(super) mod ring;
 mod survey;
 pub(super) mod table;

@@ -66,6 +66,21 @@ impl<T: Copy, const CAPACITY: usize, const PER_LOCK: usize> Ring<T, CAPACITY, PE
         }
     }
 
+    /// Changes every entry, or drops it if `change` returns `None`.
+    pub(in crate::ledger) fn filter_map(self, mut change: impl FnMut(T) -> Option<T>) -> Self {
+        let mut changed = Self::default();
+        // The oldest first. A ring that is not full yet begins at its first slot.
+        let oldest = if self.entries.len() < CAPACITY { 0 } else { self.next };
+        let (newer, older) = self.entries.split_at(oldest);
+        for entry in older.iter().chain(newer) {
+            if let Some(value) = change(entry.value) {
+                changed.push(entry.key, value);
+            }
+        }
+        changed.evictions = self.evictions;
+        changed
+    }
+
     /// Indexes of the entries of the lock, the latest first, at most `most`.
     fn places(&self, key: KeyHash, most: usize) -> impl Iterator<Item = usize> + '_ {
         let head = self.heads.find(key.0, |found| self.entries[*found as usize].key == key).map(|head| *head as usize);
@@ -173,6 +188,15 @@ mod tests {
         assert_eq!(of(&ring, 7), [5], "its place was taken by itself");
         ring.push(KeyHash(9), 5);
         assert_eq!(of(&ring, 8), [0_i64; 0]);
+        for at in 0..3 * CAPACITY {
+            ring.push(KeyHash(at as u64 % 5), at as i64);
+        }
+        let even = ring.filter_map(|at| (at % 2 == 0).then_some(at / 2));
+        assert_eq!((even.entries.len(), even.evictions()), (CAPACITY / 2, 2 * CAPACITY as u64 + 2));
+        let last = (3 * CAPACITY as i64 - 1) / 2;
+        assert_eq!(even.latest(KeyHash((last * 2) as u64 % 5)), Some(&last));
+        assert_eq!(of(&even, 0).len(), PER_LOCK);
+        let mut ring = Times::default();
         for at in 0..3 * CAPACITY {
             ring.push(KeyHash(at as u64 % 5), at as i64);
         }
