@@ -88,6 +88,8 @@ pub struct ChartPoint {
     pub not_owned: u32,
     pub renewal_failures: u32,
     pub expirations: u32,
+    /// How much of the step was observed.
+    pub observed_ms: u32,
 }
 
 /// What Redis shows about the locks of one namespace.

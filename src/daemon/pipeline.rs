@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::config::{Config, LogKind};
+use crate::daemon::memory_file::MemoryFile;
 use crate::daemon::state_file::{SavedState, StateDirectory, encode};
-use crate::ledger::{KeyspaceSettings, Ledger, LinkContinuity, Reconfiguration};
+use crate::ledger::{KeyspaceSettings, Ledger, LinkContinuity, Memory, Reconfiguration};
 use crate::model::input::{Batch, PipelineInput, PushReceipt, SourcePosition};
 use crate::model::namespace::NamespaceId;
 use crate::model::query::Inquiry;
@@ -30,6 +31,10 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 /// and `PROMPT_SAVE_SHARE` times the duration of the last save.
 const PROMPT_SAVE: Duration = Duration::from_millis(100);
 const PROMPT_SAVE_SHARE: u32 = 4;
+/// The memory file is written so seldom that it grows by at most this many bytes a second.
+const MEMORY_BYTES_PER_SECOND: f64 = 65_536.0;
+/// Time between two saves of an unchanged memory. It contains until when the exporter observed.
+const MEMORY_REFRESH: Duration = Duration::from_secs(60);
 /// If saving fails for this long, unsaved numbers are published.
 const SHOW_UNSAVED_AFTER: Duration = Duration::from_secs(5);
 /// How often the pipeline asks the ledger for locks whose deadline has passed.
@@ -48,6 +53,7 @@ pub struct Pipeline {
     /// The saved state, without the ledger.
     state: SavedState,
     directory: Option<Arc<StateDirectory>>,
+    memory: MemorySaver,
     sources_now: Arc<Mutex<Vec<SourceNow>>>,
     redis: Option<RedisSide>,
     next_survey: Instant,
@@ -69,6 +75,10 @@ pub struct PipelineParts {
     pub config: Arc<Config>,
     pub state: SavedState,
     pub directory: Option<Arc<StateDirectory>>,
+    /// `None` without a state directory, or if the file cannot be used.
+    pub memory_file: Option<Arc<MemoryFile>>,
+    /// What the previous process remembered.
+    pub memory: Option<Memory>,
     pub sources_now: Arc<Mutex<Vec<SourceNow>>>,
     /// `None` if no Redis is configured.
     pub redis: Option<RedisSide>,
@@ -131,15 +141,50 @@ impl ReloadStatus {
     }
 }
 
+/// Decides when the memory file is saved.
+struct MemorySaver {
+    file: Option<Arc<MemoryFile>>,
+    changed: bool,
+    is_failing: bool,
+    /// The earliest time of the next save.
+    next: Instant,
+}
+
+impl MemorySaver {
+    fn file_if_due(&self) -> Option<Arc<MemoryFile>> {
+        let due = if self.changed { self.next } else { self.next + MEMORY_REFRESH };
+        self.file.clone().filter(|_| Instant::now() >= due)
+    }
+
+    /// Records a save and the size of the file.
+    fn note(&mut self, saved: std::io::Result<usize>) {
+        let size = saved.as_ref().copied().unwrap_or_default();
+        let pause = Duration::from_secs_f64(size as f64 / MEMORY_BYTES_PER_SECOND);
+        self.next = Instant::now() + pause.max(SAVE_INTERVAL);
+        self.changed = saved.is_err();
+        match saved {
+            Err(error) if !self.is_failing => {
+                warn!(%error, "cannot save the memory of the last hour, trying again every second");
+                self.is_failing = true;
+            }
+            Err(_) => {}
+            Ok(_) => self.is_failing = false,
+        }
+    }
+}
+
 impl Pipeline {
     pub fn new(setup: PipelineParts) -> Self {
-        let PipelineParts { config, mut state, directory, sources_now, redis, publish, ready, started, reloads } =
-            setup;
+        let PipelineParts { config, mut state, directory, memory_file, memory, sources_now, .. } = setup;
+        let PipelineParts { redis, publish, ready, started, reloads, .. } = setup;
         let saved = std::mem::take(&mut state.ledger);
         let ledger = Ledger::new(config.namespaces.clone(), config.join_window, saved);
         let mut ledger = ledger.naming_rules(config.rules.names()).starting_at(clock::steady());
         if let Some(settings) = keyspace_settings(&config) {
             ledger = ledger.observing(settings);
+        }
+        if let (Some(memory), Some(file)) = (memory, &memory_file) {
+            ledger = ledger.remembering(memory, &file.hasher(), clock::steady(), clock::now());
         }
         let unstarted = readers(&config);
         let pipeline = Self {
@@ -147,6 +192,7 @@ impl Pipeline {
             ledger,
             state,
             directory,
+            memory: MemorySaver { file: memory_file, changed: true, is_failing: false, next: Instant::now() },
             sources_now,
             redis,
             next_survey: Instant::now(),
@@ -207,6 +253,7 @@ impl Pipeline {
                 }
             }
         }
+        (self.memory.changed, self.memory.next) = (true, Instant::now());
         self.save_and_publish().await;
     }
 
@@ -303,6 +350,7 @@ impl Pipeline {
                         info!("state is saved again");
                     }
                     self.changed = false;
+                    self.memory.changed = true;
                     for saved in self.awaiting_save.drain(..) {
                         // A client that stopped waiting sends its lines again, and they are
                         // recognized.
@@ -324,6 +372,10 @@ impl Pipeline {
                 }
             }
         }
+        // Only saved counts are remembered.
+        if !self.changed {
+            self.save_memory().await;
+        }
         self.publish.send_replace(Arc::new(self.snapshot()));
         if self.unstarted == 0 {
             self.ready.send_replace(true);
@@ -341,6 +393,13 @@ impl Pipeline {
         self.state.saves = saves;
         self.state.saved_at = saved_at;
         Ok(())
+    }
+
+    async fn save_memory(&mut self) {
+        let Some(file) = self.memory.file_if_due() else { return };
+        let memory = self.ledger.memory(&file.hasher(), clock::steady(), clock::now());
+        let saved = tokio::task::spawn_blocking(move || file.save(&memory)).await;
+        self.memory.note(saved.unwrap_or_else(|error| Err(std::io::Error::other(error))));
     }
 
     /// Updates only the health of the exporter and of Redis. The other published numbers stay the

@@ -26,12 +26,13 @@ use tracing::{error, info, warn};
 use crate::cli::{EXIT_FAILED, EXIT_USAGE, RunArgs};
 use crate::config::redis::RedisConfig;
 use crate::config::{Config, LogKind, LogSource, STDIN};
+use crate::daemon::memory_file::MemoryFile;
 use crate::daemon::pipeline::{Inputs, Pipeline, PipelineParts, RedisSide, Reload, ReloadStatus};
 use crate::daemon::state_file::{SavedState, StateDirectory};
 use crate::daemon::systemd;
 use crate::http::{self, ConnectionLimits, Endpoint, Listener, ReloadRequest, ServerInputs, WebFile, WebFollower};
 use crate::keyspace;
-use crate::ledger::LinkContinuity;
+use crate::ledger::{LinkContinuity, Memory};
 use crate::logs::extract::Extractor;
 use crate::logs::files::{Start, Tailer};
 use crate::logs::journal;
@@ -159,6 +160,8 @@ impl Exporter {
                 SavedState::default()
             }
         };
+        let memory_file = directory.as_deref().and_then(open_memory);
+        let memory = memory_file.as_ref().and_then(|file| file.load());
         let mut listeners = if args.systemd_socket { Listener::from_systemd()? } else { Vec::new() };
         for address in args.listen_addresses() {
             listeners.push(Listener::bind(&address).await.with_context(|| format!("cannot listen on {address}"))?);
@@ -180,11 +183,12 @@ impl Exporter {
             ready,
             inquiries,
             intake,
-            hasher: OwnerHasher::new(),
+            hasher: memory_file.as_ref().map(|file| file.hasher()).unwrap_or_default(),
+            memory_file,
             started: clock::now(),
             reloads: watch::Sender::new(ReloadStatus { ok: true, web_ok: true, last_success: clock::now() }),
         };
-        let running = daemon.start(Arc::new(config), state)?;
+        let running = daemon.start(Arc::new(config), state, memory)?;
 
         let http = CancellationToken::new();
         if let Some(follower) = follower {
@@ -230,6 +234,15 @@ async fn tell_when_ready(mut is_ready: watch::Receiver<bool>, config: Arc<Config
     }
 }
 
+/// Returns `None` if there is no usable key. Then the exporter runs without memory of the previous
+/// process.
+fn open_memory(directory: &StateDirectory) -> Option<Arc<MemoryFile>> {
+    let opened = MemoryFile::open(directory.path());
+    let warning =
+        "no key for the memory of the last hour: a restart forgets incidents, charts and since when locks are held";
+    opened.inspect_err(|error| warn!(%error, "{warning}")).ok().map(Arc::new)
+}
+
 /// The status text for `systemctl status`.
 fn describe(config: &Config) -> String {
     let redis = config.redis.as_ref().map_or_else(String::new, |redis| format!(", redis {}", redis.name));
@@ -242,6 +255,7 @@ struct Daemon {
     web: Option<WebFile>,
     stdin: Option<stdin::Lines>,
     directory: Option<Arc<StateDirectory>>,
+    memory_file: Option<Arc<MemoryFile>>,
     publish: watch::Sender<Arc<Snapshot>>,
     ready: watch::Sender<bool>,
     /// Inquiry queue of the pipeline.
@@ -286,7 +300,7 @@ fn sources_now(config: &Config) -> SourcesNow {
 }
 
 impl Daemon {
-    fn start(&mut self, config: Arc<Config>, state: SavedState) -> anyhow::Result<Running> {
+    fn start(&mut self, config: Arc<Config>, state: SavedState, memory: Option<Memory>) -> anyhow::Result<Running> {
         let (out, events) = mpsc::channel::<PipelineInput>(QUEUE);
         let sources_now = sources_now(&config);
         let logs = self.start_logs(&config, &state, &out, &sources_now)?;
@@ -295,6 +309,8 @@ impl Daemon {
             config: Arc::clone(&config),
             state,
             directory: self.directory.clone(),
+            memory_file: self.memory_file.clone(),
+            memory,
             sources_now,
             redis: redis.as_ref().map(|redis| redis.side.clone()),
             publish: self.publish.clone(),

@@ -14,11 +14,13 @@
 //! * `recent`: counts and ratios of the last minutes and the last hour
 //! * `queries`: answers about single locks
 //! * `reconfigure`, `renumbering`: a new configuration for a running ledger
+//! * `memory`: what survives a restart besides the counters
 
 mod causes;
 mod failures;
 mod keyspace_updates;
 mod locks;
+mod memory;
 mod queries;
 mod recent;
 mod reconfigure;
@@ -40,6 +42,7 @@ use failures::final_states::FinalStates;
 use failures::joining::{Aspect, FailureJoiner, LockHash, Window};
 pub use locks::KeyspaceSettings;
 use locks::LockTracker;
+pub use memory::Memory;
 use recent::{Event, Recent};
 pub use reconfigure::{LinkContinuity, Reconfiguration};
 

@@ -1,7 +1,10 @@
 //! Counts of the last hour in buckets of ten seconds: sums and ratios over the last minutes and the
 //! last hour, and the time series of that hour.
 //!
-//! The ledger keeps one [`Recent`] for each lock namespace. It is not saved.
+//! The ledger keeps one [`Recent`] for each lock namespace. `ledger::memory` saves it, so that it
+//! survives a restart.
+
+use serde::{Deserialize, Serialize};
 
 use crate::model::namespace::Style;
 use crate::snapshot::{ChartPoint, Ratios, RecentActivity, RecentCounts};
@@ -11,6 +14,10 @@ const BUCKET_MS: TimeMs = 10_000;
 /// One more than the longest window needs, because the current bucket is incomplete.
 const BUCKETS: usize = 361;
 
+/// How many times without observation are remembered. With more, the two oldest become one.
+const GAPS: usize = 32;
+
+/// The order is part of the saved memory: if it changes, change `memory::VERSION` too.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     NotOwned,
@@ -43,21 +50,70 @@ pub(super) struct Recent {
     buckets: Vec<RecentBucket>,
     /// Since when events are counted.
     since: TimeMs,
+    /// Times after `since` in which the exporter did not run, oldest first.
+    gaps: Vec<(TimeMs, TimeMs)>,
+}
+
+/// The saved form of a [`Recent`].
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct SavedRecent {
+    since: TimeMs,
+    gaps: Vec<(TimeMs, TimeMs)>,
+    /// When each bucket began, and its counts without the zeros at the end. Without empty buckets.
+    buckets: Vec<(TimeMs, Vec<u32>)>,
 }
 
 impl Recent {
     pub(super) fn new(since: TimeMs) -> Self {
-        Self { buckets: vec![RecentBucket { number: TimeMs::MIN, counts: [0; EVENTS] }; BUCKETS], since }
+        let buckets = vec![RecentBucket { number: TimeMs::MIN, counts: [0; EVENTS] }; BUCKETS];
+        Self { buckets, since, gaps: Vec::new() }
     }
 
-    /// `at` may be in the past. Events older than the longest window are ignored.
-    pub(super) fn add(&mut self, event: Event, count: u64, at: TimeMs) {
-        let number = at.div_euclid(BUCKET_MS);
+    pub(super) fn saved(&self, now: TimeMs) -> SavedRecent {
+        let last = now.div_euclid(BUCKET_MS);
+        let is_recent = |bucket: &&RecentBucket| (last - BUCKETS as TimeMs..=last).contains(&bucket.number);
+        let mut buckets: Vec<(TimeMs, Vec<u32>)> = Vec::new();
+        for bucket in self.buckets.iter().filter(is_recent) {
+            let used = bucket.counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+            if used > 0 {
+                buckets.push((bucket.number * BUCKET_MS, bucket.counts[..used].to_vec()));
+            }
+        }
+        SavedRecent { since: self.since, gaps: self.gaps.clone(), buckets }
+    }
+
+    /// Continues at `now` from what was saved at `until`. The time in between was not observed.
+    /// `shift` converts saved times to the clock of this process.
+    pub(super) fn restore(saved: SavedRecent, until: TimeMs, shift: TimeMs, now: TimeMs) -> Self {
+        let mut recent = Self::new(saved.since.saturating_add(shift).min(now));
+        let saved_gaps =
+            saved.gaps.into_iter().map(|(from, to)| (from.saturating_add(shift), to.saturating_add(shift)));
+        recent.gaps = saved_gaps.chain([(until.min(now), now)]).collect();
+        while recent.gaps.len() > GAPS {
+            recent.gaps[1].0 = recent.gaps[0].0;
+            recent.gaps.remove(0);
+        }
+        for (began, counts) in saved.buckets {
+            let number = began.saturating_add(shift).min(now).div_euclid(BUCKET_MS);
+            for (place, count) in recent.bucket(number).into_iter().flat_map(|bucket| &mut bucket.counts).zip(counts) {
+                *place = place.saturating_add(count);
+            }
+        }
+        recent
+    }
+
+    /// The bucket with this number. `None` if it is older than the longest window.
+    fn bucket(&mut self, number: TimeMs) -> Option<&mut RecentBucket> {
         let bucket = &mut self.buckets[number.rem_euclid(BUCKETS as TimeMs) as usize];
         if bucket.number < number {
             *bucket = RecentBucket { number, counts: [0; EVENTS] };
         }
-        if bucket.number == number {
+        Some(bucket).filter(|bucket| bucket.number == number)
+    }
+
+    /// `at` may be in the past. Events older than the longest window are ignored.
+    pub(super) fn add(&mut self, event: Event, count: u64, at: TimeMs) {
+        if let Some(bucket) = self.bucket(at.div_euclid(BUCKET_MS)) {
             let place = &mut bucket.counts[event as usize];
             *place = place.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         }
@@ -83,7 +139,9 @@ impl Recent {
 
     /// How much of the time between two moments was observed.
     fn observed(&self, from: TimeMs, to: TimeMs) -> TimeMs {
-        (to - self.since.max(from)).max(0)
+        let overlap = |begin: TimeMs, end: TimeMs| (end.min(to) - begin.max(from)).max(0);
+        let missed: TimeMs = self.gaps.iter().map(|(begin, end)| overlap(*begin, *end)).sum();
+        (overlap(self.since, TimeMs::MAX) - missed).max(0)
     }
 
     fn windows(&self, now: TimeMs) -> [RecentCounts; 2] {
@@ -130,6 +188,10 @@ impl Recent {
             add(&mut point.not_owned, count(Event::NotOwned));
             add(&mut point.renewal_failures, count(Event::RenewalFailure));
             add(&mut point.expirations, count(Event::Expiration));
+        }
+        for (step, point) in (first..).zip(&mut line) {
+            let begin = step * RecentActivity::STEP;
+            point.observed_ms = self.observed(begin, now.min(begin + RecentActivity::STEP)) as u32;
         }
         line
     }
@@ -188,6 +250,39 @@ mod tests {
         assert_eq!(sum(|point| point.expirations), 0, "older than an hour");
         let [minutes, hour] = recent.lately(now).windows;
         assert_eq!((minutes.renewals, minutes.not_owned, hour.not_owned), (1, 0, 4));
+    }
+
+    #[test]
+    fn it_continues_after_a_restart_and_knows_what_it_did_not_observe() {
+        let start = 1_000 * MINUTE;
+        let mut recent = Recent::new(start);
+        recent.add(Event::NotOwned, 3, start + MINUTE);
+        recent.add(Event::FenceRegression, 1, start + 2 * MINUTE);
+        let stopped = start + 3 * MINUTE;
+        assert_eq!(recent.lately(stopped).observed, [3 * MINUTE, 3 * MINUTE]);
+        let restarted = stopped + MINUTE;
+        // The clock of the new process is an hour ahead.
+        let shift = 60 * MINUTE;
+        let saved = serde_json::to_string(&recent.saved(stopped)).unwrap();
+        let restore = |saved: &str, until: TimeMs, now: TimeMs, shift| {
+            Recent::restore(serde_json::from_str(saved).unwrap(), until, shift, now)
+        };
+        let recent = restore(&saved, stopped + shift, restarted + shift, shift);
+        let [minutes, hour] = recent.lately(restarted + shift).windows;
+        assert_eq!((minutes.not_owned, hour.fence_regressions), (3, 1));
+        let later = recent.lately(restarted + shift + 3 * MINUTE);
+        assert_eq!(later.observed, [4 * MINUTE, 6 * MINUTE]);
+        let unobserved = later.line.iter().rev().skip(1).take(14).filter(|point| point.observed_ms == 0).count();
+        assert_eq!(unobserved, 2, "one minute of half minutes");
+        // Many short restarts.
+        let (mut recent, mut now) = (recent, restarted + shift);
+        for _ in 0..2 * GAPS {
+            let saved = serde_json::to_string(&recent.saved(now)).unwrap();
+            recent = restore(&saved, now, now + 1000, 0);
+            now += 2000;
+        }
+        assert_eq!(recent.gaps.len(), GAPS);
+        assert!(recent.lately(now).observed[1] <= 3 * MINUTE + 2 * GAPS as TimeMs * 1000);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::model::key_template::KeyTemplate;
 use crate::model::owner::OwnerRule;
 
 /// Index of a lock namespace in the configuration in effect. `other` is always the last one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct NamespaceId(pub u16);
 
 /// Name of the namespace for all log events that belong to no configured namespace.

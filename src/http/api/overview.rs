@@ -84,6 +84,7 @@ fn namespace(view: &NamespaceView, findings: &[HealthFinding], of_exporter: &[He
         "renewal_failure_ratio_threshold": thresholds.renewal_failure_ratio,
         "keyspace": keyspace.as_ref().map(|keyspace| in_short(&keyspace.now, &keyspace.ratios)),
         "lately": windows(&lately.windows),
+        "observed_seconds": observed(&lately.observed),
         "line": line(&lately.line),
     })
 }
@@ -106,6 +107,12 @@ fn in_short(now: &KeyspaceNow, ratios: &[Ratios; 2]) -> Value {
 fn windows(windows: &[RecentCounts; 2]) -> Map<String, Value> {
     let named = Ratios::WINDOWS.iter().zip(windows);
     named.map(|((window, _), sums)| ((*window).to_owned(), in_numbers(sums))).collect()
+}
+
+/// How much of each window was observed.
+fn observed(observed: &[TimeMs; 2]) -> Map<String, Value> {
+    let named = Ratios::WINDOWS.iter().zip(observed);
+    named.map(|((window, _), observed)| ((*window).to_owned(), moment(*observed).into())).collect()
 }
 
 fn in_numbers(sums: &RecentCounts) -> Value {
@@ -131,6 +138,7 @@ fn line(points: &[ChartPoint]) -> Value {
         "not_owned": all(|point| point.not_owned),
         "renewal_failures": all(|point| point.renewal_failures),
         "expirations": all(|point| point.expirations),
+        "observed_seconds": points.iter().map(|point| moment(point.observed_ms.into())).collect::<Vec<_>>(),
     })
 }
 

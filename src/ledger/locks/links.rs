@@ -156,7 +156,12 @@ impl Links {
     /// that replaced the removed one. Locks of the removed link that no pass has listed since must
     /// be verified. Returns each removal once.
     pub(in crate::ledger) fn orphans_missing_since(&mut self) -> Option<TimeMs> {
-        if self.links.values().all(|link| link.baseline) { self.orphaned.take() } else { None }
+        if self.know_all_locks() { self.orphaned.take() } else { None }
+    }
+
+    /// Whether every link has completed a pass since its last interruption.
+    pub(in crate::ledger) fn know_all_locks(&self) -> bool {
+        self.links.values().all(|link| link.baseline)
     }
 
     /// Whether every link has reported all changes before this time.

@@ -53,6 +53,7 @@ impl LockTracker {
         new.causes = self.causes;
         new.causes.renumber(renumbering);
         (new.renewals, new.untracked, new.hasher) = (self.renewals, self.untracked, self.hasher);
+        new.remembered = self.remembered;
         (new.links, new.table) = (self.links, self.table);
         if continuity != LinkContinuity::Kept {
             new.links.replaced(now);

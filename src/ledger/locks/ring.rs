@@ -191,20 +191,26 @@ mod tests {
         for at in 0..3 * CAPACITY {
             ring.push(KeyHash(at as u64 % 5), at as i64);
         }
-        let even = ring.filter_map(|at| (at % 2 == 0).then_some(at / 2));
-        assert_eq!((even.entries.len(), even.evictions()), (CAPACITY / 2, 2 * CAPACITY as u64 + 2));
-        let last = (3 * CAPACITY as i64 - 1) / 2;
-        assert_eq!(even.latest(KeyHash((last * 2) as u64 % 5)), Some(&last));
-        assert_eq!(of(&even, 0).len(), PER_LOCK);
-        let mut ring = Times::default();
-        for at in 0..3 * CAPACITY {
-            ring.push(KeyHash(at as u64 % 5), at as i64);
-        }
         assert_eq!(ring.heads.len(), 5);
         for key in 0..5 {
             let times = of(&ring, key);
             assert_eq!(times.len(), PER_LOCK);
             assert!(times.is_sorted_by(|later, earlier| later == &(earlier + 5)), "{times:?}");
+        }
+    }
+
+    #[test]
+    fn changed_entries_keep_their_order() {
+        for entries in [20, CAPACITY + 20] {
+            let mut ring = Times::default();
+            for at in 0..entries {
+                ring.push(KeyHash(at as u64 % 2), at as i64);
+            }
+            let evictions = ring.evictions();
+            let changed = ring.filter_map(|at| (at % 4 < 2).then_some(at * 10));
+            let newest: Vec<i64> = (0..5).map(|age| (entries as i64 - 4 - 4 * age) * 10).collect();
+            assert_eq!(of(&changed, 0)[..5], newest);
+            assert_eq!(changed.evictions(), evictions);
         }
     }
 }

@@ -10,7 +10,7 @@ mod findings;
 mod layouts;
 mod libraries;
 mod lives;
-mod reload;
+mod memory;
 mod scene;
 mod sentinel;
 mod stage;

@@ -1,6 +1,8 @@
-//! Tests what a reload keeps: locks, their history, incidents, windows and charts. Only what the
-//! new configuration changes starts over.
+//! Tests what the exporter remembers over a reload (locks, their history, incidents, windows and
+//! charts) and over a restart. Only what a new configuration changes starts over.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -189,7 +191,7 @@ fn a_reload_without_changes_forgets_nothing_and_misses_nothing() {
     let jobs = shop.namespace("jobs");
     assert_eq!(losses_in_chart(&jobs), 8);
     let finding = jobs["findings"][0]["text"].as_str().unwrap();
-    assert!(finding.starts_with("8 locks were lost in "), "{finding}");
+    assert!(finding.starts_with("8 locks were lost "), "{finding}");
     let overview = json(&shop.daemon, "/api/v1/overview");
     assert_eq!(overview["summary"], "Wrong now: jobs.");
 }
@@ -299,4 +301,119 @@ fn another_redis_has_other_locks() {
     assert_eq!(sum(&after, "redis_lock_held"), 1.0);
     assert_eq!((losses_of(&shop.namespace("jobs")), losses_in_chart(&shop.namespace("jobs"))), (1, 1));
     assert_eq!(json(&shop.daemon, "/api/v1/incidents")["total"], 1);
+}
+
+/// Waits until the memory file contains everything that the API shows now.
+fn wait_remembered(shop: &Shop) {
+    let saves = |daemon: &Daemon| own(&daemon.scrape(), "state_saves_total");
+    // Passes follow each other quickly, so there is something to save every second. The memory is
+    // saved after the state, at most once a second.
+    let enough = saves(&shop.daemon) + 4.0;
+    shop.daemon.wait("the memory is saved", |daemon| saves(daemon) >= enough);
+}
+
+const STUCK: &str = "  - {name: jobs, keys: ['jobs:lock:{id}'], ttl: 10m, max_hold: 2s}\n";
+
+#[test]
+fn a_restart_restores_incidents_the_last_hour_and_since_when_locks_are_held() {
+    let mut shop = Shop::open(STUCK);
+    let summary = json(&shop.daemon, "/api/v1/overview")["summary"].as_str().unwrap().to_owned();
+    let (time, rest) = summary.strip_prefix("Observing for ").unwrap().split_once("; ").unwrap();
+    assert!(time.ends_with(" s"), "{summary}");
+    assert_eq!(rest, "nothing wrong so far. Every log is read and Redis is watched.");
+
+    for id in ["a", "b"] {
+        shop.lose("jobs", id);
+    }
+    let token = shop.program.acquire("jobs:lock:changes", LONG);
+    shop.wait_incidents(2);
+    shop.wait_losses("jobs", 2);
+    shop.wait_owner("jobs:lock:changes", &Value::Null);
+    wait_remembered(&shop);
+    let incidents = json(&shop.daemon, "/api/v1/incidents");
+    let before = ["jobs:lock:a", "jobs:lock:changes"].map(|key| shop.lock(key)["now"].clone());
+    shop.daemon.kill();
+
+    // Its owner changes while the exporter is down.
+    assert!(shop.program.release("jobs:lock:changes", &token));
+    shop.program.acquire("jobs:lock:changes", LONG);
+    let restarted = clock::now() as f64 / 1000.0;
+    shop.daemon = shop.site.start_configured(&["--web.enable-lifecycle"]);
+    assert_eq!(json(&shop.daemon, "/api/v1/incidents"), incidents);
+    shop.daemon.wait("the exporter is watching", |daemon| is_watching(&daemon.scrape()));
+
+    let now = shop.lock("jobs:lock:a")["now"].clone();
+    assert_eq!(now["owner"], before[0]["owner"]);
+    assert_eq!(now["first_seen_at"], before[0]["first_seen_at"]);
+    assert!(now["acquired_at"].is_null(), "the lock may have been released and acquired in between: {now}");
+    let changed = shop.lock("jobs:lock:changes")["now"].clone();
+    assert_ne!(changed["owner"], before[1]["owner"]);
+    assert!(changed["first_seen_at"].as_f64().unwrap() >= restarted, "{changed}");
+
+    shop.wait_losses("jobs", 2);
+    let jobs = shop.namespace("jobs");
+    assert_eq!(losses_in_chart(&jobs), 2);
+    shop.daemon.wait("the lock is held for too long", |_| {
+        let findings = shop.namespace("jobs")["findings"].to_string();
+        findings.contains("A lock is held for ") && findings.contains("2 locks were lost (observed for ")
+    });
+    let observed = |window: &str| jobs["observed_seconds"][window].as_f64().unwrap();
+    assert!(observed("5m") > 0.0 && observed("5m") < 300.0, "{jobs}");
+    assert_eq!(observed("5m"), observed("1h"));
+
+    // Nobody else can read ids from the state directory, and it contains no tokens at all.
+    let token = shop.server.text(&["GET", "jobs:lock:a"]);
+    for file in fs::read_dir(shop.site.path("state")).unwrap().map(|file| file.unwrap()) {
+        let bytes = fs::read(file.path()).unwrap();
+        let contains = |text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+        assert!(!contains(&token) && !contains("jobs:lock:a") && !contains("changes"), "{:?}", file.path());
+        if ["key", "memory"].contains(&file.file_name().to_str().unwrap()) {
+            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.path());
+        }
+    }
+    let directory = fs::metadata(shop.site.path("state")).unwrap();
+    assert_eq!(directory.permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn an_orderly_stop_remembers_everything_and_a_changed_namespace_starts_over() {
+    let mut shop = Shop::open(&[CARTS, JOBS].concat());
+    shop.lose("jobs", "a");
+    shop.lose("carts", "b");
+    shop.wait_incidents(2);
+    // Its cause is not known when the exporter stops.
+    shop.log_loss("jobs", "waiting");
+    shop.wait_losses("jobs", 2);
+    let observed = observed_since(&shop.daemon.scrape()).unwrap();
+    assert!(shop.daemon.stop().success());
+    let carts = CARTS.replace("carts:lock", "shop:carts:lock");
+    configure(&shop.site, &shop.server, &[JOBS, &carts].concat());
+    shop.daemon = shop.site.start_configured(&["--web.enable-lifecycle"]);
+    let incidents = json(&shop.daemon, "/api/v1/incidents");
+    let told = incidents["incidents"].as_array().unwrap().iter().map(|one| (&one["lock"], &one["cause"]));
+    let told: Vec<_> = told.map(|(lock, cause)| (lock.as_str().unwrap(), cause.as_str().unwrap())).collect();
+    assert_eq!(told, [("jobs:lock:waiting", "unknown"), ("jobs:lock:a", "taken_over")]);
+    assert_eq!((losses_of(&shop.namespace("jobs")), losses_of(&shop.namespace("carts"))), (2, 0));
+    let seconds = |name: &str| shop.namespace(name)["observed_seconds"]["1h"].as_f64().unwrap();
+    assert!(seconds("carts") < seconds("jobs"), "only jobs was observed before the restart");
+    shop.daemon.wait("the exporter is watching", |daemon| is_watching(&daemon.scrape()));
+    assert!(observed_since(&shop.daemon.scrape()).unwrap() > observed, "changes in between were not observed");
+}
+
+/// Counters come from the state file. A memory that cannot be used changes nothing about them.
+#[test]
+fn a_memory_that_cannot_be_used_is_ignored() {
+    let mut shop = Shop::open(JOBS);
+    shop.lose("jobs", "a");
+    shop.wait_incidents(1);
+    shop.wait_losses("jobs", 1);
+    let (stop, memory) = (|daemon: Daemon| assert!(daemon.stop().success()), shop.site.path("state/memory"));
+    stop(shop.daemon);
+    let good = fs::read(&memory).unwrap();
+    fs::write(&memory, &good[..good.len() - 1]).unwrap();
+    shop.daemon = shop.site.start_configured(&[]);
+    shop.daemon.wait_for_log("the memory of the last hour cannot be used");
+    assert_eq!(json(&shop.daemon, "/api/v1/incidents")["total"], 0);
+    let lost = "redis_lock_not_owned_total{lock_namespace=\"jobs\",operation=\"release\"}";
+    assert_eq!(shop.daemon.scrape()[lost], 1.0);
 }
