@@ -110,6 +110,7 @@ impl Exporter {
     pub(crate) fn start(&mut self, now: TimeMs) {
         let (inputs, events) = mpsc::channel(4_096);
         let (inquiries, inquired) = mpsc::channel(1);
+        let (_, reconfigured) = mpsc::channel(1);
         let (asked, reads) = mpsc::channel(64);
         let (publish, published) = watch::channel(Arc::default());
         let started = self.zero + now;
@@ -119,6 +120,8 @@ impl Exporter {
             config: Arc::clone(&self.config),
             state: std::mem::take(&mut self.state),
             directory: None,
+            memory_file: None,
+            memory: None,
             sources_now: Arc::new(Mutex::new(vec![SourceNow { open_files: 1, ..SourceNow::default() }])),
             redis: self.eyes.redis.then(|| RedisSide { now: Arc::clone(&self.redis_now), reads: asked }),
             publish,
@@ -126,7 +129,7 @@ impl Exporter {
             started,
             reloads: reloaded,
         });
-        let task = tokio::spawn(pipeline.run(Inputs { events, inquiries: inquired }));
+        let task = tokio::spawn(pipeline.run(Inputs { events, inquiries: inquired, reloads: reconfigured }));
         self.up = false;
         self.generation = None;
         self.running = Some(Running { inputs, reads, published, task, _inquiries: inquiries, _reloads: reloads });

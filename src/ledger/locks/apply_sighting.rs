@@ -158,6 +158,7 @@ impl LockTracker {
             }
             (None, Some(life)) => {
                 self.untracked.remove(hash);
+                let life = self.remembered.recall(&sighting.key, life);
                 let lock = TrackedLock::new(sighting.key.clone(), life, (id, link.epoch), choice);
                 self.states[usize::from(choice.namespace.0)].gains(&lock);
                 let Self { table, hasher, .. } = self;

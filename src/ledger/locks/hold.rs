@@ -11,6 +11,8 @@
 
 use std::num::NonZeroU32;
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::counters::After;
 use crate::model::sighting::{Held, OwnerHash, Sighting};
 use crate::util::clock::TimeMs;
@@ -99,7 +101,7 @@ pub(in crate::ledger) struct SightingContext {
     pub(in crate::ledger) may_be_vacant: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::ledger) enum Ending {
     Released,
     /// The key was removed, and another owner acquired the lock at once. A release, unless the

@@ -136,6 +136,13 @@ impl Links {
         }
     }
 
+    /// New links replace all links. Epochs continue, so every lock is doubtful until a new link
+    /// shows it.
+    pub(in crate::ledger) fn replaced(&mut self, at: TimeMs) {
+        self.links.clear();
+        self.orphaned = Some(at);
+    }
+
     fn interrupt(&mut self, id: LinkId, at: TimeMs) {
         self.last_epoch += 1;
         let link = self.links.entry(id).or_default();
@@ -164,15 +171,21 @@ impl Links {
     /// that replaced the removed one. Locks of the removed link that no pass has listed since must
     /// be verified. Returns each removal once.
     pub(in crate::ledger) fn orphans_missing_since(&mut self) -> Option<TimeMs> {
-        if self.links.values().all(|link| link.baseline) { self.orphaned.take() } else { None }
+        if self.know_all_locks() { self.orphaned.take() } else { None }
+    }
+
+    /// Whether every link has completed a pass since its last interruption.
+    pub(in crate::ledger) fn know_all_locks(&self) -> bool {
+        self.links.values().all(|link| link.baseline)
     }
 
     /// Whether every link has reported all changes before this time.
     pub(in crate::ledger) fn have_shown(&self, at: TimeMs) -> bool {
-        self.links.values().all(|link| {
+        let has_shown = |link: &LinkState| {
             let up_to = if link.watching { link.caught_up } else { link.pass_started };
             link.baseline && up_to >= Some(at)
-        })
+        };
+        !self.links.is_empty() && self.links.values().all(has_shown)
     }
 
     /// What all links together can observe.

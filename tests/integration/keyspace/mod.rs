@@ -10,6 +10,7 @@ mod findings;
 mod layouts;
 mod libraries;
 mod lives;
+mod memory;
 mod scene;
 mod sentinel;
 mod stage;

@@ -1,0 +1,90 @@
+//! Applies a new configuration to a running ledger.
+//!
+//! The pipeline calls [`Ledger::reconfigure`] during a reload. Everything that is remembered stays:
+//! locks, their history, losses that wait for their cause, incidents, and the counts of the last
+//! hour. Only a lock namespace whose keys or meaning changed starts over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Ledger;
+use super::causes::Loss;
+use super::causes::incidents::Incident;
+use super::locks::{KeyspaceSettings, LockTracker};
+use super::recent::Recent;
+use super::renumbering::{Renumbering, RuleNumbers};
+use crate::model::namespace::{Namespace, NamespaceId};
+use crate::util::clock::TimeMs;
+
+/// A new configuration for a running ledger.
+pub struct Reconfiguration {
+    /// The last entry must be `other`.
+    pub namespaces: Vec<Arc<Namespace>>,
+    pub join_window: Duration,
+    pub rule_names: Arc<[String]>,
+    /// `None` if Redis is not observed any more.
+    pub keyspace: Option<KeyspaceSettings>,
+    pub links: LinkContinuity,
+}
+
+/// What a reload does to the links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkContinuity {
+    /// The same links keep running and miss nothing.
+    Kept,
+    /// New links to the same Redis. Every lock is doubtful until it is seen again.
+    Replaced,
+    /// New links to another Redis, which has other locks.
+    OtherRedis,
+}
+
+impl Ledger {
+    pub fn reconfigure(&mut self, change: Reconfiguration, now: TimeMs) {
+        let identities: Vec<u64> = self.namespaces.iter().map(|namespace| namespace.identity()).collect();
+        let (rules, rule_names) = RuleNumbers::new(&self.rule_names, &change.rule_names);
+        let renumbering = Renumbering::new(&identities, &change.namespaces, rules);
+        let observes_same_redis = change.keyspace.is_some() && change.links != LinkContinuity::OtherRedis;
+        self.settle_all(|loss| !observes_same_redis || renumbering.namespace(loss.namespace).is_none());
+
+        let mut recents: Vec<Recent> = change.namespaces.iter().map(|_| Recent::new(now)).collect();
+        for (old, recent) in std::mem::take(&mut self.recents).into_iter().enumerate() {
+            if let Some(new) = renumbering.namespace(NamespaceId(old as u16)) {
+                recents[usize::from(new.0)] = recent;
+            }
+        }
+        self.recents = recents;
+        self.incidents.retain_mut(|incident| incident.renumber(&renumbering));
+        let tracker = self.keyspace.take().filter(|_| observes_same_redis);
+        self.namespaces = change.namespaces;
+        self.join_window = change.join_window.as_millis() as TimeMs;
+        self.rule_names = rule_names;
+        if let Some(settings) = change.keyspace {
+            self.observe(match tracker {
+                Some(tracker) => tracker.reconfigured(settings, &self.namespaces, &renumbering, change.links, now),
+                None => LockTracker::new(settings, &self.namespaces),
+            });
+        }
+    }
+
+    /// Finds the causes of these waiting losses now, with what is known.
+    fn settle_all(&mut self, chosen: impl Fn(&Loss) -> bool) {
+        let Some(keyspace) = &mut self.keyspace else { return };
+        for loss in keyspace.causes.remove_if(chosen) {
+            self.settle_loss(loss);
+        }
+    }
+}
+
+impl Incident {
+    /// Returns false if its lock namespace does not exist any more.
+    pub(super) fn renumber(&mut self, renumbering: &Renumbering) -> bool {
+        let Some(namespace) = renumbering.namespace(self.loss.namespace) else { return false };
+        self.loss.namespace = namespace;
+        self.loss.rule = renumbering.rule(self.loss.rule);
+        if let Some(hold) = &mut self.finding.hold {
+            // The hold may belong to another namespace that shares the key template.
+            hold.namespace = renumbering.namespace(hold.namespace).unwrap_or(namespace);
+        }
+        true
+    }
+}
