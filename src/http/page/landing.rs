@@ -6,7 +6,6 @@
 //! document, by its hash.
 
 use crate::exposition::Build;
-use crate::http::api;
 use crate::model::counters::Tally;
 use crate::model::label::Label;
 use crate::snapshot::{KeyspaceView, Snapshot};
@@ -38,13 +37,11 @@ const LOG_COLUMNS: [&str; 7] = [
 const KEYSPACE_COLUMNS: [&str; 8] =
     ["held now", "acquisitions", "renewals", "releases", "expirations", "unknown ends", "owner changes", "takeovers"];
 
-pub(in crate::http) fn page(snapshot: &Snapshot, build: Build, has_api: bool) -> String {
+/// `routes` are the paths of the API, or empty if it is off.
+pub(in crate::http) fn page(snapshot: &Snapshot, build: Build, routes: &[&str]) -> String {
     let failures = table(&LOG_COLUMNS, &log_rows(snapshot));
     let locks = locks(snapshot);
-    let routes: String = match has_api {
-        true => api::ROUTES.iter().map(|route| format!(" · <a href=\"{route}\">{route}</a>")).collect(),
-        false => String::new(),
-    };
+    let routes: String = routes.iter().map(|route| format!(" · <a href=\"{route}\">{route}</a>")).collect();
     let (version, revision) = (Escaped(build.version), Escaped(build.revision));
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
@@ -126,7 +123,7 @@ mod tests {
 
     #[test]
     fn an_empty_snapshot_still_makes_a_page() {
-        let page = page(&Snapshot::default(), Build { version: "1.2.3", revision: "<abc>" }, false);
+        let page = page(&Snapshot::default(), Build { version: "1.2.3", revision: "<abc>" }, &[]);
         assert!(page.contains("1.2.3 (&lt;abc&gt;)"), "{page}");
         assert!(!page.contains("Redis main") && !page.contains("/api/"), "{page}");
         assert!(page.ends_with("</html>\n"));
