@@ -9,7 +9,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::config::STDIN;
+use crate::config::{Config, STDIN};
 use crate::model::failure::FailureKind;
 use crate::model::label::{Label, label_enum};
 use crate::model::namespace::{Namespace, OnRenewalFailure, Severity, Style};
@@ -17,7 +17,8 @@ use crate::model::sighting::OperationsSource;
 use crate::snapshot::{
     KeyspaceView, NamespaceView, ObservedOperation, Ratios, RecentActivity, RedisView, Snapshot, SourceView,
 };
-use crate::util::clock::{TimeMs, span};
+use crate::util::clock::TimeMs;
+use crate::util::units::span;
 
 // The alert rules contain the same limits as the following constants. A test compares them.
 
@@ -92,9 +93,7 @@ pub fn of_exporter(snapshot: &Snapshot, now: TimeMs) -> Vec<HealthFinding> {
         findings.add(Level::Blind, "RedisLockExporterAbsent", text);
     }
     if let Some(redis) = &snapshot.redis {
-        let watches = snapshot.config.as_ref().and_then(|config| config.redis.as_ref());
-        let watches = watches.is_none_or(|redis| redis.watch.enabled);
-        of_redis(redis, watches, now, &mut findings);
+        of_redis(redis, snapshot.config.as_deref(), now, &mut findings);
     }
     for source in &snapshot.sources {
         of_log(source, now, &mut findings);
@@ -111,7 +110,7 @@ pub fn of_exporter(snapshot: &Snapshot, now: TimeMs) -> Vec<HealthFinding> {
     findings.sorted()
 }
 
-fn of_redis(redis: &RedisView, watches: bool, now: TimeMs, findings: &mut HealthFindings) {
+fn of_redis(redis: &RedisView, config: Option<&Config>, now: TimeMs, findings: &mut HealthFindings) {
     let RedisView { name, now: state } = redis;
     let complaints = state.complaints.join("; ");
     if !state.is_up() {
@@ -121,6 +120,7 @@ fn of_redis(redis: &RedisView, watches: bool, now: TimeMs, findings: &mut Health
         findings.add(Level::Critical, "RedisLockRedisDown", text);
         return;
     }
+    let watches = config.and_then(|config| config.redis.as_ref()).is_none_or(|redis| redis.watch.enabled);
     if watches && !state.is_tracking() {
         let text = format!("Redis {name} does not push changes: short holds are missed, counts are lower bounds.");
         findings.add(Level::Blind, "RedisLockTrackingLost", text);

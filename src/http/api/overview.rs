@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::namespaces::{moment, seconds};
+use super::namespaces::moment;
 use crate::exposition::Build;
 use crate::model::failure::FailureKind;
 use crate::model::label::Label;
@@ -15,6 +15,7 @@ use crate::snapshot::{
     ChartPoint, KeyspaceNow, NamespaceView, Ratios, RecentActivity, RecentCounts, RedisView, Snapshot, SourceView,
 };
 use crate::util::clock::TimeMs;
+use crate::util::units::seconds;
 
 pub(in crate::http) fn body(snapshot: &Snapshot, now: TimeMs) -> String {
     let of_exporter = health::of_exporter(snapshot, now);

@@ -41,11 +41,7 @@ pub(super) struct Counted {
 impl Counted {
     pub(super) fn of(samples: &Samples) -> Self {
         let get = |metric: &str| sum(samples, metric) as u64;
-        let changes = |after: &str| {
-            let label = format!("after=\"{after}\"");
-            let of_metric = samples.iter().filter(|(series, _)| series.starts_with("redis_lock_owner_changes_total"));
-            of_metric.filter(|(series, _)| series.contains(&label)).map(|(_, value)| *value as u64).sum()
-        };
+        let changes = |after: &str| samples.total("redis_lock_owner_changes_total", &[("after", after)]) as u64;
         Self {
             acquisitions: get("redis_lock_acquisitions_total"),
             renewals: get("redis_lock_renewals_total"),
