@@ -110,6 +110,7 @@ impl Links {
                     link.epoch = self.last_epoch;
                 }
             }
+            LinkEvent::Skipped { at, .. } => self.missed(id, at),
             LinkEvent::Evicted { at } => {
                 if let Some(link) = self.links.get_mut(&id) {
                     link.evicted = Some(at);
