@@ -133,7 +133,11 @@ impl SeenJson {
             takeovers_beyond_slo: counters.takeovers_beyond_slo,
             lost,
             logs_speak: ABOUT_LOCKS_HELD.iter().filter_map(|counter| self.logs.get(*counter)).any(is_counted),
-            is_complete: now.source.as_deref() == Some(OperationsSource::Watch.as_str()),
+            is_complete: now
+                .source
+                .as_deref()
+                .and_then(OperationsSource::parse)
+                .is_some_and(OperationsSource::is_pushed),
             pause: Duration::ZERO,
         };
         let namespace = self.policy.into_namespace(self.lock_namespace);
