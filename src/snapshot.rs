@@ -123,7 +123,8 @@ pub struct KeyspaceNow {
     pub last_held: Vec<(String, TimeMs)>,
 }
 
-/// Ratios over a time window. `None` if the denominator is zero.
+/// Ratios over a time window. `None` if the denominator is zero, or if changes within the window
+/// were missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ratios {
     pub not_owned: Option<f64>,

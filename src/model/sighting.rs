@@ -139,10 +139,20 @@ label_enum! {
     OperationsSource {
         /// Tracking announces every change.
         Watch = "watch",
+        /// Tracking announces every change, but changes of the last five minutes were missed. The
+        /// counts are a lower bound.
+        Partial = "partial",
         /// Two passes are compared. The counts are a lower bound.
         Scan = "scan",
         /// Operations are not observed.
         None = "none",
+    }
+}
+
+impl OperationsSource {
+    /// Whether changes are pushed, so that only interruptions hide some.
+    pub fn is_pushed(self) -> bool {
+        matches!(self, Self::Watch | Self::Partial)
     }
 }
 

@@ -298,6 +298,10 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
         findings.add(Level::Blind, "RedisLockRedisDown", text.to_owned());
         return;
     }
+    if state.source == Some(OperationsSource::Partial) {
+        let text = "Changes of these locks were missed in the last 5 minutes: counts are lower bounds.";
+        findings.add(Level::Blind, "RedisLockTrackingLost", text.to_owned());
+    }
     if let Some(limit) = leader_absent(namespace) {
         for (lock, last) in state.last_held.iter().filter(|(_, last)| is_older(now - last, limit)) {
             let text = format!("Nobody has held {lock} for {}.", span(now - last));
@@ -592,6 +596,14 @@ mod tests {
         check(&view, &[(Level::Blind, "RedisLockRedisDown", text)]);
         view.keyspace.as_mut().unwrap().now.source = None;
         assert_eq!(level(&of_namespace(&view, NOW)), Level::Blind);
+    }
+
+    #[test]
+    fn missed_changes_are_reported() {
+        let mut view = view();
+        view.keyspace.as_mut().unwrap().now.source = Some(OperationsSource::Partial);
+        let text = "Changes of these locks were missed in the last 5 minutes: counts are lower bounds.";
+        check(&view, &[(Level::Blind, "RedisLockTrackingLost", text)]);
     }
 
     #[test]

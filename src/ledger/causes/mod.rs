@@ -78,7 +78,6 @@ impl Explanation {
         let cause = match record.ending {
             Ending::Expired if record.renewals == 0 => Cause::ExpiredNeverRenewed,
             Ending::Expired => Cause::RenewalsStopped,
-            // A holder that reports a loss did not release the lock.
             Ending::TakenOver | Ending::HandedOver => Cause::TakenOver,
             Ending::LostInFailover => Cause::LostInFailover,
             Ending::Released | Ending::Flushed => Cause::DeletedEarly,
@@ -156,13 +155,18 @@ impl Causes {
 pub(super) fn explain(history: &mut HoldHistory, key: KeyHash, loss: &Loss) -> Explanation {
     let latest = loss.at.saturating_add(CLOCK_TOLERANCE_MS);
     let is_abnormal = |record: &EndedHold| {
-        let abnormal = matches!(record.ending, Ending::Expired | Ending::TakenOver | Ending::LostInFailover);
+        let abnormal =
+            matches!(record.ending, Ending::Expired | Ending::TakenOver | Ending::HandedOver | Ending::LostInFailover);
         abnormal && !record.explained && record.not_before <= latest
     };
     if let Some((record, next)) = history.find_mut(key, HOLDS, is_abnormal) {
         // A holder whose release failed is done with the lock. A holder whose renewal failed tries
         // again, or tries to release.
         record.explained = loss.operation == Operation::Release;
+        if record.ending == Ending::HandedOver {
+            // A holder that reports a loss did not hand its lock over.
+            record.ending = Ending::TakenOver;
+        }
         return Explanation::of(record, next.as_ref(), loss);
     }
     if is_forgotten(history, key, loss) {
@@ -177,9 +181,7 @@ pub(super) fn explain(history: &mut HoldHistory, key: KeyHash, loss: &Loss) -> E
                 Ending::Unknown => return Explanation::NOTHING,
                 // A hold that ended after the line probably belonged to the next owner. It is used
                 // only if no earlier release is known, which means that the clocks differ.
-                Ending::Released | Ending::HandedOver | Ending::Flushed
-                    if finding.hold.is_none_or(|hold| hold.not_before > loss.at) =>
-                {
+                Ending::Released | Ending::Flushed if finding.hold.is_none_or(|hold| hold.not_before > loss.at) => {
                     finding = Explanation::of(record, next, loss);
                 }
                 _ => {}

@@ -101,6 +101,8 @@ pub(super) struct NamespaceState {
     /// All key templates of the namespace start with literal text. Redis tracks changes by prefix,
     /// so without such text changes cannot be watched.
     pub(super) watchable: bool,
+    /// Changes of locks of this namespace were skipped up to this time.
+    pub(super) missed_until: Option<TimeMs>,
     pub(super) surveyed: Surveyed,
 }
 
@@ -127,6 +129,7 @@ impl LockTracker {
             held: 0,
             without_ttl: 0,
             watchable: namespace.keys.iter().all(|template| !template.prefix().is_empty()),
+            missed_until: None,
             surveyed: Surveyed::default(),
         };
         let mut fixed = Vec::new();
@@ -166,6 +169,9 @@ impl LockTracker {
         for news in news {
             match news {
                 LinkEvent::Seen(sighting) => self.see(counters, link, sighting),
+                LinkEvent::Skipped { at, namespaces } => {
+                    namespaces.into_iter().for_each(|namespace| self.missed(namespace, at));
+                }
                 LinkEvent::PassDone { started, at } => {
                     self.links.apply(link, &news);
                     self.pass_done(link, started, at);
@@ -183,6 +189,13 @@ impl LockTracker {
         let mut due = Vec::new();
         self.table.due_reads(now, limit, |lock| due.push(lock.key.clone()));
         due
+    }
+
+    /// Changes of locks of this namespace were skipped before `at`.
+    pub(super) fn missed(&mut self, namespace: NamespaceId, at: TimeMs) {
+        if let Some(state) = self.states.get_mut(usize::from(namespace.0)) {
+            state.missed_until = state.missed_until.max(Some(at));
+        }
     }
 
     /// Marks the locks that a complete pass did not list. They are gone, or `SCAN` failed to list

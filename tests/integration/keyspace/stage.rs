@@ -67,14 +67,14 @@ pub(super) fn observed_since(samples: &Samples) -> Option<f64> {
     series.next().map(|(_, value)| *value)
 }
 
-/// Returns `watch`, `scan` or `none`.
+/// Returns `watch`, `partial`, `scan` or `none`.
 pub(super) fn source(samples: &Samples) -> &'static str {
     let is_shown = |source: &&&str| {
         let label = format!("source=\"{source}\"");
         let is_of_source = |series: &str| series.starts_with("redis_lock_operations_source") && series.contains(&label);
         samples.iter().any(|(series, value)| is_of_source(series) && *value == 1.0)
     };
-    ["watch", "scan", "none"].iter().find(is_shown).unwrap()
+    ["watch", "partial", "scan", "none"].iter().find(is_shown).unwrap()
 }
 
 pub(super) fn is_watching(samples: &Samples) -> bool {
