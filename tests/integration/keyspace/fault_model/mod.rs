@@ -1,0 +1,151 @@
+//! Tests counting against a model while faults happen: workers on a real Redis record the truth
+//! from the replies, and random faults hit Redis, the network and the exporter. `judge` lists what
+//! must hold.
+//!
+//! `FAULT_SEED=n cargo test --test integration fault_model::` repeats a run, `FAULT_STEPS=n` makes
+//! it longer, and `FAULT_PLAN='single: flush@0'` runs a plan (see `plan`). A failure is shrunk to a
+//! short plan. `make soak HOURS=2` runs it for hours.
+
+mod installation;
+mod judge;
+mod plan;
+mod requests;
+mod starvation;
+mod truth;
+mod worker;
+mod world;
+
+use std::time::{Duration, Instant};
+
+use judge::{Judge, Report, describe};
+use plan::{Action, Installation, Plan};
+use world::{World, faketime};
+
+use crate::skipped::skip;
+
+/// Faults that the exporter does not handle yet, and what goes wrong.
+const NOT_YET: [(Action, &str); 0] = [];
+/// Every test run includes this many steps on each installation.
+const N_STEPS: usize = 8;
+/// How much of the exporter's log a failure shows.
+const N_LINES: usize = 40;
+/// For how long a failure is shrunk.
+const SHRINKING: Duration = Duration::from_secs(600);
+
+#[test]
+fn counts_stay_correct_through_random_faults_of_one_server_1() {
+    run(Installation::Single, 1);
+}
+
+#[test]
+fn counts_stay_correct_through_random_faults_of_one_server_2() {
+    run(Installation::Single, 2);
+}
+
+#[test]
+fn counts_stay_correct_through_random_faults_of_a_large_keyspace() {
+    run(Installation::Large, 3);
+}
+
+#[test]
+fn counts_stay_correct_through_random_faults_with_sentinels() {
+    run(Installation::Sentinel, 4);
+}
+
+#[test]
+fn counts_stay_correct_through_random_faults_of_a_cluster() {
+    run(Installation::Cluster, 5);
+}
+
+/// Runs the plan of `FAULT_PLAN`.
+#[test]
+#[ignore = "needs FAULT_PLAN"]
+fn a_given_plan() {
+    let text = std::env::var("FAULT_PLAN").expect("FAULT_PLAN is not set");
+    let plan: Plan = text.parse().unwrap();
+    match try_plan(&plan, 1) {
+        Ok(report) => eprintln!("{}", summary(&report)),
+        Err(failure) => panic!("{plan}\n{failure}"),
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// All actions that the exporter handles and that this machine can perform.
+fn actions() -> Vec<Action> {
+    let is_ready = |action: &Action| NOT_YET.iter().all(|(not_yet, _)| not_yet != action);
+    let ready = Action::ALL.into_iter().filter(is_ready);
+    if faketime().is_some() {
+        return ready.collect();
+    }
+    skip("libfaketime is not installed, so no clock steps");
+    ready.filter(|action| !is_clock(*action)).collect()
+}
+
+fn is_clock(action: Action) -> bool {
+    matches!(action, Action::ClockForward | Action::ClockBackward)
+}
+
+fn run(installation: Installation, seed: u64) {
+    let seed = number("FAULT_SEED").unwrap_or(seed);
+    let n_steps = number("FAULT_STEPS").map_or(N_STEPS, |steps| steps as usize);
+    let plan = Plan::random(installation, seed, n_steps, &actions());
+    match try_plan(&plan, seed) {
+        Ok(report) => eprintln!("seed {seed}: {}", summary(&report)),
+        Err(failure) => {
+            eprintln!("seed {seed} failed, shrinking\n{plan}\n{failure}");
+            let (plan, failure) = shrink(plan, failure, seed);
+            panic!("seed {seed}; repeat it with FAULT_PLAN='{plan}' and `a_given_plan`\n{failure}");
+        }
+    }
+}
+
+/// Returns what went wrong.
+fn try_plan(plan: &Plan, seed: u64) -> Result<Report, String> {
+    let with_clock = plan.uses(Action::ClockForward) || plan.uses(Action::ClockBackward);
+    let mut judge = Judge::start(World::start(plan.installation, seed, with_clock))?;
+    for (number, step) in plan.steps.iter().enumerate() {
+        let judged = judge.judge_step(step);
+        judged.map_err(|failure| format!("{}\n{}", describe(number + 1, step, &failure), last_lines(&judge.log())))?;
+    }
+    Ok(judge.report)
+}
+
+fn last_lines(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(N_LINES)..].join("\n")
+}
+
+/// Leaves out steps and faults as long as the rest still fails.
+fn shrink(mut plan: Plan, mut failure: String, seed: u64) -> (Plan, String) {
+    let start = Instant::now();
+    'smaller: loop {
+        for smaller in plan.smaller() {
+            if start.elapsed() > SHRINKING {
+                return (plan, failure);
+            }
+            if let Err(found) = try_plan(&smaller, seed) {
+                (plan, failure) = (smaller, found);
+                continue 'smaller;
+            }
+        }
+        return (plan, failure);
+    }
+}
+
+fn summary(report: &Report) -> String {
+    let faults: Vec<String> = report.faults.iter().map(|(name, n)| format!("{name} {n}")).collect();
+    let peak = report.memory.iter().copied().fold(0.0, f64::max) / 1e6;
+    format!(
+        "{} events, {} faults ({}), {} kills of the exporter, {} calm periods exact, {} without a processor, \
+         memory at most {peak:.1} MB",
+        report.events,
+        report.faults.values().sum::<usize>(),
+        faults.join(", "),
+        report.kills,
+        report.n_exact,
+        report.n_starved,
+    )
+}
