@@ -13,8 +13,9 @@ use crate::redis::client::{Client, text};
 use crate::redis::cluster::Cluster;
 use crate::redis::sentinel::{PRIMARY_NAME, Sentinels};
 
-/// Crashes of a server lose nothing, and a test can make it evict keys.
-const SINGLE: [&str; 6] = ["--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "allkeys-random"];
+/// A killed server loses nothing, because it writes before it replies, and a test can make it evict
+/// keys. It does not wait for the disk, which would delay changes.
+const SINGLE: [&str; 6] = ["--appendonly", "yes", "--appendfsync", "no", "--maxmemory-policy", "allkeys-random"];
 const N_OTHER_KEYS: usize = 100_000;
 const N_PRIMARIES: usize = 3;
 /// A port on which nothing listens.
@@ -68,7 +69,7 @@ impl Servers {
         }
     }
 
-    fn primaries(&self) -> Vec<&RedisServer> {
+    pub(super) fn primaries(&self) -> Vec<&RedisServer> {
         match self {
             Self::Cluster(cluster) => cluster.nodes[..N_PRIMARIES].iter().collect(),
             _ => vec![self.primary()],

@@ -10,17 +10,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::plan::{Fault, Kind, Step, step_text};
-use super::starvation::StarvationWatch;
+use super::report::Report;
 use super::truth::Counts;
 use super::worker::{BURST, CREW, has_old_locks};
 use super::world::{MARKER, World};
 use crate::daemon::Samples;
 use crate::keyspace::scene::number;
-use crate::keyspace::stage::own;
+use crate::keyspace::stage::{observed_since, own};
+use crate::redis::eventually;
 
 const RECOVERY: Duration = Duration::from_secs(5);
-/// For the first pass of the exporter.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The workers go on for this long after a fault.
 const AFTERMATH: Duration = Duration::from_millis(1500);
 const CALM: Duration = Duration::from_millis(2500);
@@ -35,23 +34,8 @@ struct Base {
     least: BTreeMap<&'static str, Counts>,
 }
 
-/// What happened in a run.
-#[derive(Default)]
-pub(super) struct Report {
-    pub(super) faults: BTreeMap<&'static str, usize>,
-    pub(super) events: i64,
-    pub(super) kills: usize,
-    /// Calm periods whose counts were exact.
-    pub(super) n_exact: usize,
-    /// Calm periods in which the machine did not let programs run.
-    pub(super) n_starved: usize,
-    /// In bytes.
-    pub(super) memory: Vec<f64>,
-}
-
 pub(super) struct Judge {
     world: World,
-    starvation: StarvationWatch,
     base: Base,
     last: BTreeMap<&'static str, Counts>,
     pub(super) report: Report,
@@ -64,16 +48,16 @@ fn namespaces() -> impl Iterator<Item = &'static str> {
 impl Judge {
     /// Waits until the exporter counts, and judges a first calm period.
     pub(super) fn start(world: World) -> Result<Self, String> {
-        let mut judge = Self {
-            world,
-            starvation: StarvationWatch::start(),
-            base: Base::default(),
-            last: BTreeMap::new(),
-            report: Report::default(),
-        };
-        judge.recover(Instant::now() + PATIENCE)?;
+        let mut judge = Self { world, base: Base::default(), last: BTreeMap::new(), report: Report::default() };
+        judge.wait_until_all_is_observed();
+        judge.recover(Instant::now() + RECOVERY)?;
         judge.judge_calm()?;
         Ok(judge)
+    }
+
+    /// Waits until the exporter knows all locks.
+    fn wait_until_all_is_observed(&self) {
+        eventually("the first pass of the exporter", || observed_since(&self.world.scrape()?));
     }
 
     /// Lets the faults of a step happen while the workers work, and judges what follows.
@@ -82,12 +66,11 @@ impl Judge {
         self.watch(Duration::from_millis(500))?;
         self.happen(step)?;
         let over = Instant::now();
-        self.starvation.reset();
+        self.world.starvation.reset(self.world.processes());
         self.watch(AFTERMATH)?;
         self.world.crew.rest();
         self.recover(over + RECOVERY)?;
         self.judge_calm()?;
-        self.report.kills = self.world.kills;
         self.report.events = self.world.truth.n_events();
         Ok(())
     }
@@ -158,7 +141,7 @@ impl Judge {
             if wrong.is_empty() {
                 break;
             }
-            if Instant::now() > deadline + self.starvation.extra_time() {
+            if Instant::now() > deadline + self.world.starvation.extra_time() {
                 return Err(format!("invariant 2: {} after the fault: {}", seconds(RECOVERY), wrong.join(", ")));
             }
             thread::sleep(POLL);
@@ -200,7 +183,7 @@ impl Judge {
             self.base.shown.insert(namespace, Counts::shown(&samples, namespace));
             self.base.least.insert(namespace, self.world.truth.tally(namespace).least);
         }
-        self.report.memory.push(samples["process_resident_memory_bytes"]);
+        self.report.note_memory(self.world.lives(), samples["process_resident_memory_bytes"]);
         Ok(())
     }
 
@@ -214,7 +197,7 @@ impl Judge {
             if shown == n_markers {
                 return Ok(samples);
             }
-            if start.elapsed() > RECOVERY + self.starvation.extra_time() {
+            if start.elapsed() > RECOVERY + self.world.starvation.extra_time() {
                 return Err(format!("{what}: {shown} markers instead of {n_markers}"));
             }
             thread::sleep(POLL);
@@ -224,23 +207,24 @@ impl Judge {
     /// The third invariant.
     fn judge_calm(&mut self) -> Result<(), String> {
         for _ in 0..N_PERIODS {
-            self.starvation.reset();
+            self.world.starvation.reset(self.world.processes());
             self.world.crew.work();
             self.watch(CALM)?;
             self.world.crew.rest();
             let samples = self.sync("invariant 3: no change is counted in a calm period")?;
             let differences = self.differences(&samples);
-            let is_starved = self.starvation.is_disturbed();
+            let is_starved = self.world.starvation.is_disturbed();
+            let starvation = self.world.starvation.to_string();
             self.rebase("invariant 3")?;
             if differences.is_empty() {
                 self.report.n_exact += 1;
                 return Ok(());
             }
             if !is_starved {
-                return Err(format!("invariant 3: in a calm period: {}", differences.join(", ")));
+                return Err(format!("invariant 3: in a calm period ({starvation}): {}", differences.join(", ")));
             }
         }
-        eprintln!("the machine lets sleepers wake {:?} too late: no calm period", self.starvation.worst());
+        eprintln!("no calm period: {}", self.world.starvation);
         self.report.n_starved += 1;
         Ok(())
     }

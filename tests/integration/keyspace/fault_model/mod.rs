@@ -3,12 +3,13 @@
 //! must hold.
 //!
 //! `FAULT_SEED=n cargo test --test integration fault_model::` repeats a run, `FAULT_STEPS=n` makes
-//! it longer, and `FAULT_PLAN='single: flush@0'` runs a plan (see `plan`). A failure is shrunk to a
-//! short plan. `make soak HOURS=2` runs it for hours.
+//! it longer, `FAULT_SECONDS=n` lets it run for that time, and `FAULT_PLAN='single: flush@0'` runs a
+//! plan (see `plan`). A failure is shrunk to a short plan. `make soak HOURS=2` runs it for hours.
 
 mod installation;
 mod judge;
 mod plan;
+mod report;
 mod requests;
 mod starvation;
 mod truth;
@@ -17,8 +18,9 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-use judge::{Judge, Report, describe};
+use judge::{Judge, describe};
 use plan::{Action, Installation, Plan};
+use report::Report;
 use world::{World, faketime};
 
 use crate::skipped::skip;
@@ -27,6 +29,8 @@ use crate::skipped::skip;
 const NOT_YET: [(Action, &str); 0] = [];
 /// Every test run includes this many steps on each installation.
 const N_STEPS: usize = 8;
+/// Enough for days.
+const MOST_STEPS: usize = 100_000;
 /// How much of the exporter's log a failure shows.
 const N_LINES: usize = 40;
 /// For how long a failure is shrunk.
@@ -63,9 +67,9 @@ fn counts_stay_correct_through_random_faults_of_a_cluster() {
 fn a_given_plan() {
     let text = std::env::var("FAULT_PLAN").expect("FAULT_PLAN is not set");
     let plan: Plan = text.parse().unwrap();
-    match try_plan(&plan, 1) {
-        Ok(report) => eprintln!("{}", summary(&report)),
-        Err(failure) => panic!("{plan}\n{failure}"),
+    match try_plan(&plan, 1, None) {
+        Ok(report) => eprintln!("{report}"),
+        Err((plan, failure)) => panic!("{plan}\n{failure}"),
     }
 }
 
@@ -90,27 +94,43 @@ fn is_clock(action: Action) -> bool {
 
 fn run(installation: Installation, seed: u64) {
     let seed = number("FAULT_SEED").unwrap_or(seed);
-    let n_steps = number("FAULT_STEPS").map_or(N_STEPS, |steps| steps as usize);
-    let plan = Plan::random(installation, seed, n_steps, &actions());
-    match try_plan(&plan, seed) {
-        Ok(report) => eprintln!("seed {seed}: {}", summary(&report)),
-        Err(failure) => {
-            eprintln!("seed {seed} failed, shrinking\n{plan}\n{failure}");
-            let (plan, failure) = shrink(plan, failure, seed);
-            panic!("seed {seed}; repeat it with FAULT_PLAN='{plan}' and `a_given_plan`\n{failure}");
-        }
+    let seconds = number("FAULT_SECONDS").map(Duration::from_secs);
+    let n_steps = match seconds {
+        Some(_) => usize::MAX,
+        None => number("FAULT_STEPS").map_or(N_STEPS, |steps| steps as usize),
+    };
+    let mut actions = actions();
+    if seconds.is_some() && installation == Installation::Large {
+        // This process lives as long as the run, so that a leak becomes visible.
+        actions.retain(|action| !matches!(action, Action::KillExporter | Action::RestartExporter));
     }
+    let drawn = Plan::random(installation, seed, n_steps.min(MOST_STEPS), &actions);
+    let until = seconds.map(|seconds| Instant::now() + seconds);
+    let Err((plan, failure)) = try_plan(&drawn, seed, until).map(|report| eprintln!("seed {seed}: {report}")) else {
+        return;
+    };
+    eprintln!("seed {seed} failed, shrinking\n{plan}\n{failure}");
+    let (plan, failure) = shrink(plan, failure, seed);
+    panic!("seed {seed}; repeat it with FAULT_PLAN='{plan}' and `a_given_plan`\n{failure}");
 }
 
-/// Returns what went wrong.
-fn try_plan(plan: &Plan, seed: u64) -> Result<Report, String> {
-    let with_clock = plan.uses(Action::ClockForward) || plan.uses(Action::ClockBackward);
-    let mut judge = Judge::start(World::start(plan.installation, seed, with_clock))?;
+/// Returns the steps that happened and what went wrong.
+fn try_plan(plan: &Plan, seed: u64, until: Option<Instant>) -> Result<Report, (Plan, String)> {
+    let failed = |n_steps: usize, failure: String| (plan.first_steps(n_steps), failure);
+    let has_clock = plan.steps.iter().flatten().any(|fault| is_clock(fault.action));
+    let world = World::start(plan.installation, seed, has_clock);
+    let mut judge = Judge::start(world).map_err(|failure| failed(0, format!("before any fault: {failure}")))?;
     for (number, step) in plan.steps.iter().enumerate() {
-        let judged = judge.judge_step(step);
-        judged.map_err(|failure| format!("{}\n{}", describe(number + 1, step, &failure), last_lines(&judge.log())))?;
+        if until.is_some_and(|until| Instant::now() > until) {
+            break;
+        }
+        let judged = judge.judge_step(step).and_then(|()| judge.report.check_memory());
+        judged.map_err(|failure| {
+            let log = last_lines(&judge.log());
+            failed(number + 1, format!("{}\n{}\n{log}", describe(number + 1, step, &failure), judge.report))
+        })?;
     }
-    Ok(judge.report)
+    Ok(std::mem::take(&mut judge.report))
 }
 
 fn last_lines(log: &str) -> String {
@@ -126,26 +146,11 @@ fn shrink(mut plan: Plan, mut failure: String, seed: u64) -> (Plan, String) {
             if start.elapsed() > SHRINKING {
                 return (plan, failure);
             }
-            if let Err(found) = try_plan(&smaller, seed) {
-                (plan, failure) = (smaller, found);
+            if let Err(found) = try_plan(&smaller, seed, None) {
+                (plan, failure) = found;
                 continue 'smaller;
             }
         }
         return (plan, failure);
     }
-}
-
-fn summary(report: &Report) -> String {
-    let faults: Vec<String> = report.faults.iter().map(|(name, n)| format!("{name} {n}")).collect();
-    let peak = report.memory.iter().copied().fold(0.0, f64::max) / 1e6;
-    format!(
-        "{} events, {} faults ({}), {} kills of the exporter, {} calm periods exact, {} without a processor, \
-         memory at most {peak:.1} MB",
-        report.events,
-        report.faults.values().sum::<usize>(),
-        faults.join(", "),
-        report.kills,
-        report.n_exact,
-        report.n_starved,
-    )
 }

@@ -193,7 +193,11 @@ impl Plan {
         smaller
     }
 
-    pub(super) fn uses(&self, action: Action) -> bool {
+    pub(super) fn first_steps(&self, n_steps: usize) -> Self {
+        Self { installation: self.installation, steps: self.steps[..n_steps].to_vec() }
+    }
+
+    fn uses(&self, action: Action) -> bool {
         self.steps.iter().flatten().any(|fault| fault.action == action)
     }
 }

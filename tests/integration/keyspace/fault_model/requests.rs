@@ -4,11 +4,12 @@
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, RwLock, RwLockWriteGuard};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::Value;
 use redis_lock_exporter::rehearsal::fleet::RELEASE;
 
+use super::starvation::StarvationWatch;
 use crate::redis::client::{Client, text};
 
 const RENEW: &str =
@@ -25,11 +26,12 @@ pub(super) struct Entrance {
     port: Arc<AtomicU16>,
     /// Every request holds it for reading.
     gate: Arc<RwLock<()>>,
+    starvation: StarvationWatch,
 }
 
 impl Entrance {
-    pub(super) fn new(port: u16) -> Self {
-        Self { port: Arc::new(AtomicU16::new(port)), gate: Arc::default() }
+    pub(super) fn new(port: u16, starvation: &StarvationWatch) -> Self {
+        Self { port: Arc::new(AtomicU16::new(port)), gate: Arc::default(), starvation: starvation.clone() }
     }
 
     pub(super) fn lead_to(&self, port: u16) {
@@ -144,7 +146,9 @@ impl Requests {
         let gate = Arc::clone(&self.entrance.gate);
         let client = self.client()?;
         let _passed = gate.read().unwrap();
+        let sent = Instant::now();
         let answer = client.try_command(parts).ok();
+        self.entrance.starvation.note_request(sent.elapsed());
         if answer.is_none() {
             self.client = None;
         }

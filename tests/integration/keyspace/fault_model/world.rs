@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::installation::Servers;
 use super::plan::{Action, Fault, Installation};
 use super::requests::Entrance;
+use super::starvation::StarvationWatch;
 use super::truth::Truth;
 use super::worker::{BURST, CREW, Crew};
 use crate::daemon::{Daemon, Samples};
@@ -32,11 +33,13 @@ pub(super) struct World {
     clock: Option<PathBuf>,
     clock_offset: i64,
     entrance: Entrance,
+    pub(super) starvation: StarvationWatch,
     pub(super) truth: Arc<Truth>,
     pub(super) crew: Crew,
     bursts: usize,
     migrations: usize,
-    pub(super) kills: usize,
+    /// How many exporter processes were started.
+    lives: usize,
 }
 
 impl World {
@@ -48,7 +51,8 @@ impl World {
         if let Some(path) = &clock {
             fs::write(path, "+0\n").unwrap();
         }
-        let entrance = Entrance::new(servers.primary().port());
+        let starvation = StarvationWatch::start();
+        let entrance = Entrance::new(servers.primary().port(), &starvation);
         let truth = Arc::new(Truth::default());
         let crew = Crew::start(&entrance, &truth, seed);
         let mut world = Self {
@@ -59,11 +63,12 @@ impl World {
             clock,
             clock_offset: 0,
             entrance,
+            starvation,
             truth,
             crew,
             bursts: 0,
             migrations: 0,
-            kills: 0,
+            lives: 0,
         };
         world.start_exporter();
         world
@@ -98,7 +103,6 @@ impl World {
             Action::Reload => self.daemon().signal("HUP"),
             Action::KillExporter => {
                 self.daemon.take().unwrap().kill();
-                self.kills += 1;
                 self.start_exporter();
             }
             Action::RestartExporter => {
@@ -152,6 +156,17 @@ impl World {
         (!self.is_exporter_stopped).then(|| self.daemon().scrape())
     }
 
+    /// The processes that must run in time for exact counts.
+    pub(super) fn processes(&self) -> Vec<u32> {
+        let servers = self.servers.primaries().into_iter().map(|server| server.pid());
+        servers.chain([self.daemon().pid()]).collect()
+    }
+
+    /// How many exporter processes were started.
+    pub(super) fn lives(&self) -> usize {
+        self.lives
+    }
+
     pub(super) fn log(&self) -> String {
         self.daemon().log()
     }
@@ -196,6 +211,7 @@ impl World {
             None => command,
         });
         daemon.wait_ready();
+        self.lives += 1;
         self.daemon = Some(daemon);
     }
 
@@ -250,11 +266,8 @@ impl World {
 }
 
 impl Drop for World {
-    /// A stopped process cannot be killed by the terminal.
     fn drop(&mut self) {
-        if let Servers::Single(single) = &self.servers {
-            single.server.resume();
-        }
+        self.starvation.end();
     }
 }
 
