@@ -13,9 +13,19 @@ use crate::redis::client::{Client, text};
 use crate::redis::cluster::Cluster;
 use crate::redis::sentinel::{PRIMARY_NAME, Sentinels};
 
-/// A killed server loses nothing, because it writes before it replies, and a test can make it evict
-/// keys. It does not wait for the disk, which would delay changes.
-const SINGLE: [&str; 6] = ["--appendonly", "yes", "--appendfsync", "no", "--maxmemory-policy", "allkeys-random"];
+/// A killed server loses nothing, because it writes before it replies. It does not wait for the
+/// disk, which would delay changes. A test can make it evict keys.
+const SINGLE: [&str; 8] = [
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "no",
+    "--maxmemory",
+    ENOUGH_MEMORY,
+    "--maxmemory-policy",
+    "allkeys-random",
+];
+pub(super) const ENOUGH_MEMORY: &str = "1gb";
 const N_OTHER_KEYS: usize = 100_000;
 const N_PRIMARIES: usize = 3;
 /// A port on which nothing listens.

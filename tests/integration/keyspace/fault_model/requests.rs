@@ -65,12 +65,14 @@ pub(super) enum Outcome {
 /// The connection of one worker. A failed connection is opened again with the next request.
 pub(super) struct Requests {
     entrance: Entrance,
+    /// The entrance at the time of the connection.
+    entered: u16,
     client: Option<Client>,
 }
 
 impl Requests {
     pub(super) fn to(entrance: &Entrance) -> Self {
-        Self { entrance: entrance.clone(), client: None }
+        Self { entrance: entrance.clone(), entered: 0, client: None }
     }
 
     pub(super) fn acquire(&mut self, key: &str, token: &str, ttl: Duration) -> Outcome {
@@ -144,8 +146,8 @@ impl Requests {
 
     fn send(&mut self, parts: &[&str]) -> Option<Value> {
         let gate = Arc::clone(&self.entrance.gate);
-        let client = self.client()?;
         let _passed = gate.read().unwrap();
+        let client = self.client()?;
         let sent = Instant::now();
         let answer = client.try_command(parts).ok();
         self.entrance.starvation.note_request(sent.elapsed());
@@ -155,12 +157,16 @@ impl Requests {
         answer
     }
 
-    /// Waits until a server accepts a connection.
+    /// Waits until a server accepts a connection. Leaves a server that is not the primary any more.
     fn client(&mut self) -> Option<&mut Client> {
-        while self.client.is_none() {
-            match Client::connect(self.entrance.port()?) {
+        while self.client.is_none() || self.entrance.port()? != self.entered {
+            self.entered = self.entrance.port()?;
+            match Client::connect(self.entered) {
                 Ok(client) => self.client = Some(client),
-                Err(_) => thread::sleep(RETRY),
+                Err(_) => {
+                    self.client = None;
+                    thread::sleep(RETRY);
+                }
             }
         }
         self.client.as_mut()

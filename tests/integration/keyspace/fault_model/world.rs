@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::installation::Servers;
+use tempfile::TempDir;
+
+use super::installation::{ENOUGH_MEMORY, Servers};
 use super::plan::{Action, Fault, Installation};
 use super::requests::Entrance;
 use super::starvation::StarvationWatch;
 use super::truth::Truth;
 use super::worker::{BURST, CREW, Crew};
-use crate::daemon::{Daemon, Samples};
+use crate::daemon::{self, Daemon, Samples};
 use crate::redis::client::{Client, text};
 use crate::site::Site;
 
@@ -26,6 +28,8 @@ pub(super) const MARKER: &str = "marker";
 pub(super) struct World {
     servers: Servers,
     site: Site,
+    /// In memory, because the exporter publishes nothing while it waits for a busy disk.
+    state: TempDir,
     /// `None` while the exporter does not run.
     daemon: Option<Daemon>,
     is_exporter_stopped: bool,
@@ -58,6 +62,7 @@ impl World {
         let mut world = Self {
             servers,
             site,
+            state: tempdir_in_memory(),
             daemon: None,
             is_exporter_stopped: false,
             clock,
@@ -127,7 +132,7 @@ impl World {
                 self.truth.removal_ends();
             }
             Action::Evict => {
-                self.servers.primary().command(&["CONFIG", "SET", "maxmemory", "0"]);
+                self.servers.primary().command(&["CONFIG", "SET", "maxmemory", ENOUGH_MEMORY]);
                 self.truth.removal_ends();
             }
             Action::Burst => self.leave_burst(),
@@ -199,8 +204,9 @@ impl World {
     }
 
     fn start_exporter(&mut self) {
-        let (config, state) = (self.site.full_path("config.yaml"), self.site.full_path("state"));
-        let arguments = ["--config.file", &config, "--state.dir", &state, "--log.level", "debug"];
+        let config = self.site.full_path("config.yaml");
+        let state = daemon::text(self.state.path());
+        let arguments = ["--config.file", &config, "--state.dir", state, "--log.level", "debug"];
         let daemon = Daemon::start_with(&arguments, |command| match &self.clock {
             Some(path) => command
                 .env("LD_PRELOAD", faketime().unwrap())
@@ -276,10 +282,15 @@ fn configuration(servers: &Servers) -> String {
     let namespaces: Vec<String> =
         namespaces.map(|name| format!("  - {{name: {name}, keys: ['{name}:lock:{{id}}']}}\n")).collect();
     format!(
-        "redis: {}\nwatch: {{mode: auto, max_reads_per_second: {READ_BUDGET}}}\nnamespaces:\n{}",
+        "redis: {}\nscan: {{max_redis_share: 0.2}}\nwatch: {{mode: auto, max_reads_per_second: {READ_BUDGET}}}\n\
+         namespaces:\n{}",
         servers.configuration(),
         namespaces.concat()
     )
+}
+
+fn tempdir_in_memory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 /// The library that makes the clock of a process step. Debian: libfaketime.
