@@ -345,21 +345,20 @@ impl Worker {
         }
     }
 
-    /// Holds the lock for the whole run.
+    /// Holds the lock for the whole run. A lock that is gone is acquired the next time.
     fn keep(&mut self, number: usize) -> Option<()> {
-        if let Some(mut hold) = self.kept.remove(&number) {
-            let asked = Instant::now();
-            if self.requests.holds(&hold.key, &hold.token)? {
-                hold.existed = asked;
-                self.kept.insert(number, hold);
-                return Some(());
-            }
-            self.gone(hold)?;
-            thread::sleep(APART);
+        let Some(mut hold) = self.kept.remove(&number) else {
+            let key = key(self.namespace, self.number, 0, number);
+            let hold = self.acquire(&key, LONG);
+            self.kept.extend(hold.map(|hold| (number, hold)));
+            return Some(());
+        };
+        let asked = Instant::now();
+        if !self.requests.holds(&hold.key, &hold.token)? {
+            return self.gone(hold);
         }
-        if let Some(hold) = self.acquire(&key(self.namespace, self.number, 0, number), LONG) {
-            self.kept.insert(number, hold);
-        }
+        hold.existed = asked;
+        self.kept.insert(number, hold);
         Some(())
     }
 
