@@ -179,8 +179,8 @@ impl Exporter {
             shown.namespaces.iter().map(|view| namespaces.contains(&view.namespace.name.as_str())).collect();
         let mut wanted = is_wanted.iter();
         shown.namespaces.retain(|_| *wanted.next().unwrap_or(&false));
-        let told = snapshot.told.iter().zip(&is_wanted).filter(|(_, wanted)| **wanted);
-        shown.told = told.map(|(told, _)| told.clone()).collect();
+        let countable = snapshot.countable.iter().zip(&is_wanted).filter(|(_, wanted)| **wanted);
+        shown.countable = countable.map(|(series, _)| series.clone()).collect();
         Some(exposition::render(&shown, TextFormat::Classic))
     }
 

@@ -93,10 +93,16 @@ TEXTS = {
         ),
         (
             "OwnerChurnHigh/warning cluster=east lock_namespace=churn", "Locks change hands without being released.",
-            "In namespace churn, 200 locks got another owner within 30 minutes because the one before let them expire, more "
-            "than 10 % of those taken. Its cause was not seen in Redis, which had within 30 minutes: changes of owner 196, "
+            "In namespace churn, locks changed owner 200 times in 30 minutes without a release, in more than 10% of the acquisitions. The previous owners let them expire, or their end was not observed. Its cause was not seen in Redis, which had within 30 minutes: changes of owner 196, "
             "expirations 0, failovers or restarts 4. First: see whether holders crash, hang, or work longer than the TTL.",
             "/d/redis-lock-namespace?var-lock_namespace=churn", "http://a:9190/#/namespace/churn",
+        ),
+        (
+            "OwnerChurnHigh/warning cluster=east lock_namespace=relay", "Locks change hands without being released.",
+            "In namespace relay, locks changed owner 300 times in 30 minutes without a release: 5.0 times per TTL and lock, where expiration allows one. "
+            "Several replicas may work at the same time. Its cause was not seen in Redis, which had within 30 minutes: changes of owner 294, expirations 0, "
+            "failovers or restarts 4. First: find the program that overwrites the key of the current owner (`SET` without `NX`).",
+            "/d/redis-lock-namespace?var-lock_namespace=relay", "http://a:9190/#/namespace/relay",
         ),
         (
             "RedisDown/critical cluster=east redis=second scope=all", "The Redis that holds the locks cannot be reached.",
@@ -146,7 +152,7 @@ TEXTS = {
         ),
         (
             "UnlockedWork/critical cluster=east lock_namespace=bare", "Work runs without its distributed lock.",
-            "In namespace bare programs could not get a lock and worked all the same: 200 times in 10 minutes. Replicas do not "
+            "In namespace bare programs could not get a lock and worked all the same: 400 times in 30 minutes. Replicas do not "
             "exclude each other. Locks cannot be had because of: redis_unavailable. First: if double work does damage, run one "
             "replica until locks can be had again.",
             "/d/redis-lock-namespace?var-lock_namespace=bare", "http://a:9190/#/namespace/bare",

@@ -32,7 +32,7 @@ def text():
         ("lost", {}), ("renew", {"policy": "continue"}), ("stop", {"severity": "ticket"}), ("bare", {}), ("stuck", {"traffic": 5}), ("quit", {"traffic": 5}), ("fence", {}), ("twice", {}),
         ("leader", {"style": "loop", "config": {"leader_absent_seconds": 180}}), ("late", {}), ("eternal", {}),
         ("slow", {"config": {"max_hold_seconds": 600}}), ("churn", {}), ("expire", {}), ("short", {"config": {"ttl_seconds": 30}}),
-        ("early", {"style": "loop"}), ("takeover", {}),
+        ("early", {"style": "loop"}), ("relay", {"style": "loop", "config": {"ttl_seconds": 30}}), ("takeover", {}),
     ):
         w.namespace(name, cluster="east", **more)
     w.namespace("far", cluster="east", instance="b:9190", redis="second", logs=False)
@@ -59,6 +59,8 @@ def text():
     put(w, "eternal", "without_ttl", gauge(40, (0, 0), (5, 2)), redis="main")
     put(w, "slow", "oldest_acquired_timestamp_seconds", clock(40, (0, None), (10, 10)), redis="main")
     put(w, "churn", "owner_changes_total", counter(40, (5, 40, 4)), redis="main", after="expiry")
+    put(w, "relay", "owner_changes_total", counter(40, (5, 40, 6)), redis="main", after="unknown")
+    put(w, "relay", "held", gauge(40, (0, 1)), redis="main")
     put(w, "expire", "expirations_total", counter(40, (5, 40, 20)), redis="main")
     put(w, "short", "not_owned_causes_total", counter(40, (10, 40, 0.5)), cause="expired_never_renewed")
     put(w, "short", "recommended_ttl_seconds", gauge(40, (0, 90)), redis="main")

@@ -20,10 +20,12 @@ use crate::commands::input::{self, Pieces, is_closed_pipe};
 use crate::commands::table;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
 use crate::exposition::{Build, ProcessStats, Scrape, TextFormat};
-use crate::ledger::{Counted, Ledger};
+use crate::ledger::Ledger;
 use crate::logs::blocks::{Cut, count_lines};
 use crate::logs::extract::{Extractor, LineAssembler};
 use crate::logs::rules::RuleSet;
+use crate::model::failure::Failure;
+use crate::model::label::Label;
 use crate::model::log_event::LogEvent;
 use crate::model::position::SourceTotals;
 use crate::snapshot::{NamespaceView, Snapshot};
@@ -163,7 +165,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn print(&mut self, file: &str, event: &LogEvent, counted: Counted) -> anyhow::Result<()> {
+    fn print(&mut self, file: &str, event: &LogEvent, counted: Failure) -> anyhow::Result<()> {
         let namespace = &self.config.namespaces[event.namespace.0 as usize];
         let lock = namespace.name_lock(event.lock.as_deref());
         let redact = self.args.redact;
@@ -171,10 +173,10 @@ impl<'a> Replay<'a> {
             file,
             offset: event.offset,
             time: event.time.and_then(clock::format),
-            event: counted.event,
+            event: counted.event_name(),
             lock_namespace: &namespace.name,
-            operation: counted.operation,
-            reason: counted.reason.map(crate::model::label::Label::as_str),
+            operation: counted.operation_name(),
+            reason: counted.reason().map(Label::as_str),
             lock_id: (!redact).then_some(lock.id),
             lock_key: lock.key.filter(|_| !redact),
             rule: self.config.rules.name(event.rule),

@@ -331,7 +331,7 @@ impl Pipeline {
         });
         Snapshot {
             namespaces: namespaces.collect(),
-            told: self.config.rules.countable(),
+            countable: self.config.rules.countable(),
             sources: sources.collect(),
             redis: self.redis_view(),
             exporter: self.exporter_view(),

@@ -6,16 +6,16 @@
 
 use std::sync::Arc;
 
+use super::Ledger;
 use super::causes::incidents::Incident;
 use super::causes::{self, Explanation, Loss};
+use super::failures::EventContext;
 use super::locks::history::CountedLine;
 use super::locks::hold::Hold;
 use super::locks::ring::KeyHash;
 use super::locks::{AllCounters, KeyspaceSettings, LockTracker};
-use super::recent::Event;
-use super::{Counted, EventContext, Ledger};
 use crate::model::counters::Tally;
-use crate::model::failure::{Cause, Operation};
+use crate::model::failure::{Cause, Failure, FailureKind, Operation};
 use crate::model::label::Label;
 use crate::model::log_event::RuleId;
 use crate::model::namespace::{Namespace, NamespaceId};
@@ -83,7 +83,7 @@ impl Ledger {
 
     /// Events of the last minutes and the last hour.
     pub fn lately(&self, namespace: NamespaceId, now: TimeMs) -> RecentActivity {
-        self.recents.get(usize::from(namespace.0)).map(|recent| recent.lately(now)).unwrap_or_default()
+        self.recents.get(usize::from(namespace.0)).map(|recent| recent.activity(now)).unwrap_or_default()
     }
 
     pub fn causes(&self, namespace: &Namespace) -> Tally<Cause> {
@@ -127,7 +127,7 @@ impl Ledger {
     /// waited, or an older version that had no causes counted them.
     pub(super) fn settle_saved(&mut self) {
         for (name, counters) in &self.saved.namespaces {
-            let lost = counters.not_owned.total();
+            let lost = counters.total(FailureKind::NotOwned);
             let settled = self.saved.causes.get(name).map_or(0, Tally::total);
             if lost > settled {
                 self.saved.causes.entry(name.clone()).or_default().add(Cause::Unknown, lost - settled);
@@ -137,7 +137,6 @@ impl Ledger {
 
     /// Must be called once for each loss that is counted.
     pub(super) fn lost(&mut self, moment: &EventContext, operation: Operation) {
-        self.happened_lately(moment, Event::NotOwned);
         let loss = Loss {
             at: moment.at,
             namespace: moment.id,
@@ -157,16 +156,11 @@ impl Ledger {
         }
     }
 
-    pub(super) fn happened_lately(&mut self, moment: &EventContext, event: Event) {
-        // The clock of the program may be ahead. No window covers a bucket in the future.
-        self.recents[usize::from(moment.id.0)].add(event, 1, moment.at.min(moment.now));
-    }
-
     /// Adds a counted log event to the history of its lock.
-    pub(super) fn said(&mut self, moment: &EventContext, counted: &Counted) {
+    pub(super) fn said(&mut self, moment: &EventContext, failure: Failure) {
         let (Some(keyspace), Some(lock)) = (&mut self.keyspace, moment.lock) else { return };
-        let reason = counted.reason.map(Label::as_str);
-        let saying = CountedLine { at: moment.at, event: counted.event, reason, rule: moment.rule };
+        let (event, reason) = (failure.event_name(), failure.reason().map(Label::as_str));
+        let saying = CountedLine { at: moment.at, event, reason, rule: moment.rule };
         for key in keyspace.keys_of(moment.id, lock) {
             keyspace.sayings.push(keyspace.hash(&key), saying);
         }

@@ -51,6 +51,24 @@ impl OnRenewalFailure {
     }
 }
 
+/// How programs acquire the lock. `nx`: only if its key does not exist, with `NX` or an equal check
+/// in a script, so nobody overwrites a held lock. `any`: perhaps without such a check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AcquiredWith {
+    #[default]
+    Any,
+    Nx,
+}
+
+impl AcquiredWith {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::Nx => "nx",
+        }
+    }
+}
+
 /// Whether a problem in this namespace pages somebody or opens a ticket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -95,6 +113,7 @@ pub struct Namespace {
     /// If several namespaces share a key template: only lines with one of these values in their
     /// `component` field belong to this namespace. Empty: any component.
     pub components: Vec<String>,
+    pub acquired_with: AcquiredWith,
     pub style: Style,
     pub on_renewal_failure: OnRenewalFailure,
     pub severity: Severity,
@@ -132,6 +151,7 @@ impl Namespace {
             exclude: Vec::new(),
             owner: OwnerRule::default(),
             components: Vec::new(),
+            acquired_with: AcquiredWith::default(),
             style: Style::Item,
             on_renewal_failure: OnRenewalFailure::Fence,
             severity: Severity::Ticket,

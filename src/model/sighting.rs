@@ -11,6 +11,7 @@ use std::num::NonZeroU64;
 use siphasher::sip::SipHasher13;
 
 use crate::model::label::{Label, label_enum};
+use crate::model::namespace::NamespaceId;
 use crate::util::clock::TimeMs;
 
 /// Identifies one primary while it is connected or expected to return. Ids are not reused.
@@ -96,11 +97,15 @@ pub struct Sighting {
     /// answered between the two.
     pub sent: TimeMs,
     pub received: TimeMs,
-    /// All changes since the previous read of the key happened at or after this time. `None`
-    /// without tracking: they can have happened at any time since the previous read.
+    /// All changes since the previous read of the key happened at or after this time: when the last
+    /// request before the first push was sent whose reply confirms that all earlier pushes had
+    /// arrived. `None` without tracking: changes can have happened at any time since the previous
+    /// read.
     pub since: Option<TimeMs>,
-    /// All changes since the previous read of the key happened at or before this time: when the
-    /// last push about the key was received, otherwise `received`.
+    /// All announced changes since the previous read of the key happened at or before this time:
+    /// when the last push about the key was received, otherwise `received`. The read itself may
+    /// show a change that is not announced yet, such as an expiration at any time up to `received`.
+    /// After a stall of the connection, `since` is before the stall and `until` after it.
     pub until: TimeMs,
     /// Number of pushes about the key between the previous reply about it and this one. Each push
     /// announces one or more changes.
@@ -165,7 +170,7 @@ pub enum LinkEvent {
         started: TimeMs,
         at: TimeMs,
     },
-    /// All keys were deleted by a flush.
+    /// A flush deleted all keys of a database, perhaps of another one: Redis does not say which.
     Flushed {
         at: TimeMs,
     },
@@ -178,6 +183,13 @@ pub enum LinkEvent {
     /// reconnect.
     Gap {
         at: TimeMs,
+    },
+    /// Changes of locks in these namespaces were announced up to `at` and will not be reported,
+    /// because of the limit on reads. Their counts up to `at` are incomplete. The next sighting of
+    /// each of these locks is marked as `missed`.
+    Skipped {
+        at: TimeMs,
+        namespaces: Vec<NamespaceId>,
     },
     Seen(Sighting),
 }

@@ -10,29 +10,38 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::config::STDIN;
+use crate::model::failure::FailureKind;
 use crate::model::label::{Label, label_enum};
 use crate::model::namespace::{Namespace, OnRenewalFailure, Severity, Style};
 use crate::model::sighting::OperationsSource;
-use crate::snapshot::{KeyspaceView, NamespaceView, RedisView, Snapshot, SourceView};
+use crate::snapshot::{KeyspaceView, NamespaceView, ObservedOperation, RedisView, Snapshot, SourceView};
 use crate::util::clock::{TimeMs, span};
 
-/// Defaults if nothing is configured, the same as in the alert rules.
+// The alert rules contain the same limits as the following constants. A test compares them.
+
+/// Defaults if nothing is configured.
 const DEFAULT_RATIO: f64 = 0.05;
 const DEFAULT_MIN_FAILURES: u64 = 5;
+/// A loop lock may be free for this many TTLs plus this many seconds.
+const DEFAULT_LEADER_ABSENT: (u32, u64) = (2, 120);
+/// A lock of style item may be held for this many TTLs.
+const DEFAULT_MAX_HOLD: u32 = 20;
 /// Limit for expirations as a share of all ended holds.
 const EXPIRY_RATIO: f64 = 0.2;
-/// Share of failed attempts to acquire a lock from which on work has practically stopped.
+/// If this share of the renewals or acquisitions fails, work has practically stopped.
 const STANDSTILL: f64 = 0.5;
 /// Locks with an overdue renewal as a share of held locks: limit for a warning, and for most of the
 /// locks.
 const OVERDUE_SHARES: (f64, f64) = (0.1, 0.5);
+/// Fewer overdue locks than this are never most of the locks.
+const OVERDUE_LOCKS: u64 = 2;
 /// Age at which a snapshot is stale. A snapshot is published every second.
 const STALE_SNAPSHOT: TimeMs = 15_000;
 /// A log with unread bytes is stuck if nothing was read from it for this long.
 const STALLED_LOG: TimeMs = 60_000;
 const SILENT_LOG: TimeMs = 6 * 3_600_000;
-/// Added to the time of three passes. After that a scan is stale.
-const STALE_SCAN_SECONDS: f64 = 60.0;
+/// A scan is stale after this many seconds and this many intervals and passes.
+const STALE_SCAN: (f64, f64) = (60.0, 3.0);
 
 label_enum! {
     /// The level of a finding, worst first.
@@ -122,7 +131,8 @@ fn of_redis(redis: &RedisView, watches: bool, now: TimeMs, findings: &mut Health
         findings.add(Level::Blind, runbook, format!("Redis {name}: {complaints}."));
     }
     let (interval, duration) = (state.scan_interval_seconds, state.scan_duration_seconds);
-    let patience = 3.0 * (interval.unwrap_or(0.0) + duration.unwrap_or(0.0)) + STALE_SCAN_SECONDS;
+    let (seconds, passes) = STALE_SCAN;
+    let patience = seconds + passes * (interval.unwrap_or(0.0) + duration.unwrap_or(0.0));
     match state.scan_last_success {
         None => {
             let progress = state.scan_progress.map_or_else(String::new, |share| format!(", {} so far", percent(share)));
@@ -160,10 +170,19 @@ fn of_log(source: &SourceView, now: TimeMs, findings: &mut HealthFindings) {
 /// Returns findings about one namespace, according to its own thresholds.
 pub fn of_namespace(view: &NamespaceView, now: TimeMs) -> Vec<HealthFinding> {
     let mut findings = HealthFindings::default();
-    of_losses(view, &mut findings);
-    of_renewals(view, &mut findings);
-    of_acquisitions(view, &mut findings);
-    of_damage(view, &mut findings);
+    for (kind, count) in view.lately.windows[0].failures.iter().filter(|(_, count)| *count > 0) {
+        match kind {
+            FailureKind::NotOwned => of_losses(view, count, &mut findings),
+            FailureKind::RenewalFailed => of_renewals(view, count, &mut findings),
+            FailureKind::Abandoned => of_abandonments(view, count, &mut findings),
+            // Either the lock was lost, or Redis failed. Both are findings of their own.
+            FailureKind::ReleaseFailed => {}
+            FailureKind::AcquireFailed => of_acquisitions(view, count, &mut findings),
+            FailureKind::UnlockedWork => of_unlocked_work(view, count, &mut findings),
+            FailureKind::ConflictingWrite => of_conflicting_writes(count, &mut findings),
+        }
+    }
+    of_fences(view, &mut findings);
     if let Some(keyspace) = &view.keyspace {
         of_keyspace(&view.namespace, keyspace, now, &mut findings);
         of_expiries(view, keyspace, &mut findings);
@@ -171,12 +190,8 @@ pub fn of_namespace(view: &NamespaceView, now: TimeMs) -> Vec<HealthFinding> {
     findings.sorted()
 }
 
-fn of_losses(view: &NamespaceView, findings: &mut HealthFindings) {
-    let NamespaceView { namespace, keyspace, lately, .. } = view;
-    let lost = lately.windows[0].not_owned;
-    if lost == 0 {
-        return;
-    }
+fn of_losses(view: &NamespaceView, lost: u64, findings: &mut HealthFindings) {
+    let NamespaceView { namespace, keyspace, .. } = view;
     let locks = counted(lost, "lock was", "locks were");
     let enough = lost >= min_failures(namespace);
     let (threshold, complete) = (namespace.thresholds.not_owned_ratio.unwrap_or(DEFAULT_RATIO), ratio(keyspace));
@@ -201,18 +216,14 @@ fn of_losses(view: &NamespaceView, findings: &mut HealthFindings) {
     }
 }
 
-fn of_renewals(view: &NamespaceView, findings: &mut HealthFindings) {
-    let NamespaceView { namespace, keyspace, lately, .. } = view;
-    let failed = lately.windows[0].renewal_failures;
-    if failed == 0 {
-        return;
-    }
+fn of_renewals(view: &NamespaceView, failed: u64, findings: &mut HealthFindings) {
+    let NamespaceView { namespace, keyspace, .. } = view;
     let renewals = counted(failed, "renewal", "renewals");
     let threshold = namespace.thresholds.renewal_failure_ratio.unwrap_or(DEFAULT_RATIO);
     let runbook = "RedisLockRenewalFailureRatioHigh";
     match ratio(keyspace).and_then(|ratios| ratios.renewal_failure) {
         Some(ratio) if failed >= min_failures(namespace) && ratio > threshold => {
-            let is_urgent = namespace.on_renewal_failure == OnRenewalFailure::Continue || ratio >= 0.5;
+            let is_urgent = namespace.on_renewal_failure == OnRenewalFailure::Continue || ratio >= STANDSTILL;
             let level = if is_urgent { urgent(namespace) } else { Level::Warning };
             let (ratio, threshold) = (percent(ratio), percent(threshold));
             findings.add(
@@ -231,12 +242,8 @@ fn of_renewals(view: &NamespaceView, findings: &mut HealthFindings) {
 
 /// Uses the threshold for renewals, as the alert rules do: both operations send the same kind of
 /// request to Redis and fail for the same reasons.
-fn of_acquisitions(view: &NamespaceView, findings: &mut HealthFindings) {
+fn of_acquisitions(view: &NamespaceView, failed: u64, findings: &mut HealthFindings) {
     let NamespaceView { namespace, keyspace, lately, .. } = view;
-    let failed = lately.windows[0].acquire_failures;
-    if failed == 0 {
-        return;
-    }
     let attempts = counted(failed, "attempt", "attempts");
     let text = format!("{attempts} to take a lock failed in 5 minutes, not counting those that found it taken");
     let threshold = namespace.thresholds.renewal_failure_ratio.unwrap_or(DEFAULT_RATIO);
@@ -245,7 +252,7 @@ fn of_acquisitions(view: &NamespaceView, findings: &mut HealthFindings) {
     if ratio(keyspace).is_none() {
         return findings.add(Level::Warning, runbook, format!("{text}."));
     }
-    let share = failed as f64 / (failed + lately.windows[0].acquisitions) as f64;
+    let share = failed as f64 / (failed + lately.windows[0].operations.get(ObservedOperation::Acquisition)) as f64;
     let (of_all, limit) = (percent(share), percent(threshold));
     match failed >= min_failures(namespace) && share > threshold {
         true => {
@@ -256,30 +263,34 @@ fn of_acquisitions(view: &NamespaceView, findings: &mut HealthFindings) {
     }
 }
 
-fn of_damage(view: &NamespaceView, findings: &mut HealthFindings) {
-    let NamespaceView { namespace, lately, .. } = view;
-    let [minutes, hour] = &lately.windows;
-    if minutes.unlocked_work > 0 {
-        let pieces = counted(minutes.unlocked_work, "piece of work", "pieces of work");
-        let text = format!("{pieces} ran without a distributed lock in 5 minutes.");
-        findings.add(urgent(namespace), "RedisLockUnlockedWork", text);
-    }
-    if minutes.abandonments > 0 {
-        let (level, runbook) = match namespace.thresholds.strict {
-            true => (Level::Critical, "RedisLockAbandoned"),
-            false => (Level::Warning, "RedisLockAbandonedEvent"),
-        };
-        let holders = counted(minutes.abandonments, "holder", "holders");
-        findings.add(level, runbook, format!("{holders} gave up and stopped in 5 minutes."));
-    }
-    if minutes.conflicting_writes > 0 {
-        let writes = counted(minutes.conflicting_writes, "write", "writes");
-        let text = format!("{writes} collided with another holder's in 5 minutes.");
-        findings.add(Level::Warning, "RedisLockDuplicateTerminalState", text);
-    }
-    if hour.fence_regressions > 0 {
-        let fences = counted(hour.fence_regressions, "fence counter", "fence counters");
-        findings.add(urgent(namespace), "RedisLockFenceRegression", format!("{fences} went backwards within an hour."));
+fn of_unlocked_work(view: &NamespaceView, count: u64, findings: &mut HealthFindings) {
+    let pieces = counted(count, "piece of work", "pieces of work");
+    let text = format!("{pieces} ran without a distributed lock in 5 minutes.");
+    findings.add(urgent(&view.namespace), "RedisLockUnlockedWork", text);
+}
+
+fn of_abandonments(view: &NamespaceView, count: u64, findings: &mut HealthFindings) {
+    let (level, runbook) = match view.namespace.thresholds.strict {
+        true => (Level::Critical, "RedisLockAbandoned"),
+        false => (Level::Warning, "RedisLockAbandonedEvent"),
+    };
+    let holders = counted(count, "holder", "holders");
+    findings.add(level, runbook, format!("{holders} gave up and stopped in 5 minutes."));
+}
+
+fn of_conflicting_writes(count: u64, findings: &mut HealthFindings) {
+    let writes = counted(count, "write", "writes");
+    let text = format!("{writes} collided with another holder's in 5 minutes.");
+    findings.add(Level::Warning, "RedisLockDuplicateTerminalState", text);
+}
+
+fn of_fences(view: &NamespaceView, findings: &mut HealthFindings) {
+    let [_, hour] = &view.lately.windows;
+    let regressions = hour.operations.get(ObservedOperation::FenceRegression);
+    if regressions > 0 {
+        let fences = counted(regressions, "fence counter", "fence counters");
+        let text = format!("{fences} went backwards within an hour.");
+        findings.add(urgent(&view.namespace), "RedisLockFenceRegression", text);
     }
 }
 
@@ -290,7 +301,7 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
         findings.add(Level::Blind, "RedisLockRedisDown", text.to_owned());
         return;
     }
-    if let Some(limit) = namespace.thresholds.leader_absent {
+    if let Some(limit) = leader_absent(namespace) {
         for (lock, last) in state.last_held.iter().filter(|(_, last)| is_older(now - last, limit)) {
             let text = format!("Nobody has held {lock} for {}.", span(now - last));
             findings.add(urgent(namespace), "RedisLockLeaderAbsent", text);
@@ -301,7 +312,7 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
     // A loop lock is renewed only while its loop works, so an overdue renewal is normal.
     if share > some && namespace.style == Style::Item {
         let text = format!("{} of {} held locks are not renewed in time.", state.renewal_overdue, state.held);
-        match share > most && state.renewal_overdue >= 2 {
+        match share > most && state.renewal_overdue >= OVERDUE_LOCKS {
             true => findings.add(urgent(namespace), "RedisLockMassRenewalOverdue", text),
             false => findings.add(Level::Warning, "RedisLockRenewalOverdue", text),
         }
@@ -310,7 +321,7 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
         let locks = counted(state.without_ttl, "lock has", "locks have");
         findings.add(Level::Warning, "RedisLockWithoutTtl", format!("{locks} no TTL and will stay until deleted."));
     }
-    if let (Some(limit), Some(oldest)) = (namespace.thresholds.max_hold, state.oldest_acquired)
+    if let (Some(limit), Some(oldest)) = (max_hold(namespace), state.oldest_acquired)
         && is_older(now - oldest, limit)
     {
         let text =
@@ -320,7 +331,7 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
 }
 
 fn of_expiries(view: &NamespaceView, keyspace: &KeyspaceView, findings: &mut HealthFindings) {
-    let expired = view.lately.windows[0].expirations;
+    let expired = view.lately.windows[0].operations.get(ObservedOperation::Expiration);
     let ratio = keyspace.ratios[0].expiry.filter(|ratio| *ratio > EXPIRY_RATIO);
     if let Some(ratio) =
         ratio.filter(|_| expired >= min_failures(&view.namespace) && view.namespace.style == Style::Item)
@@ -385,6 +396,19 @@ fn min_failures(namespace: &Namespace) -> u64 {
     namespace.thresholds.min_failures.unwrap_or(DEFAULT_MIN_FAILURES)
 }
 
+/// Only a loop has a leader by default. A fixed key of style item may be free for any time.
+fn leader_absent(namespace: &Namespace) -> Option<Duration> {
+    let (ttls, seconds) = DEFAULT_LEADER_ABSENT;
+    let of_loop = namespace.ttl.filter(|_| namespace.style == Style::Loop);
+    namespace.thresholds.leader_absent.or_else(|| Some(ttls * of_loop? + Duration::from_secs(seconds)))
+}
+
+/// A loop may be held forever.
+fn max_hold(namespace: &Namespace) -> Option<Duration> {
+    let of_item = namespace.ttl.filter(|_| namespace.style == Style::Item);
+    namespace.thresholds.max_hold.or_else(|| Some(DEFAULT_MAX_HOLD * of_item?))
+}
+
 fn is_older(age: TimeMs, limit: Duration) -> bool {
     age > limit.as_millis() as TimeMs
 }
@@ -434,9 +458,13 @@ mod tests {
         NamespaceView { namespace: Arc::new(namespace), ..view }
     }
 
+    fn failures<const N: usize>(counts: [(FailureKind, u64); N]) -> RecentCounts {
+        RecentCounts { failures: counts.into(), ..RecentCounts::default() }
+    }
+
     fn lost(count: u64, ratio: Option<f64>) -> NamespaceView {
         let mut view = view();
-        view.lately.windows[0] = RecentCounts { not_owned: count, ..RecentCounts::default() };
+        view.lately.windows[0] = failures([(FailureKind::NotOwned, count)]);
         view.keyspace.as_mut().unwrap().ratios[0] = Ratios { not_owned: ratio, ..Ratios::default() };
         view
     }
@@ -469,7 +497,10 @@ mod tests {
     fn attempts_that_fail_are_urgent_when_half_of_them_do() {
         let failed = |count: u64, acquisitions: u64| {
             let mut view = view();
-            view.lately.windows[0] = RecentCounts { acquire_failures: count, acquisitions, ..RecentCounts::default() };
+            view.lately.windows[0] = RecentCounts {
+                operations: [(ObservedOperation::Acquisition, acquisitions)].into(),
+                ..failures([(FailureKind::AcquireFailed, count)])
+            };
             view
         };
         let runbook = "RedisLockAcquireFailing";
@@ -520,14 +551,15 @@ mod tests {
             view(),
         );
         view.lately.windows[0] = RecentCounts {
-            renewal_failures: 5,
-            unlocked_work: 2,
-            abandonments: 1,
-            conflicting_writes: 1,
-            expirations: 9,
-            ..RecentCounts::default()
+            operations: [(ObservedOperation::Expiration, 9)].into(),
+            ..failures([
+                (FailureKind::RenewalFailed, 5),
+                (FailureKind::UnlockedWork, 2),
+                (FailureKind::Abandoned, 1),
+                (FailureKind::ConflictingWrite, 1),
+            ])
         };
-        view.lately.windows[1].fence_regressions = 1;
+        view.lately.windows[1].operations = [(ObservedOperation::FenceRegression, 1)].into();
         let keyspace = view.keyspace.as_mut().unwrap();
         keyspace.ratios[0] = Ratios { renewal_failure: Some(0.06), expiry: Some(0.25), not_owned: Some(0.0) };
         keyspace.now = KeyspaceNow {
@@ -562,6 +594,68 @@ mod tests {
         keyspace.now.renewal_overdue = 6;
         let found = of_namespace(&view, NOW);
         assert!(found.iter().any(|one| one.runbook == "RedisLockMassRenewalOverdue" && one.level == Level::Critical));
+    }
+
+    #[test]
+    fn absent_leaders_and_long_holds_have_defaults() {
+        let (leader, item) = ("RedisLockLeaderAbsent", "RedisLockHeldTooLong");
+        let check = |style, ttl, age: TimeMs, expected: &[&str]| {
+            let change = |namespace: &mut Namespace| (namespace.style, namespace.ttl) = (style, ttl);
+            let mut view = with(change, view());
+            let now = &mut view.keyspace.as_mut().unwrap().now;
+            (now.last_held, now.oldest_acquired) = (vec![("key".to_owned(), NOW - age)], Some(NOW - age));
+            let found = of_namespace(&view, NOW);
+            assert_eq!(found.iter().map(|finding| finding.runbook).collect::<Vec<_>>(), expected, "{style:?} {age}");
+        };
+        let ttl = Some(Duration::from_secs(30));
+        check(Style::Loop, ttl, 180_000, &[]);
+        check(Style::Loop, ttl, 181_000, &[leader]);
+        check(Style::Item, ttl, 600_000, &[]);
+        check(Style::Item, ttl, 601_000, &[item]);
+        check(Style::Loop, None, 9_000_000, &[]);
+        check(Style::Item, None, 9_000_000, &[]);
+    }
+
+    /// The text of the bundled rules with this name, without comments. One space follows each word.
+    fn rule(name: &str) -> String {
+        let lines = include_str!("../../alerts/redis_lock.rules.yml").lines().map(str::trim);
+        let words = lines.filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
+        let text: String = words.flat_map(|word| [word, " "]).collect();
+        let rules = text.split("- record: ").flat_map(|part| part.split("- alert: "));
+        rules.filter(|rule| rule.starts_with(&format!("{name} "))).collect()
+    }
+
+    #[test]
+    fn the_limits_are_those_of_the_alert_rules() {
+        let check = |name: &str, expected: String| {
+            let rule = rule(name);
+            assert!(rule.contains(&format!("{expected} ")), "{name} does not contain {expected:?}: {rule}");
+        };
+        let of_namespace = |name: &str| format!("lock_namespace:redis_lock_{name}");
+        let default = |value: &dyn fmt::Display| format!("(redis_lock_namespace_info) * {value}");
+        check(&of_namespace("not_owned_ratio:effective"), default(&DEFAULT_RATIO));
+        check(&of_namespace("renewal_failure_ratio:effective"), default(&DEFAULT_RATIO));
+        check(&of_namespace("min_failures:effective"), default(&DEFAULT_MIN_FAILURES));
+        let (ttls, seconds) = DEFAULT_LEADER_ABSENT;
+        let leader = of_namespace("leader_absent_seconds:effective");
+        check(&leader, format!("or on (cluster, lock_namespace) {ttls} * max"));
+        check(&leader, format!(r#"redis_lock_namespace_info{{style="loop"}} ) + {seconds}"#));
+        let hold = of_namespace("max_hold_seconds:effective");
+        check(&hold, format!("or on (cluster, lock_namespace) {DEFAULT_MAX_HOLD} * max"));
+        check(&hold, r#"redis_lock_namespace_info{style="item"}"#.to_owned());
+        check(&of_namespace("expirations:slice_bad"), format!("> bool {EXPIRY_RATIO}"));
+        check("RedisLockExpiryRatioHigh", format!(") > {EXPIRY_RATIO} and"));
+        check("RedisLockAcquireFailing", format!("acquire_failures:sustained >= {STANDSTILL}"));
+        check("RedisLockRenewalFailureRatioHigh", format!("per_renewal:ratio5m >= {STANDSTILL}"));
+        let (some, most) = OVERDUE_SHARES;
+        check(&of_namespace("renewal_overdue:slice_some"), format!("> bool {some}"));
+        check(&of_namespace("renewal_overdue:slice_mass"), format!("> bool {most})"));
+        check(&of_namespace("renewal_overdue:slice_mass"), format!(">= bool {OVERDUE_LOCKS})"));
+        check("RedisLockLogSilent", format!("log_lines_total[{}h])) == 0", SILENT_LOG / 3_600_000));
+        let (seconds, passes) = STALE_SCAN;
+        let interval = format!("{seconds} + {passes} * redis_lock_exporter_scan_interval_seconds");
+        let pass = format!("{passes} * redis_lock_exporter_scan_duration_seconds");
+        check("RedisLockScanStale", format!("{interval} + on (cluster, job, instance) {pass}"));
     }
 
     fn well() -> Snapshot {

@@ -67,16 +67,9 @@ fn expected(line: &Line) -> Option<BTreeMap<String, Value>> {
     let get = |name: &str| line.expect.get(name).map(String::as_str);
     let (event, operation) = match (get("event")?, get("reason")) {
         ("terminal_state", _) => return None,
-        ("release_failed", Some("not_owned")) => ("not_owned", Some("release")),
-        ("renewal_failed", Some("not_owned")) => ("not_owned", Some("renew")),
-        ("release_failed", _) => ("release_failed", Some("release")),
-        ("renewal_failed", _) => ("renewal_failed", Some("renew")),
-        ("acquire_failed", _) => ("acquire_failed", Some("acquire")),
-        ("unlocked_work", _) => ("unlocked_work", Some("acquire")),
-        ("abandoned", _) => ("abandoned", Some("renew")),
-        ("not_owned", _) => ("not_owned", Some("unknown")),
+        ("release_failed" | "renewal_failed", Some("not_owned")) => ("not_owned", get("operation")),
         ("conflicting_write", _) => (get("kind").unwrap(), None),
-        (other, _) => panic!("{other}"),
+        (event, _) => (event, get("operation")),
     };
     let fields = [
         ("event", json!(event)),

@@ -213,7 +213,8 @@ fn the_table_shows_counts_per_namespace_and_a_summary() {
     let rows: Vec<&str> = table.lines().collect();
     assert!(rows[0].starts_with("NAMESPACE  LOST AT RELEASE  LOST AT RENEWAL  "), "{table}");
     let numbers: Vec<&str> = rows[1].split_whitespace().collect();
-    assert_eq!(numbers, ["scheduler", "0", "1", "0", "1", "0", "0", "0", "0", "0", "0"]);
+    assert_eq!(numbers[..5], ["scheduler", "0", "1", "0", "1"], "{table}");
+    assert!(numbers[5..].iter().all(|number| *number == "0"), "{table}");
     assert_eq!(rows[0].len(), rows[1].len(), "aligned");
     assert_eq!(rows[2], "");
     assert!(rows[3].starts_with("2 lines, 0.0 MB in "), "{table}");

@@ -15,10 +15,7 @@ use crate::client::http::{ClientLimits, below, get, shown};
 use crate::model::label::Label as _;
 use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
 use crate::model::sighting::OperationsSource;
-use crate::report::advice::{BucketedSample, EXPIRED, Evidence};
-
-/// Log counters that are above 0 only if lines about renewals and releases are read.
-pub(super) const ABOUT_LOCKS_HELD: [&str; 4] = ["not_owned", "renewal_failures", "release_failures", "abandonments"];
+use crate::report::advice::{ABOUT_HELD_LOCKS, BucketedSample, EXPIRED, Evidence};
 
 #[derive(Deserialize)]
 struct AnswerJson {
@@ -132,7 +129,7 @@ impl SeenJson {
             early_releases: counters.early_releases,
             takeovers_beyond_slo: counters.takeovers_beyond_slo,
             lost,
-            logs_speak: ABOUT_LOCKS_HELD.iter().filter_map(|counter| self.logs.get(*counter)).any(is_counted),
+            logs_speak: ABOUT_HELD_LOCKS.iter().filter_map(|kind| self.logs.get(kind.counter())).any(is_counted),
             is_complete: now.source.as_deref() == Some(OperationsSource::Watch.as_str()),
             pause: Duration::ZERO,
         };

@@ -126,6 +126,7 @@ fn fill(upper: &mut RawNamespace, lower: RawNamespace) {
     fill_field(&mut upper.owner, lower.owner);
     fill_field(&mut upper.no_ttl_is_normal, lower.no_ttl_is_normal);
     fill_field(&mut upper.components, lower.components);
+    fill_field(&mut upper.acquired_with, lower.acquired_with);
     fill_field(&mut upper.style, lower.style);
     fill_field(&mut upper.on_renewal_failure, lower.on_renewal_failure);
     fill_field(&mut upper.severity, lower.severity);
@@ -300,6 +301,7 @@ fn checked(name: String, keys: Vec<KeyTemplate>, raw: &RawNamespace) -> Namespac
         exclude: Vec::new(),
         owner: OwnerRule::default(),
         components: raw.components.iter().flatten().map(|component| component.value.clone()).collect(),
+        acquired_with: value(&raw.acquired_with).unwrap_or_default(),
         style: value(&raw.style).unwrap_or_default(),
         on_renewal_failure: value(&raw.on_renewal_failure).unwrap_or_default(),
         severity: value(&raw.severity).unwrap_or_default(),

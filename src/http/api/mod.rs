@@ -129,7 +129,7 @@ async fn locks(context: &Context, mut parameters: Parameters) -> Result<String, 
 async fn lock(context: &Context, key: &str, parameters: Parameters) -> Result<String, ApiError> {
     parameters.finish(&[])?;
     let key = percent_decode(key)
-        .ok_or_else(|| ApiError::bad_request("the key in the path must be percent-encoded UTF-8".to_owned()))?;
+        .map_err(|_| ApiError::bad_request("the key in the path must be percent-encoded UTF-8".to_owned()))?;
     let history = ask(context, |answer| Inquiry::Lock(key, answer)).await?;
     let unknown = "nothing is known about this lock: it is not held, and nothing was seen of it lately";
     history.map(|history| encode(&history)).ok_or_else(|| ApiError::not_found(unknown))

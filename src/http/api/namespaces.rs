@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::model::counters::{Bounds, Histogram, LogCounters, Tally};
+use crate::model::counters::{Bounds, FailureCounters, Histogram, Tally};
+use crate::model::failure::FailureKind;
 use crate::model::label::Label;
 use crate::model::namespace::Namespace;
 use crate::snapshot::{KeyspaceView, NamespaceView, Ratios, Snapshot};
@@ -33,7 +34,7 @@ fn namespace(view: &NamespaceView) -> Value {
     json!({
         "lock_namespace": view.namespace.name,
         "policy": policy(&view.namespace),
-        "logs": logs(&view.logs),
+        "logs": failures(&view.logs),
         "causes": tally(&view.causes),
         "keyspace": view.keyspace.as_ref().map(keyspace),
     })
@@ -44,6 +45,7 @@ pub(in crate::http) fn policy(namespace: &Namespace) -> Value {
     let keys: Vec<&str> = namespace.keys.iter().map(|template| template.as_str()).collect();
     json!({
         "keys": keys,
+        "acquired_with": namespace.acquired_with.as_str(),
         "style": namespace.style.as_str(),
         "on_renewal_failure": namespace.on_renewal_failure.as_str(),
         "severity": namespace.severity.as_str(),
@@ -63,16 +65,18 @@ pub(in crate::http) fn policy(namespace: &Namespace) -> Value {
     })
 }
 
-fn logs(counters: &LogCounters) -> Value {
-    json!({
-        "not_owned": tally(&counters.not_owned),
-        "renewal_failures": tally(&counters.renewal_failures),
-        "abandonments": counters.abandonments,
-        "release_failures": tally(&counters.release_failures),
-        "acquire_failures": tally(&counters.acquire_failures),
-        "unlocked_work": counters.unlocked_work,
-        "conflicting_writes": tally(&counters.conflicting_writes),
-    })
+fn failures(counters: &FailureCounters) -> Map<String, Value> {
+    let kinds = FailureKind::ALL.iter();
+    kinds.map(|kind| (kind.counter().to_owned(), failures_of(*kind, counters))).collect()
+}
+
+fn failures_of(kind: FailureKind, counters: &FailureCounters) -> Value {
+    if !kind.has_label() {
+        return counters.total(kind).into();
+    }
+    let series = counters.series(kind);
+    let by_label = series.filter_map(|(failure, count)| Some((failure.label_value()?.to_owned(), count.into())));
+    by_label.collect::<Map<String, Value>>().into()
 }
 
 fn keyspace(view: &KeyspaceView) -> Value {

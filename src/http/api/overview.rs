@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::namespaces::{moment, seconds};
 use crate::exposition::Build;
+use crate::model::failure::FailureKind;
 use crate::model::label::Label;
 use crate::report::health::{self, HealthFinding, Level};
 use crate::snapshot::{
@@ -105,23 +106,16 @@ fn in_short(now: &KeyspaceNow, ratios: &[Ratios; 2]) -> Value {
 
 fn windows(windows: &[RecentCounts; 2]) -> Map<String, Value> {
     let named = Ratios::WINDOWS.iter().zip(windows);
-    named.map(|((window, _), sums)| ((*window).to_owned(), in_numbers(sums))).collect()
+    named.map(|((window, _), counts)| ((*window).to_owned(), in_numbers(counts).into())).collect()
 }
 
-fn in_numbers(sums: &RecentCounts) -> Value {
-    json!({
-        "not_owned": sums.not_owned,
-        "renewal_failures": sums.renewal_failures,
-        "acquire_failures": sums.acquire_failures,
-        "abandonments": sums.abandonments,
-        "unlocked_work": sums.unlocked_work,
-        "conflicting_writes": sums.conflicting_writes,
-        "fence_regressions": sums.fence_regressions,
-        "acquisitions": sums.acquisitions,
-        "renewals": sums.renewals,
-        "releases": sums.releases,
-        "expirations": sums.expirations,
-    })
+fn in_numbers(counts: &RecentCounts) -> Map<String, Value> {
+    // A release fails because the lock was lost, which is a count of its own, or because Redis did
+    // not answer, which renewals show as well.
+    let failures = counts.failures.iter().filter(|(kind, _)| *kind != FailureKind::ReleaseFailed);
+    let failures = failures.map(|(kind, count)| (kind.counter(), count));
+    let operations = counts.operations.iter().map(|(operation, count)| (operation.as_str(), count));
+    failures.chain(operations).map(|(name, count)| (name.to_owned(), count.into())).collect()
 }
 
 fn line(points: &[ChartPoint]) -> Value {

@@ -3,8 +3,6 @@
 //! `session` calls [`Session::take`] for each reply or push in stream order. Error replies are
 //! values here and never end the session.
 
-use std::time::Duration;
-
 use redis::{PushKind, Value};
 use tokio::time::Instant;
 use tracing::warn;
@@ -14,16 +12,11 @@ use super::identity::{self, Replication};
 use super::key_read::{ReadResult, Round};
 use super::owner::OwnerParser;
 use super::read_queue::{QueueOutcome, ReadReason, Ticket};
+use super::scanner::PassNumber;
 use super::session::{ConnectionRole, Session, Work};
-use crate::keyspace::status::LastPass;
 use crate::model::sighting::{KeyState, LinkEvent, Sighting};
 use crate::util::clock;
 use crate::util::clock::TimeMs;
-
-/// Minimum progress of the caught-up time before it is reported again.
-const CAUGHT_UP_STEP: TimeMs = 200;
-/// Delay before the next pass after a pass has failed.
-const FAILED_PASS_PAUSE: Duration = Duration::from_secs(1);
 
 impl Session<'_> {
     /// Handles one reply or push. Returns the work that Redis did for it.
@@ -72,8 +65,8 @@ impl Session<'_> {
             }
             RequestKind::Size => {
                 let size = replies.first().and_then(|reply| identity::size(reply, self.link.shared.config.database));
-                if let (Some(pass), Some(size)) = (&mut self.pass, size) {
-                    pass.set_size(size);
+                if let Some(size) = size {
+                    self.scanner.set_size(size);
                 }
                 Work::default()
             }
@@ -121,7 +114,7 @@ impl Session<'_> {
             self.prefixes.learn(key, kind);
         }
         self.link.totals.read_errors += u64::from(sight == KeyState::Unreadable);
-        let is_watched = self.watching && side == ConnectionRole::Main && self.prefixes.covers(key);
+        let is_watched = self.watch.is_watching() && side == ConnectionRole::Main && self.prefixes.covers(key);
         let order = is_watched.then_some(&self.main.order);
         let seen = self.inbox.finish(ticket, awaited.sequence, order, received);
         // A lock with another owner may have ended in between, so its end is in doubt as well.
@@ -170,7 +163,7 @@ impl Session<'_> {
             // Not `received`, which is rounded up: a pass that starts in this turn starts after the
             // flush.
             self.link.teller.add(LinkEvent::Flushed { at: clock::steady() });
-            return self.pass_again(Instant::now());
+            return self.scanner.restart(Instant::now());
         };
         let mut is_lost = false;
         for key in &keys {
@@ -185,7 +178,8 @@ impl Session<'_> {
                 QueueOutcome::Queued => {}
                 QueueOutcome::Skipped => {
                     self.link.totals.skipped_reads += 1;
-                    self.timetable.hurry(Instant::now());
+                    self.watch.skip(self.link.shared.keys.namespaces_of(key), received);
+                    self.scanner.hurry(Instant::now());
                 }
                 QueueOutcome::Lost => is_lost = true,
             }
@@ -193,51 +187,30 @@ impl Session<'_> {
         self.main.order.pushed();
         if is_lost {
             self.link.totals.overflows += 1;
-            if !std::mem::replace(&mut self.gap_told, true) {
-                // Not `received`, for the same reason as for a flush.
-                self.link.teller.add(LinkEvent::Gap { at: clock::steady() });
-            }
-            self.pass_again(Instant::now());
+            // Not `received`, for the same reason as for a flush.
+            self.link.teller.extend(self.watch.lose_pushes(clock::steady()));
+            self.scanner.restart(Instant::now());
         }
     }
 
     /// Handles the reply to one step of a pass.
-    fn scanned(&mut self, number: u64, reply: Value) {
-        let Some(pass) = self.pass.as_mut().filter(|pass| pass.number == number) else { return };
-        let keys = match pass.step(reply) {
-            Ok(keys) => keys,
+    fn scanned(&mut self, number: PassNumber, reply: Value) {
+        match self.scanner.take_reply(number, reply, |key| self.prefixes.is_lock(key)) {
+            Ok(keys) => keys.into_iter().for_each(|key| self.inbox.want(key, ReadReason::Scanned)),
             Err(error) => {
-                if !std::mem::replace(&mut self.pass_failed, true) {
-                    warn!(address = %self.link.address, error = error.0, "a pass over the keys failed, trying again");
+                if self.scanner.is_first_failure() {
+                    warn!(address = %self.link.address, %error, "a pass over the keys failed, trying again");
                 }
                 return self.fail_pass(Instant::now());
             }
-        };
-        for key in keys {
-            let Value::BulkString(key) = key else { continue };
-            let Ok(key) = String::from_utf8(key) else { continue };
-            if self.prefixes.is_lock(&key) {
-                pass.lock_keys += 1;
-                self.inbox.want(key.into_boxed_str(), ReadReason::Scanned);
-            }
         }
-        if pass.is_listed() {
+        if self.scanner.is_listed() {
             self.inbox.want_skipped();
         }
     }
 
-    /// Discards the current pass, because its results are no longer complete, and schedules a new
-    /// one at once.
-    fn pass_again(&mut self, now: Instant) {
-        self.pass = None;
-        self.timetable.at_once(now);
-    }
-
     pub(super) fn fail_pass(&mut self, now: Instant) {
-        if self.pass.take().is_some() {
-            self.link.totals.scan_failures += 1;
-            self.timetable.after(FAILED_PASS_PAUSE, now);
-        }
+        self.link.totals.scan_failures += u64::from(self.scanner.fail(now));
     }
 
     /// Reports the end of the pass when all keys that it listed have been read.
@@ -245,32 +218,13 @@ impl Session<'_> {
         if self.inbox.scanned_left() > 0 {
             return;
         }
-        let Some(pass) = self.pass.take_if(|pass| pass.is_listed()) else { return };
-        self.link.teller.add(LinkEvent::PassDone { started: pass.started, at: clock::steady() });
-        self.gap_told = false;
-        self.pass_failed = false;
+        let Some(pass) = self.scanner.finish() else { return };
+        self.link.teller.add(pass.done(clock::steady()));
+        self.watch.complete_pass();
         self.link.totals.scan_passes += 1;
         if self.inbox.skipped() > 0 {
-            self.timetable.hurry(now);
+            self.scanner.hurry(now);
         }
-        let last_pass = LastPass {
-            seconds: (now - pass.started_at).as_secs_f64(),
-            keys: pass.keys_seen(),
-            lock_keys: pass.lock_keys,
-            ended: clock::now(),
-        };
-        self.link.show(|status| status.last_pass = Some(last_pass));
-    }
-
-    pub(super) fn tell_caught_up(&mut self) {
-        let caught_up = self.main.order.caught_up();
-        if !self.watching || caught_up < self.told_up_to + CAUGHT_UP_STEP {
-            return;
-        }
-        let at = self.inbox.told_up_to(caught_up);
-        if at >= self.told_up_to + CAUGHT_UP_STEP {
-            self.told_up_to = at;
-            self.link.teller.add(LinkEvent::CaughtUp { at });
-        }
+        self.link.show(|status| status.last_pass = Some(pass.summary(now)));
     }
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::key_read::Round;
 use super::read_queue::Ticket;
 use super::reply_order::{ReplyOrder, Sequence};
+use super::scanner::PassNumber;
 use crate::keyspace::wire::{Wire, WireError};
 use crate::util::clock;
 use crate::util::clock::TimeMs;
@@ -26,7 +27,7 @@ pub(super) enum RequestKind {
     /// Asks for the number of keys, for the progress of a pass.
     Size,
     /// A step of the pass with this number.
-    Scan(u64),
+    Scan(PassNumber),
     Read {
         ticket: Ticket,
         round: Round,
@@ -55,6 +56,15 @@ pub(super) struct Connection {
     pub(super) reads: usize,
     last_sent: Instant,
     last_reply: Instant,
+}
+
+/// How long Redis took to answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ResponseTime {
+    /// No other request was pending, so the time includes the way to Redis and back.
+    Alone(Duration),
+    /// The time since the previous reply.
+    Queued(Duration),
 }
 
 /// The effect of a reply.
@@ -114,15 +124,13 @@ impl Connection {
         self.gathered = replies;
     }
 
-    /// How long the replies that just arrived took, and whether no other request was before them.
-    /// In that case the time includes the round trip to Redis. Must be called before the replies
-    /// are gathered.
-    pub(super) fn took(&mut self, now: Instant) -> Option<(Duration, bool)> {
+    /// How long the replies that just arrived took. Must be called before the replies are gathered.
+    pub(super) fn response_time(&mut self, now: Instant) -> Option<ResponseTime> {
         let front = self.awaited.front()?;
-        let alone = front.sent_at >= self.last_reply;
+        let is_alone = front.sent_at >= self.last_reply;
         let took = now.saturating_duration_since(front.sent_at.max(self.last_reply));
         self.last_reply = now;
-        Some((took, alone))
+        Some(if is_alone { ResponseTime::Alone(took) } else { ResponseTime::Queued(took) })
     }
 
     pub(super) fn last_sent(&self) -> Instant {

@@ -2,8 +2,8 @@
 //!
 //! `keyspace::supervisor` starts one for each primary. One connection does everything (pushes,
 //! passes, reads), because only the order of its stream shows which change a read includes. Passes
-//! may use a second connection, to a replica. When a connection ends, the link connects again,
-//! after a growing delay. A link never writes to Redis and never waits for the pipeline. In reading
+//! may use a second connection, to a replica. When a connection ends, the link connects again: at
+//! least once a second if the server was connected before, otherwise after a growing delay. A link never writes to Redis and never waits for the pipeline. In reading
 //! order:
 //!
 //! * this file: connects, runs a session, connects again
@@ -17,6 +17,7 @@
 //!   owner's hash
 //! * `scanner`: one pass; `pace`: how fast passes and reads may go
 //! * `key_catalog`: what is known about keys by prefix
+//! * `watch_progress`: up to when all changes are reported, and which were skipped
 //! * `evictions`: keys that Redis deletes to free memory
 //! * `outbox`: events for the pipeline, in order
 
@@ -38,6 +39,7 @@ mod scanner;
 mod session;
 #[cfg(test)]
 mod tests;
+mod watch_progress;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -53,7 +55,7 @@ use self::session::Session;
 use super::connect::ConnectError;
 use super::status::{LinkStatus, LinkTotals};
 use super::wire::WireError;
-use super::{LinkSetup, Shared};
+use super::{LinkSetup, RETRY_KNOWN_WITHIN, Shared};
 use crate::config::redis::Address;
 use crate::model::sighting::{LinkEvent, ServerContinuity};
 use crate::util::backoff::Backoff;
@@ -87,6 +89,14 @@ enum LinkError {
     NotAPrimary(Address),
     #[error("{0} has changed its role or replication id")]
     Changed(Address),
+}
+
+impl LinkError {
+    /// Whether the server answers and refuses the login. Waiting does not help, so there is no
+    /// hurry.
+    fn is_refusal(&self) -> bool {
+        matches!(self, Self::Connect(ConnectError::Refused { .. }))
+    }
 }
 
 pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
@@ -125,6 +135,11 @@ pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
                 error
             }
         };
+        let pause = if link.last.is_some() && !error.is_refusal() {
+            backoff.next_up_to(RETRY_KNOWN_WITHIN)
+        } else {
+            backoff.next()
+        };
         let error = format!("{:#}", anyhow::Error::from(error));
         link.show(|status| {
             status.progress = None;
@@ -136,7 +151,7 @@ pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
             is_first_failure = false;
         }
         tokio::select! {
-            () = sleep(backoff.next()) => {}
+            () = sleep(pause) => {}
             () = stop.cancelled() => return,
         }
     }

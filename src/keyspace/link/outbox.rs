@@ -34,6 +34,10 @@ impl Outbox {
         }
     }
 
+    pub(super) fn extend(&mut self, events: impl IntoIterator<Item = LinkEvent>) {
+        events.into_iter().for_each(|event| self.add(event));
+    }
+
     /// Stops sending until [`Outbox::go_on`] is called.
     pub(super) fn hold_back(&mut self) {
         self.held_back = true;

@@ -11,13 +11,11 @@ use tokio_util::task::AbortOnDropHandle;
 use super::connection::RequestKind;
 use super::key_read::Round;
 use super::read_queue::{ReadReason, Ticket};
-use super::scanner::Pass;
 use super::session::{ConnectionRole, Session};
 use crate::config::redis::ScanFrom;
 use crate::keyspace::connect::{ConnectError, RedisTarget, connect};
 use crate::keyspace::status::Command;
 use crate::keyspace::wire::Wire;
-use crate::util::clock;
 
 /// Maximum time between two requests on a watched link. Bounds the error in the time of a change.
 const HEARTBEAT: Duration = Duration::from_millis(250);
@@ -59,26 +57,23 @@ impl Session<'_> {
         if !self.link.teller.is_waiting() {
             let may_read = self.read_lane_reads() < MAX_READS;
             consider(Some(self.allowance.ready()).filter(|_| may_read && self.inbox.is_waiting(ReadReason::Pushed)));
-            let wants_to_scan = match &self.pass {
-                Some(pass) => {
-                    self.inbox.is_waiting(ReadReason::Scanned) || pass.is_ready() && self.inbox.scanned_left() == 0
-                }
-                None => self.inbox.is_waiting(ReadReason::Scanned),
-            };
-            consider(Some(self.pace.ready()).filter(|_| may_read && wants_to_scan));
+            let wants_to_scan = self.inbox.is_waiting(ReadReason::Scanned)
+                || self.scanner.is_ready_for_step() && self.inbox.scanned_left() == 0;
+            consider(Some(self.scanner.ready()).filter(|_| may_read && wants_to_scan));
         }
-        if self.pass.is_none() && self.connecting.is_none() && self.may_scan() {
-            consider(Some(self.timetable.next));
+        if self.connecting.is_none() && self.may_scan() {
+            consider(self.scanner.next_pass());
         }
         wake
     }
 
     fn heartbeat(&self) -> Instant {
-        self.main.last_sent() + if self.watching { HEARTBEAT } else { INFO_INTERVAL }
+        self.main.last_sent() + if self.watch.is_watching() { HEARTBEAT } else { INFO_INTERVAL }
     }
 
     fn begin_pass(&mut self, now: Instant) {
-        if self.pass.is_some() || self.connecting.is_some() || now < self.timetable.next || !self.may_scan() {
+        let is_due = self.scanner.next_pass().is_some_and(|next| now >= next);
+        if !is_due || self.connecting.is_some() || !self.may_scan() {
             return;
         }
         let replicas = match self.link.shared.config.scan.from {
@@ -104,9 +99,7 @@ impl Session<'_> {
             return;
         }
         self.without_replica = false;
-        self.timetable.began(now);
-        self.passes_begun += 1;
-        self.pass = Some(Pass::new(self.passes_begun, clock::steady(), now));
+        self.scanner.begin_pass(now);
         if self.permissions.allow(Command::Info) {
             self.send(self.scan_side(), RequestKind::Size, Command::Info, &[b"INFO", b"keyspace"], now);
         }
@@ -115,19 +108,12 @@ impl Session<'_> {
     /// Sends the next step of the pass. The keys of the previous step are read first, so that the
     /// time of a step can be measured separately from reads.
     fn scan(&mut self, now: Instant) {
-        if self.inbox.scanned_left() > 0 || now < self.pace.ready() {
+        if self.inbox.scanned_left() > 0 {
             return;
         }
-        let side = self.scan_side();
-        let count = self.pace.count();
-        let Some(pass) = self.pass.as_mut().filter(|pass| pass.is_ready()) else { return };
-        let what = RequestKind::Scan(pass.number);
-        let cursor = pass.ask(count).to_vec();
-        let pattern = std::mem::take(&mut self.scan_pattern);
-        let count = count.to_string();
-        let parts = [b"SCAN", cursor.as_slice(), b"MATCH", pattern.as_bytes(), b"COUNT", count.as_bytes()];
-        self.send(side, what, Command::Scan, &parts, now);
-        self.scan_pattern = pattern;
+        if let Some(step) = self.scanner.next_step(now) {
+            self.send(self.scan_side(), RequestKind::Scan(step.pass()), Command::Scan, &step.command(), now);
+        }
     }
 
     fn read(&mut self, now: Instant) {
@@ -135,7 +121,7 @@ impl Session<'_> {
             let pushed = self.inbox.is_waiting(ReadReason::Pushed) && self.allowance.take(now);
             let mut next = if pushed { self.inbox.next(ReadReason::Pushed) } else { None };
             next = next.or_else(|| self.inbox.next(ReadReason::Requested));
-            if next.is_none() && now >= self.pace.ready() {
+            if next.is_none() && now >= self.scanner.ready() {
                 next = self.inbox.next(ReadReason::Scanned);
             }
             let Some(ticket) = next else { return };
@@ -154,7 +140,7 @@ impl Session<'_> {
 
     fn send_round(&mut self, ticket: Ticket, round: Round, fence: Option<String>, now: Instant) {
         let what = RequestKind::Read { ticket, round, scanned: self.inbox.is_scanned(ticket) };
-        let lane = match (&mut self.replica, self.watching) {
+        let lane = match (&mut self.replica, self.watch.is_watching()) {
             (Some(replica), false) => replica,
             _ => &mut self.main,
         };
@@ -203,7 +189,7 @@ impl Session<'_> {
     }
 
     fn read_lane_reads(&self) -> usize {
-        match (&self.replica, self.watching) {
+        match (&self.replica, self.watch.is_watching()) {
             (Some(replica), false) => replica.reads,
             _ => self.main.reads,
         }

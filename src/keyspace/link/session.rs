@@ -14,21 +14,21 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
-use super::connection::Connection;
+use super::connection::{Connection, ResponseTime};
 use super::evictions::Evictions;
 use super::handshake::Handshake;
 use super::identity::Replication;
 use super::key_catalog::KeyCatalog;
-use super::pace::{Allowance, ScanPacer};
+use super::pace::Allowance;
 use super::permissions::Permissions;
 use super::read_queue::{ReadQueue, ReadReason};
-use super::scanner::{Pass, Timetable};
+use super::scanner::Scanner;
+use super::watch_progress::WatchProgress;
 use super::{Link, LinkError};
 use crate::keyspace::connect::ConnectError;
 use crate::keyspace::status::Command;
 use crate::keyspace::wire::{Wire, WireError};
 use crate::util::clock;
-use crate::util::clock::TimeMs;
 
 /// Maximum number of keys requested by the ledger that wait to be read. The ledger asks again for
 /// dropped keys.
@@ -42,26 +42,16 @@ pub(super) struct Session<'a> {
     pub(super) connecting: Option<AbortOnDropHandle<Result<Wire, ConnectError>>>,
     /// No replica could be connected for the pass that is due.
     pub(super) without_replica: bool,
-    pub(super) watching: bool,
+    pub(super) watch: WatchProgress,
     pub(super) prefixes: KeyCatalog,
-    pub(super) scan_pattern: String,
     pub(super) permissions: Permissions,
     pub(super) replication: Replication,
     pub(super) evictions: Evictions,
     pub(super) inbox: ReadQueue,
     pub(super) allowance: Allowance,
-    pub(super) pace: ScanPacer,
-    pub(super) timetable: Timetable,
-    pub(super) pass: Option<Pass>,
-    pub(super) passes_begun: u64,
-    /// The last pass failed. The failure is not logged again.
-    pub(super) pass_failed: bool,
+    pub(super) scanner: Scanner,
     replica_failed: bool,
     pub(super) next_info: Instant,
-    /// Time of the last `CaughtUp` event.
-    pub(super) told_up_to: TimeMs,
-    /// A `Gap` event was sent, and no pass has completed since.
-    pub(super) gap_told: bool,
     /// The server changed its role or its replication history.
     pub(super) has_changed: bool,
 }
@@ -87,8 +77,7 @@ impl<'a> Session<'a> {
             replica: None,
             connecting: None,
             without_replica: false,
-            watching: armed.is_some(),
-            scan_pattern: link.shared.keys.scan_pattern(),
+            watch: WatchProgress::new(armed.is_some()),
             prefixes,
             permissions,
             replication: identity.replication,
@@ -96,15 +85,15 @@ impl<'a> Session<'a> {
             // Pushed keys for one second of reads may wait.
             inbox: ReadQueue::new(reads_per_second as usize),
             allowance: Allowance::new(reads_per_second, now),
-            pace: ScanPacer::new(config.scan.max_redis_share, now),
-            timetable: Timetable::new(interval, config.scan.interval, now),
-            pass: None,
-            passes_begun: 0,
-            pass_failed: false,
+            scanner: Scanner::new(
+                link.shared.keys.scan_pattern(),
+                interval,
+                config.scan.interval,
+                config.scan.max_redis_share,
+                now,
+            ),
             replica_failed: false,
             next_info: now,
-            told_up_to: 0,
-            gap_told: false,
             has_changed: false,
             link,
         }
@@ -139,47 +128,37 @@ impl<'a> Session<'a> {
         let (now, received) = (Instant::now(), clock::steady() + 1);
         let Some(lane) = self.lane(side) else { return Ok(()) };
         let is_reply = |value: &Value| !matches!(value, Value::Push { .. });
-        let mut took = if is_reply(&first) { lane.took(now) } else { None };
+        let mut time = if is_reply(&first) { lane.response_time(now) } else { None };
         let mut work = self.take(side, first, received);
         while let Some(lane) = self.lane(side)
             && let Some(value) = lane.wire.next_received()?
         {
-            if took.is_none() && is_reply(&value) {
-                took = lane.took(now);
+            if time.is_none() && is_reply(&value) {
+                time = lane.response_time(now);
             }
             work.add(self.take(side, value, received));
         }
-        if let Some((took, alone)) = took {
-            self.account(took, alone, work, now);
+        if let Some(time) = time {
+            if let ResponseTime::Alone(took) = time {
+                self.link.totals.reply_seconds.observe(took.as_secs_f64());
+            }
+            self.link.totals.busy_seconds += self.scanner.record(time, work, now).as_secs_f64();
         }
         self.tell_progress(now);
         Ok(())
     }
 
-    /// Records how much of Redis's time the replies of this turn took, and how much of it the pass
-    /// used.
-    fn account(&mut self, took: Duration, alone: bool, work: Work, now: Instant) {
-        let mut busy = took;
-        if alone {
-            self.pace.answered(took);
-            self.link.totals.reply_seconds.observe(took.as_secs_f64());
-            busy = self.pace.beyond_round_trip(took);
-        }
-        self.link.totals.busy_seconds += busy.as_secs_f64();
-        if work.steps > 0 {
-            self.pace.stepped(busy);
-            self.pace.spent(busy, now);
-        } else if work.scanned_reads > 0 {
-            let share = f64::from(work.scanned_reads) / f64::from(work.reads.max(1));
-            self.pace.spent(busy.mul_f64(share), now);
-        }
-    }
-
     /// Reports after a turn how far the pass is and up to which time all changes are reported.
     fn tell_progress(&mut self, now: Instant) {
         self.finish_pass(now);
-        self.tell_caught_up();
-        let progress = self.pass.as_ref().and_then(Pass::progress);
+        // While events wait for the pipeline, skipped changes add up here.
+        if !self.link.teller.is_waiting() {
+            self.link.teller.extend(self.watch.take_skipped());
+        }
+        let caught_up = self.main.order.caught_up();
+        let progress = self.watch.advance(caught_up, || self.inbox.told_up_to(caught_up));
+        self.link.teller.extend(progress);
+        let progress = self.scanner.progress();
         self.link.show(|status| status.progress = progress);
     }
 

@@ -72,7 +72,8 @@ impl Explanation {
         let cause = match record.ending {
             Ending::Expired if record.renewals == 0 => Cause::ExpiredNeverRenewed,
             Ending::Expired => Cause::RenewalsStopped,
-            Ending::TakenOver => Cause::TakenOver,
+            // A holder that reports a loss did not release the lock.
+            Ending::TakenOver | Ending::HandedOver => Cause::TakenOver,
             Ending::LostInFailover => Cause::LostInFailover,
             Ending::Released | Ending::Flushed => Cause::DeletedEarly,
             Ending::Unknown => Cause::Unknown,
@@ -149,7 +150,9 @@ pub(super) fn explain(history: &mut HoldHistory, key: KeyHash, loss: &Loss) -> E
                 Ending::Unknown => return Explanation::NOTHING,
                 // A hold that ended after the line probably belonged to the next owner. It is used
                 // only if no earlier release is known, which means that the clocks differ.
-                Ending::Released | Ending::Flushed if finding.hold.is_none_or(|hold| hold.not_before > loss.at) => {
+                Ending::Released | Ending::HandedOver | Ending::Flushed
+                    if finding.hold.is_none_or(|hold| hold.not_before > loss.at) =>
+                {
                     finding = Explanation::of(record, next, loss);
                 }
                 _ => {}
@@ -215,6 +218,7 @@ mod tests {
         check(&[(10, Ending::TakenOver, 3)], &[(20, Release, Cause::TakenOver)]);
         check(&[(10, Ending::LostInFailover, 0)], &[(20, Release, Cause::LostInFailover)]);
         check(&[(10, Ending::Released, 0)], &[(20, Release, Cause::DeletedEarly)]);
+        check(&[(10, Ending::HandedOver, 0)], &[(20, Release, Cause::TakenOver)]);
         check(&[(10, Ending::Flushed, 0)], &[(20, Release, Cause::DeletedEarly)]);
         check(&[(10, Ending::Unknown, 0)], &[(20, Release, Cause::Unknown)]);
         check(&[], &[(20, Release, Cause::Unknown)]);

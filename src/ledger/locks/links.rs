@@ -1,8 +1,9 @@
 //! The state of each link: whether it reports every change, and since when.
 //!
 //! `LockTracker` applies the events of a link here and asks about locks and times. Each
-//! interruption starts a new epoch. A lock last seen in an earlier epoch of its link is doubtful:
-//! what happened to it since then is unknown, whatever the next sighting shows.
+//! interruption and each flush starts a new epoch. A lock last seen in an earlier epoch of its link
+//! is doubtful: what happened to it since then is unknown, whatever the next sighting shows. After
+//! a flush, a key that is not a known lock is still known to be absent.
 
 use std::collections::BTreeMap;
 
@@ -37,6 +38,8 @@ pub(in crate::ledger) struct LinkState {
     /// When the link last came back with another server.
     failover: Option<TimeMs>,
     interrupted: TimeMs,
+    /// The epoch that the last interruption started. Later epochs started with a flush.
+    interrupted_epoch: u32,
     /// Redis evicted keys at some time before this one.
     pub(in crate::ledger) evicted: Option<TimeMs>,
     /// All changes before this time have been reported.
@@ -50,6 +53,11 @@ impl LinkState {
     pub(in crate::ledger) fn failed_over_since(&self, lock: &TrackedLock) -> bool {
         // A lock that moved to another node was not lost with its old node.
         lock.epoch != 0 && self.failover.is_some_and(|failover| lock.life.read_sent < failover)
+    }
+
+    /// Whether there was a flush, but no interruption, since the lock was last seen.
+    pub(in crate::ledger) fn only_flushed_since(&self, lock: &TrackedLock) -> bool {
+        (self.interrupted_epoch..self.epoch).contains(&lock.epoch)
     }
 }
 
@@ -95,7 +103,14 @@ impl Links {
                     link.up = false;
                 }
             }
-            LinkEvent::Gap { at } | LinkEvent::Flushed { at } => self.interrupt(id, at),
+            LinkEvent::Gap { at } => self.interrupt(id, at),
+            LinkEvent::Flushed { .. } => {
+                self.last_epoch += 1;
+                if let Some(link) = self.links.get_mut(&id) {
+                    link.epoch = self.last_epoch;
+                }
+            }
+            LinkEvent::Skipped { at, .. } => self.missed(id, at),
             LinkEvent::Evicted { at } => {
                 if let Some(link) = self.links.get_mut(&id) {
                     link.evicted = Some(at);
@@ -124,7 +139,7 @@ impl Links {
     fn interrupt(&mut self, id: LinkId, at: TimeMs) {
         self.last_epoch += 1;
         let link = self.links.entry(id).or_default();
-        link.epoch = self.last_epoch;
+        (link.epoch, link.interrupted_epoch) = (self.last_epoch, self.last_epoch);
         link.baseline = false;
         link.observed_since = None;
         link.interrupted = at;

@@ -37,7 +37,7 @@ use crate::model::sighting::{LinkBatch, LinkEvent, LinkId};
 use crate::util::clock::TimeMs;
 use bounded::Bounded;
 use history::{CountedLines, HoldHistory, Renewals};
-use hold::{Ending, Transition};
+use hold::Transition;
 use links::Links;
 use namespace_chooser::NamespaceChooser;
 use ring::KeyHash;
@@ -84,7 +84,7 @@ pub(super) struct LockTracker {
     /// Keyed anew in each process, so that nobody can choose keys whose hashes collide.
     pub(super) hasher: RandomState,
     /// Empty between two sightings. Kept to reuse its memory.
-    pub(super) facts: Vec<Transition>,
+    pub(super) transitions: Vec<Transition>,
 }
 
 /// State of one lock namespace besides its counters.
@@ -145,7 +145,7 @@ impl LockTracker {
             not_locks: Bounded::new(REMEMBERED),
             untracked: Bounded::new(REMEMBERED),
             hasher: RandomState::new(),
-            facts: Vec::new(),
+            transitions: Vec::new(),
         }
     }
 
@@ -163,8 +163,8 @@ impl LockTracker {
                     self.pass_done(link, started, at);
                 }
                 LinkEvent::Flushed { at } => {
-                    self.flushed(counters, link, at);
                     self.links.apply(link, &news);
+                    self.flushed(link, at);
                 }
                 news => self.links.apply(link, &news),
             }
@@ -173,9 +173,7 @@ impl LockTracker {
 
     pub(super) fn due_reads(&mut self, now: TimeMs, limit: usize) -> Vec<Box<str>> {
         let mut due = Vec::new();
-        let Self { table, links, states, .. } = self;
-        let watched = |lock: &TrackedLock| links.is_watched(lock) && is_watchable(states, lock.namespace);
-        table.due_reads(now, limit, watched, |lock| due.push(lock.key.clone()));
+        self.table.due_reads(now, limit, |lock| due.push(lock.key.clone()));
         due
     }
 
@@ -199,17 +197,14 @@ impl LockTracker {
         self.not_locks.retain(|not_lock| not_lock.link != id || not_lock.seen >= started);
     }
 
-    fn flushed(&mut self, counters: &mut AllCounters, id: LinkId, at: TimeMs) {
+    /// The flush may have deleted the locks of the link, or it was a flush of another database. A
+    /// read of each key decides.
+    fn flushed(&mut self, id: LinkId, at: TimeMs) {
         let of_link: Vec<LockSlot> =
             self.table.iter().filter(|(_, lock)| lock.link == id).map(|(slot, _)| slot).collect();
         for slot in of_link {
-            let Some(lock) = self.table.get(slot) else { continue };
-            let (hash, seen_until) = (self.hash(&lock.key), self.links.last_known(lock));
-            let Some(lock) = self.remove(hash, slot) else { continue };
-            let ending = Transition::Ended { life: lock.life, ending: Ending::Flushed, at, seen_until, hold: None };
-            self.count(counters, &lock.key, hash, lock.namespace, &ending);
+            self.table.verify(slot, at);
         }
-        self.not_locks.retain(|not_lock| not_lock.link != id);
     }
 
     pub(super) fn remove(&mut self, hash: KeyHash, slot: LockSlot) -> Option<TrackedLock> {

@@ -5,7 +5,7 @@
 //! rule and writes sentences. Nothing here can fail.
 
 use super::{RuleSet, failing_condition, search, value_of};
-use crate::config::rules::rule::{FieldTest, RuleDraft, RuleEvent, RuleMatcher};
+use crate::config::rules::rule::{FieldTest, RuleAction, RuleDraft, RuleMatcher};
 use crate::logs::line::{LogRecord, NonStatement};
 use crate::model::log_event::RuleId;
 
@@ -37,10 +37,10 @@ impl RuleSet {
 
     /// Why a record that this rule matched counts nothing.
     pub fn why_ignored(&self, rule: RuleId) -> &'static str {
-        match self.rule(rule).event {
-            RuleEvent::RenewalFailed => "a renewal that is canceled is the normal end of the work",
-            RuleEvent::TerminalState { .. } => "the state is not a final one",
-            _ => "the rule says so",
+        match self.rule(rule).action {
+            RuleAction::Report { .. } => "a renewal that is canceled is the normal end of the work",
+            RuleAction::FinalState(_) => "the state is not a final one",
+            RuleAction::Ignore => "the rule says so",
         }
     }
 

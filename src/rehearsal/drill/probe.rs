@@ -159,7 +159,7 @@ impl Probe {
             return Some((true, format!("the exporter at {shown} {why}")));
         }
         if !is_up("redis_lock_exporter_tracking_up") {
-            let why = "is not told of changes in Redis: passes alone miss short holds (see its /-/ready)";
+            let why = "does not receive changes from Redis: passes alone miss short holds (see its /-/ready)";
             return Some((true, format!("the exporter at {shown} {why}")));
         }
         None

@@ -100,7 +100,7 @@ const WRITES: &[&str] =
 const COUNTED: Expectation =
     exporter("keyspace", "counts exactly the acquisitions, renewals, releases and expiries that happened");
 const PAUSED: Expectation =
-    workers("paused", "the process stands still for longer than its TTL, as the kernel says, and tells nothing");
+    workers("paused", "the process stands still for longer than its TTL, as the kernel says, and reports nothing");
 const FENCED_WRITE: Expectation =
     workers("fenced-write", "storage that compares the fence rejects the stale write, and keeps the new owner's");
 const UNFENCED_WRITE: Expectation = workers(
@@ -281,7 +281,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
         rehearses: "a worker that never had the lock deletes it with a plain DEL: the silent bug",
         namespaces: &[item("drill-blind-delete", "continue")],
         expectations: &[
-            workers("deleted", "the plain DEL of another's lock succeeds, and nothing tells its holder"),
+            workers("deleted", "the plain DEL of another's lock succeeds, and its holder gets no error"),
             workers("overlap", "the next worker gets the lock while its holder still works: the overlap is measured"),
             workers("refused", "the holder finds out by its next renewal and its release, which are refused"),
             COUNTED,

@@ -29,8 +29,8 @@ mod percentile;
 mod tests;
 
 pub use assess::advise;
-pub(crate) use evidence::EXPIRED;
 pub use evidence::Evidence;
+pub(crate) use evidence::{ABOUT_HELD_LOCKS, EXPIRED};
 pub(crate) use finding::brief;
 pub use finding::{AdviceFinding, Fit, Note};
 pub use formulas::{Jitter, Model, Need};

@@ -232,6 +232,44 @@ fn a_short_network_stall_hides_no_change() {
     end(stage);
 }
 
+/// The locks expire while the proxy holds back everything. What the exporter receives afterwards is
+/// old: nothing of it shows a release or a renewal.
+#[test]
+fn locks_that_expire_during_a_network_stall_are_not_released() {
+    const N_LOCKS: u64 = 30;
+    const TTL: Duration = Duration::from_secs(2);
+    let server = RedisServer::start(&[]);
+    let proxy = Proxy::start(server.port());
+    let (mut stage, before) = begin(Stage::through(server, proxy.port(), "30s"));
+    let acquire = |stage: &mut Stage, name: &str| {
+        for number in 0..N_LOCKS / 3 {
+            stage.program.acquire(&format!("jobs:lock:brief-{name}-{number}"), TTL);
+        }
+    };
+    acquire(&mut stage, "seen");
+    stage.wait_locks("brief-seen", |locks| !locks.is_empty());
+    acquire(&mut stage, "on-the-way");
+    proxy.stall();
+    acquire(&mut stage, "unseen");
+    sleep(Duration::from_secs(5));
+    proxy.resume();
+    // The exporter has received everything that was held back when it has counted later operations.
+    stage.work();
+    stage.wait_locks("brief-", |locks| locks.is_empty());
+    let passes = own(&stage.daemon.scrape(), "scan_passes_total") + 2.0;
+    stage.daemon.wait("two more passes are complete", |daemon| own(&daemon.scrape(), "scan_passes_total") >= passes);
+    let counted = Counted::of(&stage.daemon.scrape());
+    assert_eq!(grown(&stage, &before, "redis_connects_total"), 0.0);
+    let expected = &mut stage.expected;
+    assert_eq!((counted.releases, counted.renewals), (expected.releases, expected.renewals), "{counted:?}");
+    assert!(counted.acquisitions <= expected.acquisitions + N_LOCKS, "{counted:?}");
+    assert!(counted.expirations + counted.unknown_ends <= N_LOCKS, "{counted:?}");
+    // How many of the acquisitions and expirations are certain depends on the moment of the stall.
+    expected.acquisitions = counted.acquisitions;
+    (expected.expirations, expected.unknown_ends) = (counted.expirations, counted.unknown_ends);
+    end(stage);
+}
+
 #[test]
 fn changes_during_a_long_network_stall_are_not_guessed() {
     let server = RedisServer::start(&[]);
