@@ -116,13 +116,14 @@ impl Judge {
             // Read after the scrape, so it contains everything that the exporter can know.
             let tally = self.world.truth.tally(namespace);
             let shown = shown.since(&self.base.shown.get(namespace).copied().unwrap_or_default());
-            let most = tally.most.since(&self.base.least.get(namespace).copied().unwrap_or_default());
-            for ((name, counted), (_, most)) in shown.named().into_iter().zip(most.named()) {
+            let most_growth = tally.most.since(&self.base.least.get(namespace).copied().unwrap_or_default());
+            for ((name, counted), (_, most)) in shown.named().into_iter().zip(most_growth.named()) {
                 if counted > most {
                     return Err(format!(
                         "invariant 1: {namespace}: {counted} {name} counted, but at most {most} happened \
-                         since the last calm moment\nshown {shown:?}\nmost {:?}",
-                        tally.most
+                         since the last calm moment\nshown {shown:?}\nmost {most_growth:?}\n{}{}",
+                        self.world.truth.last_events(namespace),
+                        self.world.histories(namespace),
                     ));
                 }
             }

@@ -20,7 +20,7 @@ use redis_lock_exporter::rehearsal::fleet::Random;
 pub(super) enum Installation {
     /// One server behind a proxy.
     Single,
-    /// The same with 100,000 keys that are not locks.
+    /// The same with many keys that are not locks.
     Large,
     Sentinel,
     Cluster,

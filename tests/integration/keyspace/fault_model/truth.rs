@@ -3,7 +3,7 @@
 //! A fault can hide the result of a request, so the truth has two sides: what surely happened, and
 //! what may have happened at most. Without a fault both are equal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,8 @@ use crate::keyspace::scene::number;
 
 /// For how long the record remembers when keys were removed. Workers notice it much sooner.
 const REMEMBERED: Duration = Duration::from_secs(60);
+/// How many events a failure can show.
+const N_TRACED: usize = 1000;
 
 /// Numbers that the exporter counts for one namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,6 +127,8 @@ struct Records {
     tallies: BTreeMap<&'static str, Tally>,
     /// From when to when a fault may have removed keys. `None` if it has not ended yet.
     removals: Vec<(Instant, Option<Instant>)>,
+    /// The last events, for people who read a failure.
+    trace: VecDeque<(Instant, &'static str, String)>,
 }
 
 /// All workers write to it, and the judge reads it.
@@ -195,6 +199,22 @@ impl Truth {
             (true, true) => End::RemovedOrExpired,
             (false, false) => panic!("a lock vanished {:?} before its deadline without a fault", deadline.0 - now),
         }
+    }
+
+    /// Remembers an event for [`Truth::last_events`].
+    pub(super) fn trace(&self, namespace: &'static str, event: String) {
+        let trace = &mut self.records.lock().unwrap().trace;
+        trace.push_back((Instant::now(), namespace, event));
+        if trace.len() > N_TRACED {
+            trace.pop_front();
+        }
+    }
+
+    /// The last events in a namespace, with their age.
+    pub(super) fn last_events(&self, namespace: &str) -> String {
+        let records = self.records.lock().unwrap();
+        let events = records.trace.iter().filter(|(_, of, _)| *of == namespace);
+        events.map(|(at, _, event)| format!("{:6} ms ago: {event}\n", at.elapsed().as_millis())).collect()
     }
 
     pub(super) fn tally(&self, namespace: &'static str) -> Tally {

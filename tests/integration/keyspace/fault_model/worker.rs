@@ -248,6 +248,7 @@ impl Worker {
             }
         }
         self.truth.surely(self.namespace, |counts| counts.add_acquisition(previous, 1));
+        self.truth.trace(self.namespace, format!("{key} acquired for {ttl:?}"));
         let deadline = (sent + ttl, Instant::now() + ttl);
         let hold = Hold { key: key.to_owned(), token, existed: sent, deadline, may_expire: ttl < LONG };
         self.truth.opened(self.namespace, hold.may_expire);
@@ -270,6 +271,7 @@ impl Worker {
                 return self.requests.holds(&hold.key, &hold.token);
             }
         }
+        self.truth.trace(self.namespace, format!("{} renewed", hold.key));
         hold.existed = sent;
         hold.deadline = (sent + ttl, Instant::now() + ttl);
         Some(true)
@@ -331,6 +333,7 @@ impl Worker {
             }
         }
         self.truth.surely(self.namespace, |counts| counts.add_acquisition(Some(End::Removed), 1));
+        self.truth.trace(self.namespace, format!("{} stolen", hold.key));
         let stolen = Hold { key: hold.key.clone(), token, existed: sent, deadline: hold.deadline, may_expire: false };
         self.ended(hold, End::Removed);
         self.truth.opened(self.namespace, stolen.may_expire);
@@ -371,6 +374,7 @@ impl Worker {
 
     fn ended(&mut self, hold: Hold, end: End) {
         self.truth.closed(self.namespace, end, hold.may_expire);
+        self.truth.trace(self.namespace, format!("{} ended: {end:?}", hold.key));
         self.last_ends.insert(hold.key, end);
     }
 }

@@ -1,5 +1,6 @@
 //! Servers, an exporter and workers, and the faults that happen to them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -161,6 +162,17 @@ impl World {
         (!self.is_exporter_stopped).then(|| self.daemon().scrape())
     }
 
+    /// What the exporter knows about the locks of a namespace, for people who read a failure.
+    pub(super) fn histories(&self, namespace: &'static str) -> String {
+        let events = self.truth.last_events(namespace);
+        let keys: BTreeSet<&str> = events.lines().filter_map(|line| line.split_whitespace().nth(3)).collect();
+        let history = |key: &str| {
+            let path = key.replace('{', "%7B").replace('}', "%7D");
+            format!("{key}: {}\n", self.daemon().get(&format!("/api/v1/locks/{path}")).text())
+        };
+        keys.into_iter().map(history).collect()
+    }
+
     /// The processes that must run in time for exact counts.
     pub(super) fn processes(&self) -> Vec<u32> {
         let servers = self.servers.primaries().into_iter().map(|server| server.pid());
@@ -282,7 +294,7 @@ fn configuration(servers: &Servers) -> String {
     let namespaces: Vec<String> =
         namespaces.map(|name| format!("  - {{name: {name}, keys: ['{name}:lock:{{id}}']}}\n")).collect();
     format!(
-        "redis: {}\nscan: {{max_redis_share: 0.2}}\nwatch: {{mode: auto, max_reads_per_second: {READ_BUDGET}}}\n\
+        "redis: {}\nscan: {{max_redis_share: 0.5}}\nwatch: {{mode: auto, max_reads_per_second: {READ_BUDGET}}}\n\
          namespaces:\n{}",
         servers.configuration(),
         namespaces.concat()
