@@ -1,7 +1,7 @@
 # `make` lists the targets. The work is done in scripts/, so that it can be read, checked and run
 # without make.
 .DEFAULT_GOAL := help
-.PHONY: help quick test test-all demo bench alert-mutation alert-bench page-pictures dashboards dashboard-pictures docs fmt
+.PHONY: help quick test test-all demo bench soak alert-mutation alert-bench page-pictures dashboards dashboard-pictures docs fmt
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ demo: ## See it at work: services that lock, the exporter, Prometheus, and an in
 
 bench: ## Speed beside mtail, ripgrep and prometheus-redis-exporter, as ratios; wants the machine for itself
 	@bash scripts/bench.sh
+
+soak: ## Counts through random faults and crashes for HOURS=2, with the exporter's memory: prints events, faults and kills
+	@bash scripts/soak.sh $(or $(HOURS),2)
 
 alert-mutation: ## Do the rule tests bind? All mutants of the rules, more than an hour on two cores (docs/alert-quality.md)
 	@python3 scripts/mutate_rules.py

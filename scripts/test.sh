@@ -44,13 +44,17 @@ integration_tests() { cargo_tests --test integration -- "$threads" "$@"; }
 # sees several changes at once, so they do not run beside a dozen others.
 exact_tests=(keyspace::truth:: keyspace::valkey:: keyspace::findings::)
 
+# Random faults while workers use locks, on each kind of installation. They mostly wait, so they run side by side.
+fault_tests=keyspace::fault_model::counts
+
 run_integration() {
   local test others=()
-  for test in "${exact_tests[@]}"; do
+  for test in "${exact_tests[@]}" "$fault_tests"; do
     others+=(--skip "$test")
   done
   integration_tests "${others[@]}"
   cargo_tests --test integration -- --test-threads=1 "${exact_tests[@]}"
+  cargo_tests --test integration -- --test-threads=5 "$fault_tests"
 }
 
 # The modules whose tests take a few seconds together.

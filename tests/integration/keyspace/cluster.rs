@@ -114,14 +114,14 @@ fn knows(node: &RedisServer, id: &str) -> bool {
 }
 
 /// Performs the steps of a resharding one by one.
-struct Migration<'a> {
-    slot: String,
-    source: &'a RedisServer,
-    target: &'a RedisServer,
+pub(super) struct Migration<'a> {
+    pub(super) slot: String,
+    pub(super) source: &'a RedisServer,
+    pub(super) target: &'a RedisServer,
 }
 
 impl Migration<'_> {
-    fn begin(&self) {
+    pub(super) fn begin(&self) {
         self.target.command(&["CLUSTER", "SETSLOT", &self.slot, "IMPORTING", &id(self.source)]);
         self.source.command(&["CLUSTER", "SETSLOT", &self.slot, "MIGRATING", &id(self.target)]);
     }
@@ -141,7 +141,7 @@ impl Migration<'_> {
         assert_eq!(text(&self.source.command(&command)), "OK");
     }
 
-    fn end(&self, others: &[&RedisServer]) {
+    pub(super) fn end(&self, others: &[&RedisServer]) {
         let target = id(self.target);
         self.target.command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &target]);
         // These nodes may already know the new slot owner. A node without slots becomes a replica.

@@ -5,6 +5,7 @@ mod advise;
 mod api;
 mod causes;
 mod cluster;
+mod fault_model;
 mod faults;
 mod findings;
 mod layouts;
