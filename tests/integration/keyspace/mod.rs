@@ -14,4 +14,3 @@ mod scene;
 mod sentinel;
 mod stage;
 mod truth;
-mod valkey;
