@@ -16,4 +16,3 @@ mod scene;
 mod sentinel;
 mod stage;
 mod truth;
-mod valkey;
