@@ -210,8 +210,8 @@ impl Pipeline {
         pipeline
     }
 
-    /// Runs until all senders of events are dropped. Then saves once more.
-    pub async fn run(mut self, inputs: Inputs) {
+    /// Runs until all senders of events are dropped. Then saves once more and returns the state.
+    pub async fn run(mut self, inputs: Inputs) -> SavedState {
         let Inputs { mut events, mut inquiries, mut reloads } = inputs;
         let mut next_save = Instant::now();
         let mut prompt_save = Instant::now();
@@ -255,6 +255,8 @@ impl Pipeline {
         }
         (self.memory.changed, self.memory.next) = (true, Instant::now());
         self.save_and_publish().await;
+        self.state.ledger = self.ledger.into_saved();
+        self.state
     }
 
     fn receive(&mut self, input: PipelineInput) {

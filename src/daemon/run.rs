@@ -273,7 +273,7 @@ struct Running {
     logs: SourceGroup,
     /// `None` if no Redis is configured.
     redis: Option<RedisSource>,
-    pipeline: JoinHandle<()>,
+    pipeline: JoinHandle<SavedState>,
     /// `None` after a stop. The pipeline ends when all senders are dropped.
     out: Option<mpsc::Sender<PipelineInput>>,
     reload: mpsc::Sender<Reload>,
@@ -579,7 +579,7 @@ impl Running {
             failure = self.logs.failed() => failure,
             failure = redis => failure,
             ended = &mut self.pipeline => match ended {
-                Ok(()) => anyhow::anyhow!("the pipeline ended by itself"),
+                Ok(_) => anyhow::anyhow!("the pipeline ended by itself"),
                 Err(error) => anyhow::Error::new(error).context("the pipeline failed"),
             },
         }
@@ -594,7 +594,7 @@ impl Running {
         self.logs.end().await?;
         self.out = None;
         let ended = timeout(GRACE, &mut self.pipeline).await.context("the last save did not end in time")?;
-        ended.context("the pipeline panicked")
+        ended.context("the pipeline panicked").map(drop)
     }
 }
 
