@@ -110,7 +110,6 @@ impl Exporter {
     pub(crate) fn start(&mut self, now: TimeMs) {
         let (inputs, events) = mpsc::channel(4_096);
         let (inquiries, inquired) = mpsc::channel(1);
-        let (_, reconfigured) = mpsc::channel(1);
         let (asked, reads) = mpsc::channel(64);
         let (publish, published) = watch::channel(Arc::default());
         let started = self.zero + now;
@@ -129,7 +128,8 @@ impl Exporter {
             started,
             reloads: reloaded,
         });
-        let task = tokio::spawn(pipeline.run(Inputs { events, inquiries: inquired, reloads: reconfigured }));
+        let new_configurations = mpsc::channel(1).1;
+        let task = tokio::spawn(pipeline.run(Inputs { events, inquiries: inquired, reloads: new_configurations }));
         self.up = false;
         self.generation = None;
         self.running = Some(Running { inputs, reads, published, task, _inquiries: inquiries, _reloads: reloads });

@@ -255,7 +255,7 @@ impl Pipeline {
         }
         (self.memory.changed, self.memory.next) = (true, Instant::now());
         self.save_and_publish().await;
-        self.state.ledger = self.ledger.saved().clone();
+        self.state.ledger = self.ledger.into_saved();
         self.state
     }
 

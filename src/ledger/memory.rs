@@ -103,7 +103,8 @@ impl Ledger {
 impl Incident {
     fn cut_id(&mut self) {
         if let Some(lock) = self.loss.lock.as_mut().filter(|lock| lock.len() > MAX_ID_BYTES) {
-            *lock = lock[..lock.floor_char_boundary(MAX_ID_BYTES)].into();
+            let end = (0..=MAX_ID_BYTES).rev().find(|end| lock.is_char_boundary(*end)).unwrap_or(0);
+            *lock = lock[..end].into();
         }
     }
 
@@ -266,7 +267,6 @@ mod tests {
         let recents = serde_json::to_vec(&memory.recents).unwrap().len();
         let incidents = serde_json::to_vec(&memory.incidents).unwrap().len();
         let holds = serde_json::to_vec(&memory.holds).unwrap().len();
-        println!("bytes: last hour {recents}, incidents {incidents}, holds {holds}");
         assert!(recents < 400_000 && incidents < 300_000 && holds < 1_000_000, "{recents} {incidents} {holds}");
     }
 }

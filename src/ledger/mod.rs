@@ -97,6 +97,10 @@ impl Ledger {
         &self.saved
     }
 
+    pub fn into_saved(self) -> Saved {
+        self.saved
+    }
+
     pub fn namespaces(&self) -> &[Arc<Namespace>] {
         &self.namespaces
     }

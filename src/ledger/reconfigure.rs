@@ -88,3 +88,80 @@ impl Incident {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Saved;
+    use crate::model::failure::{Cause, Reason};
+    use crate::model::key_template::KeyTemplate;
+    use crate::model::log_event::{Happening, LogEvent, RuleId};
+
+    const SETTINGS: KeyspaceSettings = KeyspaceSettings { max_tracked_locks: 10, cause_wait: 3000 };
+
+    fn namespaces(names: &[&str]) -> Vec<Arc<Namespace>> {
+        let named = names.iter().map(|name| Namespace {
+            name: (*name).to_owned(),
+            keys: vec![KeyTemplate::parse(&format!("{name}:{{id}}")).unwrap()],
+            ..Namespace::other()
+        });
+        named.chain([Namespace::other()]).map(Arc::new).collect()
+    }
+
+    /// A ledger in which one loss of each of the namespaces `a` and `b` waits for its cause.
+    fn waiting() -> Ledger {
+        let ledger = Ledger::new(namespaces(&["a", "b"]), Duration::from_secs(2), Saved::default());
+        let mut ledger = ledger.starting_at(0).observing(SETTINGS);
+        for namespace in [0, 1] {
+            let event = LogEvent {
+                offset: 0,
+                time: None,
+                waited: Duration::ZERO,
+                namespace: NamespaceId(namespace),
+                lock: Some("1".to_owned()),
+                happening: Happening::ReleaseFailed(Reason::NotOwned),
+                joins: None,
+                rule: RuleId(0),
+            };
+            ledger.apply(1000, 1000, &event);
+        }
+        assert_eq!(ledger.incidents.iter().count(), 0);
+        ledger
+    }
+
+    fn change(names: &[&str], keyspace: Option<KeyspaceSettings>, links: LinkContinuity) -> Reconfiguration {
+        let (namespaces, rule_names) = (namespaces(names), Arc::default());
+        Reconfiguration { namespaces, join_window: Duration::from_secs(2), rule_names, keyspace, links }
+    }
+
+    /// Number of waiting losses, and the causes that were found for `a` and `b`.
+    fn waiting_and_settled(ledger: &Ledger) -> (usize, [u64; 2]) {
+        let waiting = ledger.keyspace.as_ref().map_or(0, |keyspace| keyspace.causes.waiting().count());
+        let settled = |name: &str| ledger.saved.causes.get(name).map_or(0, |causes| causes.get(Cause::Unknown));
+        (waiting, [settled("a"), settled("b")])
+    }
+
+    #[test]
+    fn a_loss_waits_on_unless_its_namespace_or_its_redis_is_gone() {
+        for (names, keyspace, links, expected) in [
+            (["b", "a"].as_slice(), Some(SETTINGS), LinkContinuity::Kept, (2, [0, 0])),
+            (&["c", "a", "b"], Some(SETTINGS), LinkContinuity::Replaced, (2, [0, 0])),
+            (&["b"], Some(SETTINGS), LinkContinuity::Replaced, (1, [1, 0])),
+            (&["a", "b"], Some(SETTINGS), LinkContinuity::OtherRedis, (0, [1, 1])),
+            (&["a", "b"], None, LinkContinuity::OtherRedis, (0, [1, 1])),
+        ] {
+            let mut ledger = waiting();
+            ledger.reconfigure(change(names, keyspace, links), 2000);
+            assert_eq!(waiting_and_settled(&ledger), expected, "{names:?} {links:?}");
+            assert!(!ledger.settle(3000), "too early");
+            ledger.settle(100_000);
+            assert_eq!(waiting_and_settled(&ledger), (0, [1, 1]), "causes add up");
+            let known = names.iter().filter(|name| ["a", "b"].contains(name)).count();
+            assert_eq!(ledger.incidents.iter().count(), known, "{names:?} {links:?}");
+            let losses: Vec<u64> =
+                (0..names.len()).map(|id| ledger.lately(NamespaceId(id as u16), 2000).windows[0].not_owned).collect();
+            let expected: Vec<u64> = names.iter().map(|name| u64::from(*name != "c")).collect();
+            assert_eq!(losses, expected);
+        }
+    }
+}

@@ -366,7 +366,7 @@ fn a_restart_restores_incidents_the_last_hour_and_since_when_locks_are_held() {
     for file in fs::read_dir(shop.site.path("state")).unwrap().map(|file| file.unwrap()) {
         let bytes = fs::read(file.path()).unwrap();
         let contains = |text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
-        assert!(!contains(&token) && !contains("jobs:lock:a") && !contains("changes"), "{:?}", file.path());
+        assert!(!contains(&token) && !contains("jobs:lock:a") && !contains("lock:changes"), "{:?}", file.path());
         if ["key", "memory"].contains(&file.file_name().to_str().unwrap()) {
             assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.path());
         }
