@@ -93,9 +93,9 @@ impl Incident {
 mod tests {
     use super::*;
     use crate::ledger::Saved;
-    use crate::model::failure::{Cause, Reason};
+    use crate::model::failure::{Cause, Failure, FailureKind, Reason};
     use crate::model::key_template::KeyTemplate;
-    use crate::model::log_event::{Happening, LogEvent, RuleId};
+    use crate::model::log_event::{LogEvent, RuleId, Statement};
 
     const SETTINGS: KeyspaceSettings = KeyspaceSettings { max_tracked_locks: 10, cause_wait: 3000 };
 
@@ -119,7 +119,7 @@ mod tests {
                 waited: Duration::ZERO,
                 namespace: NamespaceId(namespace),
                 lock: Some("1".to_owned()),
-                happening: Happening::ReleaseFailed(Reason::NotOwned),
+                statement: Statement::Failure(Failure::ReleaseFailed(Reason::NotOwned)),
                 joins: None,
                 rule: RuleId(0),
             };
@@ -158,8 +158,9 @@ mod tests {
             assert_eq!(waiting_and_settled(&ledger), (0, [1, 1]), "causes add up");
             let known = names.iter().filter(|name| ["a", "b"].contains(name)).count();
             assert_eq!(ledger.incidents.iter().count(), known, "{names:?} {links:?}");
-            let losses: Vec<u64> =
-                (0..names.len()).map(|id| ledger.lately(NamespaceId(id as u16), 2000).windows[0].not_owned).collect();
+            let losses: Vec<u64> = (0..names.len())
+                .map(|id| ledger.lately(NamespaceId(id as u16), 2000).windows[0].failures.get(FailureKind::NotOwned))
+                .collect();
             let expected: Vec<u64> = names.iter().map(|name| u64::from(*name != "c")).collect();
             assert_eq!(losses, expected);
         }
