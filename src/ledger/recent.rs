@@ -59,14 +59,11 @@ pub(super) struct SavedRecent {
     buckets: Vec<SavedBucket>,
 }
 
-/// The counts are in the order of `FailureKind` and `ObservedOperation`: add new variants of these
-/// at the end, or change `memory::VERSION`.
+/// When the bucket began, and its failures and operations in the order of `FailureKind` and
+/// `ObservedOperation`: add new variants of these at the end, or change `memory::VERSION`. A tuple
+/// takes half the space of a struct with names.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct SavedBucket {
-    began: TimeMs,
-    failures: Vec<u32>,
-    operations: Vec<u32>,
-}
+struct SavedBucket(TimeMs, Vec<u32>, Vec<u32>);
 
 impl Recent {
     pub(super) fn new(since: TimeMs) -> Self {
@@ -79,10 +76,9 @@ impl Recent {
             let is_recent = (last - BUCKETS as TimeMs..=last).contains(&bucket.number);
             is_recent && bucket.failures.iter().chain(&bucket.operations).any(|count| *count > 0)
         };
-        let buckets = self.buckets.iter().filter(is_saved).map(|bucket| SavedBucket {
-            began: bucket.number * BUCKET_MS,
-            failures: without_last_zeros(&bucket.failures),
-            operations: without_last_zeros(&bucket.operations),
+        let buckets = self.buckets.iter().filter(is_saved).map(|bucket| {
+            let (failures, operations) = (&bucket.failures, &bucket.operations);
+            SavedBucket(bucket.number * BUCKET_MS, without_last_zeros(failures), without_last_zeros(operations))
         });
         SavedRecent { since: self.since, gaps: self.gaps.clone(), buckets: buckets.collect() }
     }
@@ -98,10 +94,10 @@ impl Recent {
             recent.gaps[1].0 = recent.gaps[0].0;
             recent.gaps.remove(0);
         }
-        for saved in saved.buckets {
-            let Some(bucket) = recent.bucket(saved.began.saturating_add(shift).min(now)) else { continue };
-            bucket.failures.iter_mut().zip(saved.failures).for_each(|(sum, count)| add(sum, count));
-            bucket.operations.iter_mut().zip(saved.operations).for_each(|(sum, count)| add(sum, count));
+        for SavedBucket(began, failures, operations) in saved.buckets {
+            let Some(bucket) = recent.bucket(began.saturating_add(shift).min(now)) else { continue };
+            bucket.failures.iter_mut().zip(failures).for_each(|(sum, count)| add(sum, count));
+            bucket.operations.iter_mut().zip(operations).for_each(|(sum, count)| add(sum, count));
         }
         recent
     }

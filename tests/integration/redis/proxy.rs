@@ -3,6 +3,7 @@
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use redis_lock_exporter::rehearsal::fleet;
 use tokio::runtime::Runtime;
@@ -19,7 +20,9 @@ impl Proxy {
     /// Forwards connections to a server on the loopback interface.
     pub fn start(server: u16) -> Self {
         let server = format!("127.0.0.1:{server}");
-        let proxy = RUNTIME.block_on(fleet::Proxy::start(&server)).unwrap();
+        // On its own thread, because the caller may be inside another runtime.
+        let start = || RUNTIME.block_on(fleet::Proxy::start(&server)).unwrap();
+        let proxy = thread::scope(|scope| scope.spawn(start).join().unwrap());
         Self { proxy, server, is_cut: AtomicBool::new(false) }
     }
 
