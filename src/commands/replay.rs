@@ -16,7 +16,7 @@ use serde::Serialize;
 use tracing::error;
 
 use crate::cli::{EXIT_FAILED, EXIT_USAGE, ReplayArgs, ReplayOutput};
-use crate::commands::input::{self, Pieces, is_closed_pipe};
+use crate::commands::input::{self, EventTimes, Pieces, is_closed_pipe};
 use crate::commands::table;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
 use crate::exposition::{Build, ProcessStats, Scrape, TextFormat};
@@ -72,6 +72,7 @@ struct Replay<'a> {
     seen: SourceTotals,
     started: Instant,
     now: TimeMs,
+    times: EventTimes,
     progress: ReplayProgress,
 }
 
@@ -106,6 +107,7 @@ impl<'a> Replay<'a> {
             seen: SourceTotals::default(),
             started: Instant::now(),
             now: clock::now(),
+            times: EventTimes::new(clock::now()),
             progress: ReplayProgress::new(),
         }
     }
@@ -155,7 +157,7 @@ impl<'a> Replay<'a> {
     fn count(&mut self, file: &str, bytes_before: u64, events: &mut Vec<LogEvent>) -> anyhow::Result<()> {
         for event in events.drain(..) {
             self.seen.events += 1;
-            let at = input::time_of(&event, self.now, bytes_before);
+            let at = self.times.time_of(&event, bytes_before);
             let counted = self.ledger.apply(at, self.now, &event);
             if let (ReplayOutput::Events, Some(counted)) = (self.args.output, counted) {
                 self.progress.clear();

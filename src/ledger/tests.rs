@@ -32,6 +32,7 @@ fn stated(statement: Statement, lock: &str) -> LogEvent {
     let lock = Some(lock.to_owned()).filter(|lock| !lock.is_empty());
     LogEvent {
         offset: 0,
+        end: 0,
         time: None,
         waited: Duration::ZERO,
         namespace: JOBS,

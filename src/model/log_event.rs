@@ -43,6 +43,9 @@ pub struct LogEvent {
     /// Byte offset of the first byte of the line in its file (for `.gz`, in the uncompressed text).
     /// For a pushed line, the hash that identifies it if it is sent again.
     pub offset: u64,
+    /// Byte offset after the last line of the record, with the same origin as the offset of a line
+    /// in a file.
+    pub end: u64,
     /// The time in the line, if it has one.
     pub time: Option<TimeMs>,
     /// How long ago the line was read, because its record may have waited for its last line. Used

@@ -203,6 +203,24 @@ fn replay_metrics_are_complete_and_pass_promtool() {
     assert!(verdict.status.success() && complaints.is_empty(), "{complaints}");
 }
 
+/// Issue 18: in a log without times, all lines about one lock were one failure.
+#[test]
+fn lines_without_a_time_are_joined_only_if_they_are_adjacent() {
+    let line = |id: &str| format!("[SCHEDULER] WARN job lock renewal failed job_id={id} error=\"lock not owned\"\n");
+    let (one, two) = (line("j-1"), line("j-2"));
+    let logs = Logs::new();
+    let check = |text_of_log: &str, losses: usize| {
+        let path = logs.write("a.log", text_of_log);
+        assert_eq!(events(&[text(&path)]).len(), losses, "replay: {text_of_log:.400}");
+        let checked = command(&["check", "--preset", "cordum", "--output", "json", "--logs", text(&path)]);
+        let checked = String::from_utf8(checked.stdout).unwrap();
+        assert_eq!(checked.matches("\"outcome\":\"counted\"").count(), losses, "check: {checked:.400}");
+    };
+    check(&format!("{one}[SCHEDULER] INFO ready\n").repeat(75), 75);
+    check(&format!("{one}{two}").repeat(75), 150);
+    check(&one.repeat(3), 1);
+}
+
 #[test]
 fn the_table_shows_counts_per_namespace_and_a_summary() {
     let logs = Logs::new();

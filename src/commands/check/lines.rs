@@ -15,7 +15,7 @@ use regex::bytes::Regex;
 
 use super::report::{CheckReport, CheckSummary, LineOutcome, LineReport, NO_TEXT};
 use crate::cli::CheckArgs;
-use crate::commands::input;
+use crate::commands::input::{self, EventTimes};
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
 use crate::ledger::Ledger;
 use crate::logs::blocks::Cut;
@@ -85,6 +85,7 @@ struct LogSample<'a> {
     extractor: Extractor,
     ledger: Ledger,
     now: TimeMs,
+    times: EventTimes,
     joiner: LineAssembler,
     /// Line numbers of pieces of split lines, by offset. Their last piece may come in a later
     /// block.
@@ -114,6 +115,7 @@ impl<'a> LogSample<'a> {
             rules,
             ledger: Ledger::new(config.namespaces.clone(), config.join_window, Default::default()),
             now: clock::now(),
+            times: EventTimes::new(clock::now()),
             joiner: LineAssembler::default(),
             pieces: BTreeMap::new(),
             earlier: VecDeque::new(),
@@ -198,7 +200,7 @@ impl<'a> LogSample<'a> {
     fn taken(&mut self, number: u64, event: &LogEvent) -> LineReport<'a> {
         let config = self.config;
         let namespace = &config.namespaces[usize::from(event.namespace.0)];
-        let counted = self.ledger.apply(input::time_of(event, self.now, 0), self.now, event);
+        let counted = self.ledger.apply(self.times.time_of(event, 0), self.now, event);
         let reported = match &event.statement {
             Statement::Failure(failure) => Some(*failure),
             Statement::FinalState { .. } => None,

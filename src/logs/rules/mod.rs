@@ -33,7 +33,7 @@ pub use explain::NearMiss;
 /// Result of evaluating a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleMatch {
-    /// The offset is 0. The caller sets it.
+    /// The offsets are 0. The caller sets them.
     Event(LogEvent),
     /// A rule matched the record, but there is nothing to count.
     Ignored {
@@ -98,6 +98,7 @@ impl RuleSet {
         let joins = rule.joins;
         RuleMatch::Event(LogEvent {
             offset: 0,
+            end: 0,
             time: record.time,
             waited: Duration::ZERO,
             namespace,

@@ -14,7 +14,7 @@ const RENEWAL: Failure = Failure::RenewalFailed(Reason::NotOwned);
 fn event(namespace: usize, lock: Option<&str>, failure: Failure) -> LogEvent {
     let (lock, namespace) = (lock.map(str::to_owned), NamespaceId(namespace as u16));
     let (statement, waited, rule) = (Statement::Failure(failure), Duration::ZERO, RuleId(0));
-    LogEvent { offset: 0, time: None, waited, namespace, lock, statement, joins: None, rule }
+    LogEvent { offset: 0, end: 0, time: None, waited, namespace, lock, statement, joins: None, rule }
 }
 
 impl World {
