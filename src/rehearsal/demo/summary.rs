@@ -173,15 +173,17 @@ impl DemoSummary {
         let n_counted: u64 = self.logs.iter().map(|line| line.counted).sum();
         let _ = match (self.is_final, self.agreement.logs) {
             (_, true) => {
-                writeln!(text, "Logs told of {n_failures} failures, and the exporter counted each of them once.")
+                writeln!(text, "Logs reported {n_failures} failures, and the exporter counted each of them once.")
             }
             (false, false) => {
                 writeln!(
                     text,
-                    "Logs told of {n_failures} failures, of which the exporter had counted {n_counted} when it ended."
+                    "Logs reported {n_failures} failures, of which the exporter had counted {n_counted} when it ended."
                 )
             }
-            (true, false) => writeln!(text, "Logs told of {n_failures} failures, and they were not counted right:"),
+            (true, false) => {
+                writeln!(text, "Logs reported {n_failures} failures, and they were not counted correctly:")
+            }
         };
         if self.is_final {
             self.write_differences(&mut text);

@@ -143,7 +143,7 @@ impl DemoView {
 fn places(stage: &DemoRun) -> String {
     let mut text = format!("exporter      {}/\n", stage.exporter.url());
     let missing = match stage.is_without_prometheus {
-        true => "was not wanted: no alerts are shown",
+        true => "is turned off: no alerts are shown",
         false => "is not on PATH: no alerts are shown",
     };
     match &stage.prometheus {
@@ -196,7 +196,7 @@ fn essence(description: &str) -> &str {
 
 fn describe(incident: &DemoIncident) -> &'static str {
     match incident {
-        DemoIncident::Pauses => "node b freezes again and again",
+        DemoIncident::Pauses => "node b freezes repeatedly",
         DemoIncident::SlowNetwork => "the network to Redis is slow",
         DemoIncident::Failover => "Redis fails over",
     }

@@ -101,9 +101,9 @@ impl WorkerProcess {
 
     /// Waits for the next message.
     pub(super) async fn next(&mut self, patience: Duration) -> anyhow::Result<WorkerMessage> {
-        let line = timeout(patience, self.told.next_line()).await.context("the worker process tells nothing")??;
+        let line = timeout(patience, self.told.next_line()).await.context("the worker process reports nothing")??;
         let line = line.context("the worker process ended before its time")?;
-        serde_json::from_str(&line).with_context(|| format!("a worker process told {line:?}"))
+        serde_json::from_str(&line).with_context(|| format!("a worker process reported {line:?}"))
     }
 
     /// Returns a line that the process wrote and that was not read yet, if there is one.

@@ -205,7 +205,7 @@ impl Scene {
         let Self { client, territory, log_file, timing, progress, heartbeat, for_failover } = self;
         let address = address_of(&client)?;
         let probe = Probe::start(exporter_url).await?;
-        progress.say("waiting for the exporter to see everything");
+        progress.say("waiting until the exporter sees everything");
         let namespaces: Vec<_> = SCENARIOS
             .iter()
             .filter(|scenario| (scenario.kind == DrillScenario::RedisFailover) == for_failover)

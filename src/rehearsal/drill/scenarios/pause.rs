@@ -102,7 +102,7 @@ impl<'a> Paused<'a> {
         if told == WorkerMessage::Lost {
             return Err(ScenarioFailure(format!("the {PROCESS} could not renew a lock that was its own")).into());
         }
-        anyhow::ensure!(told == expected, "the worker process told {told:?} instead of {expected:?}");
+        anyhow::ensure!(told == expected, "the worker process reported {told:?} instead of {expected:?}");
         Ok(())
     }
 }
@@ -151,7 +151,7 @@ pub(super) async fn pause(stage: &ScenarioRun, round: u32, slow_network: bool) -
     let state = if stands_still { "stopped" } else { "running" };
     let said = told.clone().unwrap_or_else(|| "nothing".to_owned());
     let measured = format!(
-        "for {} it was {state}, as the kernel says, and told {said}; the TTL is {}",
+        "for {} it was {state}, according to the kernel, and reported {said}; the TTL is {}",
         seconds(pause),
         seconds(ttl)
     );

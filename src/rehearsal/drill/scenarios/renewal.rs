@@ -137,7 +137,7 @@ async fn start_and_block(
     worker.work_until(&hold, hold.acquired + stage.timing().renew_every() * 9 / 4).await?;
     proxy.block();
     worker.wait_at_most(stage.timing().answer());
-    stage.note("network", &format!("lets nothing through any more ({})", lock.key));
+    stage.note("network", &format!("no longer forwards anything ({})", lock.key));
     Ok(hold)
 }
 
