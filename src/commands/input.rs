@@ -59,7 +59,7 @@ pub(super) fn open(path: &Path) -> anyhow::Result<LogInput> {
     }
     let name = path.display().to_string();
     let mut file = File::open(path).with_context(|| format!("cannot open {name:?}"))?;
-    let metadata = file.metadata().with_context(|| format!("cannot look at {name:?}"))?;
+    let metadata = file.metadata().with_context(|| format!("cannot access {name:?}"))?;
     if metadata.is_dir() {
         anyhow::bail!("{name:?} is a directory; name the files in it");
     }

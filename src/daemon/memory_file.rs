@@ -148,6 +148,7 @@ mod tests {
         let mut ledger = Ledger::new(namespaces, Duration::from_secs(2), Saved::default());
         let event = LogEvent {
             offset: 0,
+            end: 0,
             time: None,
             waited: Duration::ZERO,
             namespace: NamespaceId(0),

@@ -115,6 +115,7 @@ mod tests {
         for namespace in [0, 1] {
             let event = LogEvent {
                 offset: 0,
+                end: 0,
                 time: None,
                 waited: Duration::ZERO,
                 namespace: NamespaceId(namespace),

@@ -89,7 +89,7 @@ pub fn of_exporter(snapshot: &Snapshot, now: TimeMs) -> Vec<HealthFinding> {
         return findings.0;
     }
     if age > STALE_SNAPSHOT {
-        let text = format!("The numbers are {} old: the exporter does not get to publishing new ones.", span(age));
+        let text = format!("The numbers are {} old: the exporter does not publish new ones.", span(age));
         findings.add(Level::Blind, "RedisLockExporterAbsent", text);
     }
     if let Some(redis) = &snapshot.redis {
@@ -104,7 +104,7 @@ pub fn of_exporter(snapshot: &Snapshot, now: TimeMs) -> Vec<HealthFinding> {
         findings.add(Level::Warning, "RedisLockStateNotSaved", text.to_owned());
     }
     if !exporter.config_reload_ok {
-        let text = "The configuration was refused at the last reload; the old one is in effect.";
+        let text = "The last reload rejected the configuration; the old one is in effect.";
         findings.add(Level::Warning, "RedisLockConfigReloadFailed", text.to_owned());
     }
     findings.sorted()
@@ -116,13 +116,14 @@ fn of_redis(redis: &RedisView, config: Option<&Config>, now: TimeMs, findings: &
     if !state.is_up() {
         let why = if complaints.is_empty() { String::new() } else { format!(": {complaints}") };
         let (up, known) = (state.nodes_up, state.nodes);
-        let text = format!("Redis {name} is not seen, {up} of {known} known primaries connected{why}.");
+        let text = format!("Redis {name} is not reachable, {up} of {known} known primaries are connected{why}.");
         findings.add(Level::Critical, "RedisLockRedisDown", text);
         return;
     }
     let watches = config.and_then(|config| config.redis.as_ref()).is_none_or(|redis| redis.watch.enabled);
     if watches && !state.is_tracking() {
-        let text = format!("Redis {name} does not push changes: short holds are missed, counts are lower bounds.");
+        let text =
+            format!("Redis {name} does not push changes: short holds are not observed, counts are lower bounds.");
         findings.add(Level::Blind, "RedisLockTrackingLost", text);
     }
     if !complaints.is_empty() {
@@ -138,11 +139,11 @@ fn of_redis(redis: &RedisView, config: Option<&Config>, now: TimeMs, findings: &
     match state.scan_last_success {
         None => {
             let progress = state.scan_progress.map_or_else(String::new, |share| format!(", {} so far", percent(share)));
-            let text = format!("Redis {name}: the first look over all keys is not done{progress}.");
+            let text = format!("Redis {name}: the first pass over all keys is not complete{progress}.");
             findings.add(Level::Blind, "RedisLockScanStale", text);
         }
         Some(last) if (now - last) as f64 > patience * 1000.0 => {
-            let text = format!("Redis {name}: the last look over all keys was {} ago.", span(now - last));
+            let text = format!("Redis {name}: the last pass over all keys was {} ago.", span(now - last));
             findings.add(Level::Blind, "RedisLockScanStale", text);
         }
         Some(_) => {}
@@ -156,7 +157,7 @@ fn of_log(source: &SourceView, now: TimeMs, findings: &mut HealthFindings) {
         findings.add(Level::Blind, "RedisLockLogSilent", format!("Log source {name}: {complaint}."));
     } else if state.open_files == 0 {
         let text = match name.as_str() {
-            STDIN => "Standard input has ended: nothing is read from it any more.".to_owned(),
+            STDIN => "Standard input has ended: nothing more is read from it.".to_owned(),
             _ => format!("No log file is open for {name}."),
         };
         findings.add(Level::Blind, "RedisLockLogSilent", text);
@@ -200,7 +201,7 @@ fn of_losses(view: &NamespaceView, lost: u64, findings: &mut HealthFindings) {
     match complete.and_then(|ratios| ratios.not_owned) {
         Some(ratio) if enough && ratio > threshold => {
             let (ratio, threshold) = (percent(ratio), percent(threshold));
-            let text = format!("{locks}: {ratio} of releases and renewals were refused, above {threshold}.");
+            let text = format!("{locks}: {ratio} of releases and renewals were rejected, above {threshold}.");
             findings.add(urgent(namespace), "RedisLockNotOwnedRatioHigh", text);
         }
         Some(ratio) => {
@@ -209,7 +210,7 @@ fn of_losses(view: &NamespaceView, lost: u64, findings: &mut HealthFindings) {
             findings.add(Level::Warning, "RedisLockNotOwnedRatioHigh", text);
         }
         None => {
-            let text = format!("{locks}; how many operations went well is not known.");
+            let text = format!("{locks}; the number of successful operations is unknown.");
             let level = if enough { urgent(namespace) } else { Level::Warning };
             findings.add(level, "RedisLockNotOwnedRateHigh", text);
         }
@@ -242,7 +243,7 @@ fn of_acquisitions(view: &NamespaceView, failed: u64, findings: &mut HealthFindi
     let NamespaceView { namespace, keyspace, lately, .. } = view;
     let attempts = counted(failed, "attempt", "attempts");
     let time = within(lately);
-    let text = format!("{attempts} to take a lock failed{time}, not counting those that found it taken");
+    let text = format!("{attempts} to acquire a lock failed{time}, not counting those that found it taken");
     let threshold = namespace.thresholds.renewal_failure_ratio.unwrap_or(DEFAULT_RATIO);
     let runbook = "RedisLockAcquireFailing";
     // If acquisitions are not observed completely, their share is meaningless.
@@ -294,7 +295,7 @@ fn of_fences(view: &NamespaceView, findings: &mut HealthFindings) {
 fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, findings: &mut HealthFindings) {
     let state = &keyspace.now;
     if state.source.is_none_or(|source| source == OperationsSource::None) {
-        let text = "Redis is not seen: what happens to these locks is not known.";
+        let text = "Redis is not observed: what happens to these locks is unknown.";
         findings.add(Level::Blind, "RedisLockRedisDown", text.to_owned());
         return;
     }
@@ -348,8 +349,10 @@ fn of_expiries(view: &NamespaceView, keyspace: &KeyspaceView, findings: &mut Hea
 pub fn summary(snapshot: &Snapshot, level: Level, subjects: &[&str]) -> String {
     let seen = match (&snapshot.redis, snapshot.sources.is_empty()) {
         (Some(_), false) => "Every log is read and Redis is watched.",
-        (Some(_), true) => "Redis is watched. No logs are read here, so refused releases and renewals are not seen.",
-        (None, false) => "Every log is read. Redis is not watched here, so expiries and causes are not seen.",
+        (Some(_), true) => {
+            "Redis is watched. No logs are read here, so rejected releases and renewals are not observed."
+        }
+        (None, false) => "Every log is read. Redis is not watched here, so expirations and causes are not observed.",
         (None, true) => "Nothing is watched.",
     };
     let at = match subjects {
@@ -360,7 +363,7 @@ pub fn summary(snapshot: &Snapshot, level: Level, subjects: &[&str]) -> String {
     };
     match level {
         Level::Well => format!("{} {seen}", all_well(snapshot)),
-        Level::Warning => format!("Worth a look{at}."),
+        Level::Warning => format!("Worth checking{at}."),
         Level::Blind => "The exporter does not see everything, so nothing here proves that all is well.".to_owned(),
         Level::Critical => format!("Wrong now{at}."),
     }
@@ -511,7 +514,7 @@ mod tests {
     fn losses_are_judged_by_the_namespaces_own_threshold() {
         check(&view(), &[]);
         let runbook = "RedisLockNotOwnedRatioHigh";
-        let above = "6 locks were lost in 5 minutes: 12 % of releases and renewals were refused, above 5 %.";
+        let above = "6 locks were lost in 5 minutes: 12 % of releases and renewals were rejected, above 5 %.";
         check(&lost(6, Some(0.12)), &[(Level::Critical, runbook, above)]);
         let ticket = with(|namespace| namespace.severity = Severity::Ticket, lost(6, Some(0.12)));
         check(&ticket, &[(Level::Warning, runbook, above)]);
@@ -529,7 +532,7 @@ mod tests {
         few.lately.observed = [12_000; 2];
         few.lately.windows[0].failures.add(FailureKind::Abandoned, 1);
         let texts: Vec<String> = of_namespace(&few, NOW).into_iter().map(|finding| finding.text).collect();
-        let lost = "6 locks were lost (observed for 12 s): 12 % of releases and renewals were refused, above 5 %.";
+        let lost = "6 locks were lost (observed for 12 s): 12 % of releases and renewals were rejected, above 5 %.";
         assert_eq!(texts, [lost, "1 holder gave up and stopped (observed for 12 s)."]);
         let told = |observed: &[[TimeMs; 2]]| {
             let of_time = |observed: &[TimeMs; 2]| {
@@ -563,7 +566,7 @@ mod tests {
         };
         let runbook = "RedisLockAcquireFailing";
         let text =
-            |rest: &str| format!("to take a lock failed in 5 minutes, not counting those that found it taken{rest}");
+            |rest: &str| format!("to acquire a lock failed in 5 minutes, not counting those that found it taken{rest}");
         let half = format!("6 attempts {}", text(": 50 % of all, above 5 %."));
         check(&failed(6, 6), &[(Level::Critical, runbook, &half)]);
         let ticket = with(|namespace| namespace.severity = Severity::Ticket, failed(6, 6));
@@ -580,7 +583,7 @@ mod tests {
     #[test]
     fn without_all_successes_the_number_decides() {
         let runbook = "RedisLockNotOwnedRateHigh";
-        let text = "6 locks were lost in 5 minutes; how many operations went well is not known.";
+        let text = "6 locks were lost in 5 minutes; the number of successful operations is unknown.";
         let logs_only = NamespaceView { keyspace: None, ..lost(6, None) };
         check(&logs_only, &[(Level::Critical, runbook, text)]);
         let mut scanned = lost(6, Some(0.9));
@@ -592,7 +595,7 @@ mod tests {
     fn a_namespace_that_is_not_seen_is_not_well() {
         let mut view = view();
         view.keyspace.as_mut().unwrap().now.source = Some(OperationsSource::None);
-        let text = "Redis is not seen: what happens to these locks is not known.";
+        let text = "Redis is not observed: what happens to these locks is unknown.";
         check(&view, &[(Level::Blind, "RedisLockRedisDown", text)]);
         view.keyspace.as_mut().unwrap().now.source = None;
         assert_eq!(level(&of_namespace(&view, NOW)), Level::Blind);
@@ -835,15 +838,16 @@ mod tests {
         );
         let logs_only = Snapshot { redis: None, ..well() };
         assert!(
-            told(&logs_only, Level::Well).ends_with("Redis is not watched here, so expiries and causes are not seen.")
+            told(&logs_only, Level::Well)
+                .ends_with("Redis is not watched here, so expirations and causes are not observed.")
         );
         let redis_only = Snapshot { sources: Vec::new(), ..well() };
-        assert!(told(&redis_only, Level::Well).ends_with("so refused releases and renewals are not seen."));
+        assert!(told(&redis_only, Level::Well).ends_with("so rejected releases and renewals are not observed."));
         for level in [Level::Critical, Level::Blind, Level::Warning] {
             assert!(!told(&whole, level).contains("All well"));
         }
         assert_eq!(summary(&whole, Level::Critical, &["a"]), "Wrong now: a.");
         assert_eq!(summary(&whole, Level::Critical, &["a", "b", "c", "d"]), "Wrong now: a, b and 2 more.");
-        assert_eq!(summary(&whole, Level::Warning, &["a", "b"]), "Worth a look: a and b.");
+        assert_eq!(summary(&whole, Level::Warning, &["a", "b"]), "Worth checking: a and b.");
     }
 }

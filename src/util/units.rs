@@ -8,8 +8,7 @@ use super::clock::TimeMs;
 const DURATION_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// Help text for a duration that cannot be parsed.
-pub(crate) const DURATION_HELP: &str =
-    "write whole numbers with a unit, large units first: 250ms, 2s, 10m, 1h, 7d, 1m30s";
+pub(crate) const DURATION_HELP: &str = "write integers with a unit, large units first: 250ms, 2s, 10m, 1h, 7d, 1m30s";
 
 /// Help text for a size that cannot be parsed.
 pub(crate) const SIZE_HELP: &str = "write a number of bytes, or a number with KiB or MiB: 65536, 64KiB, 1MiB";

@@ -104,12 +104,12 @@ pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec
     }
     let answer: AnswerJson = serde_json::from_slice(&response.body)
         .with_context(|| format!("{name} answers, but not as a redis_lock_exporter of this version does"))?;
-    let no_redis = || anyhow!("the exporter at {name} looks at no Redis: give it one with --redis.url or `redis`");
+    let no_redis = || anyhow!("the exporter at {name} does not watch Redis: set --redis.url or `redis`");
     let replies = answer.redis.ok_or_else(no_redis)?.reply_seconds.into_sample();
     let subjects: Vec<AdvisedNamespace> =
         answer.namespaces.into_iter().filter_map(|seen| seen.into_subject(&replies)).collect();
     if subjects.is_empty() {
-        bail!("the exporter at {name} looks at no locks in Redis: none of its namespaces has `keys`");
+        bail!("the exporter at {name} watches no locks in Redis: none of its namespaces has `keys`");
     }
     Ok(subjects)
 }

@@ -62,7 +62,7 @@ pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec
     }
     if subjects.is_empty() {
         bail!(
-            "Prometheus at {} has series of redis_lock_exporter, but none that looks at locks in Redis",
+            "Prometheus at {} has series of redis_lock_exporter, but none about locks in Redis",
             history.prometheus.shown()
         );
     }

@@ -33,9 +33,9 @@ pub(super) fn write(out: &mut impl Write, advised: &[Advised]) -> io::Result<()>
     match configuration(advised) {
         Some(yaml) => write!(out, "{yaml}"),
         None if advised.iter().any(|advised| !advised.advice.findings.is_empty()) => {
-            writeln!(out, "No other value would help by itself: see what is said above.")
+            writeln!(out, "No other value helps alone: see above.")
         }
-        None => writeln!(out, "Nothing to change, as far as can be seen."),
+        None => writeln!(out, "Nothing to change, according to the observed data."),
     }
 }
 

@@ -255,7 +255,7 @@ impl<'a> LogSample<'a> {
         let (outcome, rule, why) = match verdict {
             RuleMatch::Ignored { rule } => (LineOutcome::Ignored, Some(rule), rules.why_ignored(rule).to_owned()),
             RuleMatch::Event(event) => {
-                let why = "the rule would take it, but colors or escapes hide its text from the search";
+                let why = "the rule would match, but colors or escapes hide its text from the search";
                 (LineOutcome::Overlooked, Some(event.rule), why.to_owned())
             }
             RuleMatch::NoMatch => match rules.explain(&record) {

@@ -44,8 +44,8 @@ pub(in crate::config) fn parse(url: &str, default_port: u16) -> Result<RedisUrl,
     };
     if host.contains(['?', '#']) || path.contains(['?', '#']) {
         return complain(
-            "the URL of Redis has options behind `?` or `#`",
-            "remove them; other fields have what can be set",
+            "the URL of Redis has options after `?` or `#`",
+            "remove them; use the other fields of `redis` instead",
         );
     }
     let (username, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
@@ -77,7 +77,7 @@ fn parse_database(text: &str) -> Result<u32, Complaint> {
         Ok(number) if text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
         _ => complain(
             format!("{} is not the number of a database", quote(text)),
-            "write a number behind the last slash, or nothing for database 0",
+            "write a number after the last slash, or nothing for database 0",
         ),
     }
 }

@@ -96,7 +96,11 @@ impl<'a> RuleBuilder<'a> {
         match self.names.get(&name) {
             None => drop(self.names.insert(name.clone(), (layer.to_owned(), place))),
             Some((other, _)) if other == layer => {
-                findings.add(place, format!("the rule {} is there twice", quote(&name)), "give each rule its own name");
+                findings.add(
+                    place,
+                    format!("the rule {} is listed twice", quote(&name)),
+                    "give each rule its own name",
+                );
             }
             Some((other, _)) => {
                 let message = format!("the preset `{other}` has a rule {} too", quote(&name));
@@ -143,7 +147,7 @@ fn matcher(raw: &RawRule, findings: &mut ProblemCollector) -> Option<RuleMatcher
     for message in messages {
         if required_literals(&regex::escape(&message.value)).is_none() {
             let problem = format!("the message {} is too short to be searched for", quote(&message.value));
-            findings.add(message.place, problem, "give the whole message, with at least three letters in a row");
+            findings.add(message.place, problem, "give the complete message, with at least three letters in a row");
         }
     }
     Some(RuleMatcher::Message(messages.iter().map(|message| message.value.clone()).collect()))

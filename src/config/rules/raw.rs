@@ -163,7 +163,7 @@ fn read_conditions(node: &YamlNode, findings: &mut ProblemCollector) -> Vec<RawC
     for (key, value) in entries {
         let Some(field) = text(key, "a field's name in `where`", findings) else { continue };
         if conditions.iter().any(|condition| condition.field == field.value) {
-            findings.add(key.place, format!("`{}` is there twice in `where`", field.value), "remove one of them");
+            findings.add(key.place, format!("`{}` appears twice in `where`", field.value), "remove one of them");
             continue;
         }
         for test in read_tests(value, &field.value, findings) {
@@ -199,7 +199,7 @@ fn read_condition(fields: &YamlMapping<'_>, findings: &mut ProblemCollector) -> 
     match fields.boolean("absent", findings) {
         Some(Located { value: true, .. }) => vec![RawTest::Absent],
         Some(Located { place, .. }) => {
-            let help = "write `absent: true`, or `regex: '.'` for a field that is there";
+            let help = "write `absent: true`, or `regex: '.'` for a field that exists";
             findings.add(place, "`absent` must be true", help);
             Vec::new()
         }

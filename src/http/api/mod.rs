@@ -131,7 +131,7 @@ async fn lock(context: &Context, key: &str, parameters: Parameters) -> Result<St
     let key = percent_decode(key)
         .map_err(|_| ApiError::bad_request("the key in the path must be percent-encoded UTF-8".to_owned()))?;
     let history = ask(context, |answer| Inquiry::Lock(key, answer)).await?;
-    let unknown = "nothing is known about this lock: it is not held, and nothing was seen of it lately";
+    let unknown = "nothing is known about this lock: it is not held, and nothing was observed recently";
     history.map(|history| encode(&history)).ok_or_else(|| ApiError::not_found(unknown))
 }
 

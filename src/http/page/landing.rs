@@ -52,7 +52,7 @@ fn locks(snapshot: &Snapshot) -> String {
     let Some(redis) = &snapshot.redis else { return String::new() };
     let state = if redis.now.is_up() { "connected" } else { "not connected" };
     let locks = table(KEYSPACE_COLUMNS, &keyspace_rows(snapshot));
-    format!("<p>Locks seen in Redis {} ({state}) since counting began:</p>\n{locks}", Escaped(&redis.name))
+    format!("<p>Locks observed in Redis {} ({state}) since counting began:</p>\n{locks}", Escaped(&redis.name))
 }
 
 fn table(columns: impl IntoIterator<Item: fmt::Display>, rows: &str) -> String {

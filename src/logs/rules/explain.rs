@@ -28,7 +28,9 @@ impl RuleSet {
             let why = match record.aside? {
                 NonStatement::SourceEcho => "the line is the source code that a traceback shows, not a message",
                 NonStatement::Commit => "the line is the subject of a commit",
-                NonStatement::Continuation => "the line goes on with a stack trace, and the trace's first line counts",
+                NonStatement::Continuation => {
+                    "the line continues with a stack trace, and the trace's first line counts"
+                }
             };
             return Some(NearMiss { rule, why: why.to_owned() });
         }
@@ -40,7 +42,7 @@ impl RuleSet {
         match self.rule(rule).action {
             RuleAction::Report { .. } => "a renewal that is canceled is the normal end of the work",
             RuleAction::FinalState(_) => "the state is not a final one",
-            RuleAction::Ignore => "the rule says so",
+            RuleAction::Ignore => "the rule ignores such lines",
         }
     }
 
@@ -68,7 +70,7 @@ impl RuleSet {
                 FieldTest::Without(regex) => format!("no match of /{}/", regex.as_str()),
                 FieldTest::Absent => "no such field".to_owned(),
             };
-            return Some(NearMiss { rule, why: format!("{found}, the rule wants {wanted}") });
+            return Some(NearMiss { rule, why: format!("{found}, the rule requires {wanted}") });
         }
         None
     }

@@ -276,12 +276,12 @@ fn explains_near_misses() {
     check_near(
         &rules,
         "[GATEWAY] WARN job lock renewal failed",
-        &format!("{name}: `component` is \"gateway\", the rule wants \"scheduler\""),
+        &format!("{name}: `component` is \"gateway\", the rule requires \"scheduler\""),
     );
     check_near(
         &rules,
         "job lock renewal failed",
-        &format!("{name}: there is no field `component`, the rule wants \"scheduler\""),
+        &format!("{name}: there is no field `component`, the rule requires \"scheduler\""),
     );
     check_near(
         &rules,

@@ -62,7 +62,7 @@ impl DemoRun {
         let deadline = Instant::now() + READY;
         while !observer.is_watching().await {
             if Instant::now() > deadline {
-                bail!("the exporter does not get to see Redis");
+                bail!("the exporter does not connect to Redis");
             }
             sleep(Duration::from_millis(50)).await;
         }
@@ -121,7 +121,7 @@ impl DemoRun {
 
     pub(super) async fn begin(&mut self, incident: DemoIncident) -> anyhow::Result<()> {
         let what = match incident {
-            DemoIncident::Pauses => "node b freezes for longer than its run locks live, again and again",
+            DemoIncident::Pauses => "node b freezes repeatedly, for longer than the TTL of its run locks",
             DemoIncident::SlowNetwork => "the network to Redis gets slower than the services wait",
             DemoIncident::Failover => "Redis fails over to a server that has none of the locks",
         };

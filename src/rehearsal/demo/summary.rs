@@ -181,7 +181,9 @@ impl DemoSummary {
                     "Logs reported {n_failures} failures, of which the exporter had counted {n_counted} when it ended."
                 )
             }
-            (true, false) => writeln!(text, "Logs reported {n_failures} failures, and they were not counted right:"),
+            (true, false) => {
+                writeln!(text, "Logs reported {n_failures} failures, and they were not counted correctly:")
+            }
         };
         if self.is_final {
             self.write_differences(&mut text);

@@ -147,7 +147,7 @@ impl DemoView {
 fn addresses(demo: &DemoRun) -> String {
     let mut text = format!("exporter      {}/\n", demo.exporter.url());
     let missing = match demo.is_without_prometheus {
-        true => "was not wanted: no alerts are shown",
+        true => "is turned off: no alerts are shown",
         false => "is not on PATH: no alerts are shown",
     };
     match &demo.prometheus {
@@ -200,7 +200,7 @@ fn likely_cause(description: &str) -> &str {
 
 fn describe(incident: &DemoIncident) -> &'static str {
     match incident {
-        DemoIncident::Pauses => "node b freezes again and again",
+        DemoIncident::Pauses => "node b freezes repeatedly",
         DemoIncident::SlowNetwork => "the network to Redis is slow",
         DemoIncident::Failover => "Redis fails over",
     }

@@ -155,11 +155,11 @@ impl Probe {
         }
         let is_up = |metric| samples.sum(&SeriesSelector::new(metric, &[])) >= 1.0;
         if !is_up("redis_lock_exporter_redis_up") {
-            let why = "is blind on one eye: it is not connected to a Redis (see its /-/ready)";
+            let why = "does not see everything: it is not connected to a Redis (see its /-/ready)";
             return Some((true, format!("the exporter at {shown} {why}")));
         }
         if !is_up("redis_lock_exporter_tracking_up") {
-            let why = "does not receive changes from Redis: passes alone miss short holds (see its /-/ready)";
+            let why = "does not receive changes from Redis: passes alone do not observe short holds (see its /-/ready)";
             return Some((true, format!("the exporter at {shown} {why}")));
         }
         None

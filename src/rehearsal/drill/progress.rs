@@ -44,7 +44,7 @@ impl Phase {
         match self {
             Self::Waiting => "  -",
             Self::Running => "  > running",
-            Self::Checking => "  > checking what the exporter says",
+            Self::Checking => "  > checking what the exporter reports",
             Self::Held => "  ok",
             Self::Failed => "  FAILED",
         }

@@ -148,14 +148,14 @@ impl Expected {
     fn describe(self) -> String {
         let rest = |page: Page| match page.along {
             [] => "nothing else does".to_owned(),
-            along => format!("nothing else does, but for what may follow from it: {}", along.join(", ")),
+            along => format!("nothing else does, except possible consequences: {}", along.join(", ")),
         };
         match self {
             Self::Page(page) => {
                 format!("{} pages, for this lasts longer than {}; {}", page.alert, seconds(page.after), rest(page))
             }
             Self::Either(page) => format!("{} may page or not, after such a time; {}", page.alert, rest(page)),
-            Self::Silence => "nothing pages: this is too short, or no reason to wake somebody".to_owned(),
+            Self::Silence => "nothing pages: the failure is too short or not urgent".to_owned(),
         }
     }
 

@@ -214,7 +214,7 @@ impl ContextParts {
         let Self { client, key_scope, log_file, timing, progress, heartbeat, for_failover } = self;
         let address = address_of(&client)?;
         let probe = Probe::start(exporter_url).await?;
-        progress.print("waiting for the exporter to see everything");
+        progress.print("waiting until the exporter sees everything");
         let namespaces: Vec<_> = SCENARIOS
             .iter()
             .filter(|scenario| (scenario.kind == DrillScenario::RedisFailover) == for_failover)

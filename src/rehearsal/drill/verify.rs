@@ -35,7 +35,7 @@ pub(super) async fn verify(scenario_run: &ScenarioRun, notes: Notes, stalled: St
     let samples = match probe.scrape().await {
         Ok(samples) => samples,
         Err(error) => {
-            return report.stop(&error.context("the exporter does not answer any more"));
+            return report.stop(&error.context("the exporter no longer answers"));
         }
     };
     judge_claims(&notes.claims, &scenario_run.before, &samples, report);

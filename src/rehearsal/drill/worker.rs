@@ -261,7 +261,7 @@ impl LockProgram for WorkerRenewal<'_> {
                 Err(ScenarioFailure(format!("the {name} could not renew a lock that was its own")).into())
             }
             (RenewalPolicy::Fence(_), RenewalResult::Done) | (RenewalPolicy::Continue, _) => {
-                anyhow::bail!("a renewal was answered although nothing comes through")
+                anyhow::bail!("a renewal was answered although nothing is forwarded")
             }
         }
     }

@@ -69,7 +69,7 @@ pub(super) async fn leader_loss(scenario_run: &ScenarioRun) -> anyhow::Result<()
     let last_held = SeriesSelector::new("redis_lock_last_held_timestamp_seconds", &labels);
     let difference = samples.sum(&last_held) - free_at;
     let measured = match samples.has(&last_held) {
-        true => format!("{difference:+.3} s beside the truth"),
+        true => format!("{difference:+.3} s off the truth"),
         false => "it shows nothing about this lock".to_owned(),
     };
     scenario_run.expect("absent-seen", difference.abs() <= PRECISION_SECONDS, measured);
@@ -79,7 +79,7 @@ pub(super) async fn leader_loss(scenario_run: &ScenarioRun) -> anyhow::Result<()
     scenario_run.measure("absent", free_for);
     scenario_run.measure("takeover", next.acquired - hold.last_sign());
     let measured = format!(
-        "nobody led for {}, of {} looks at the lock {} found a holder after that; the TTL is {}",
+        "nobody led for {}, of {} checks of the lock, {} found a holder after that; the TTL is {}",
         seconds(free_for),
         absence.n_looks,
         absence.n_held,

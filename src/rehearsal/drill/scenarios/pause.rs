@@ -151,7 +151,7 @@ pub(super) async fn pause(scenario_run: &ScenarioRun, round: u32, slow_network: 
     let state = if stands_still { "stopped" } else { "running" };
     let output = message.clone().unwrap_or_else(|| "nothing".to_owned());
     let measured = format!(
-        "for {} it was {state}, as the kernel says, and reported {output}; the TTL is {}",
+        "for {} it was {state}, according to the kernel, and reported {output}; the TTL is {}",
         seconds(pause),
         seconds(ttl)
     );

@@ -137,7 +137,7 @@ async fn start_and_block(
     worker.work_until(&hold, hold.acquired + scenario_run.timing().renew_every() * 9 / 4).await?;
     proxy.block();
     worker.wait_at_most(scenario_run.timing().answer());
-    scenario_run.note("network", &format!("lets nothing through any more ({})", lock.key));
+    scenario_run.note("network", &format!("no longer forwards anything ({})", lock.key));
     Ok(hold)
 }
 
