@@ -32,6 +32,7 @@ use crate::model::failure::{Cause, ConflictKind, Operation, Reason};
 use crate::model::log_event::{Happening, LogEvent, RuleId};
 use crate::model::namespace::{Namespace, NamespaceId};
 use crate::util::clock::TimeMs;
+use causes::PendingLosses;
 use causes::incidents::IncidentLog;
 use failures::final_states::FinalStates;
 use failures::joining::{Aspect, FailureJoiner, LockHash, Window};
@@ -54,6 +55,7 @@ pub struct Ledger {
     /// Counts of the last hour, one entry per lock namespace.
     recents: Vec<Recent>,
     incidents: IncidentLog,
+    pending_losses: PendingLosses,
 }
 
 /// The part of the ledger that survives a restart.
@@ -86,7 +88,9 @@ impl Ledger {
         let join_window = join_window.as_millis() as TimeMs;
         let recents = namespaces.iter().map(|_| Recent::new()).collect();
         let (keyspace, rule_names, incidents) = (None, Arc::default(), IncidentLog::default());
-        let mut ledger = Self { namespaces, join_window, saved, keyspace, rule_names, recents, incidents };
+        let pending_losses = PendingLosses::default();
+        let mut ledger =
+            Self { namespaces, join_window, saved, keyspace, rule_names, recents, incidents, pending_losses };
         ledger.settle_saved();
         ledger
     }
