@@ -11,8 +11,6 @@ use super::causes::incidents::Incident;
 use super::causes::{self, Explanation, Loss};
 use super::failures::EventContext;
 use super::locks::history::CountedLine;
-use super::locks::hold::Hold;
-use super::locks::ring::KeyHash;
 use super::locks::{AllCounters, KeyspaceSettings, LockTracker};
 use crate::model::counters::Tally;
 use crate::model::failure::{Cause, Failure, FailureKind, Operation};
@@ -62,7 +60,7 @@ impl Ledger {
     /// `now` must come from the same clock as the `now` of [`Ledger::apply`].
     pub fn settle(&mut self, now: TimeMs) -> bool {
         let mut settled = false;
-        while let Some(loss) = self.keyspace.as_mut().and_then(|keyspace| keyspace.next_settled(now)) {
+        while let Some(loss) = self.next_settled(now) {
             self.settle_loss(loss);
             settled = true;
         }
@@ -116,13 +114,8 @@ impl Ledger {
         let mut evictions =
             vec![("joined_lines", self.saved.joined.evictions()), ("final_states", self.saved.finals.evictions())];
         if let Some(keyspace) = &self.keyspace {
-            evictions.extend([
-                ("lock_history", keyspace.history.evictions()),
-                ("waiting_causes", keyspace.causes.evictions()),
-                ("fences", keyspace.fences.evictions()),
-                ("not_locks", keyspace.not_locks.evictions()),
-                ("untracked_locks", keyspace.untracked.evictions()),
-            ]);
+            evictions.push(("waiting_causes", self.pending_losses.evictions()));
+            evictions.extend(keyspace.evictions());
         }
         evictions
     }
@@ -148,10 +141,10 @@ impl Ledger {
             operation,
             rule: moment.rule,
         };
-        let at_once = match &mut self.keyspace {
+        let at_once = match &self.keyspace {
             Some(keyspace) if loss.lock.is_some() => {
-                let due = moment.now.saturating_add(keyspace.settings.cause_wait);
-                keyspace.causes.wait(loss, due)
+                let due = moment.now.saturating_add(keyspace.cause_wait());
+                self.pending_losses.wait(loss, due)
             }
             _ => Some(loss),
         };
@@ -164,10 +157,8 @@ impl Ledger {
     pub(super) fn said(&mut self, moment: &EventContext, failure: Failure) {
         let (Some(keyspace), Some(lock)) = (&mut self.keyspace, moment.lock) else { return };
         let (event, reason) = (failure.event_name(), failure.reason().map(Label::as_str));
-        let saying = CountedLine { at: moment.at, event, reason, rule: moment.rule };
-        for key in keyspace.keys_of(moment.id, lock) {
-            keyspace.sayings.push(keyspace.hash(&key), saying);
-        }
+        let line = CountedLine { at: moment.at, event, reason, rule: moment.rule };
+        keyspace.record_line(moment.id, lock, line);
     }
 
     pub(super) fn rule_name(&self, rule: RuleId) -> &str {
@@ -175,79 +166,28 @@ impl Ledger {
     }
 
     pub(super) fn settle_loss(&mut self, loss: Loss) {
-        let finding = self.keyspace.as_mut().map_or(Explanation::NOTHING, |keyspace| keyspace.explain(&loss));
+        let finding = self.explain(&loss);
         let name = self.namespaces[usize::from(loss.namespace.0)].name.clone();
         self.saved.causes.entry(name).or_default().increment(finding.cause);
         self.incidents.remember(Incident { loss, finding });
     }
-}
 
-impl LockTracker {
+    fn explain(&mut self, loss: &Loss) -> Explanation {
+        let (Some(keyspace), Some(lock)) = (&mut self.keyspace, loss.lock.as_deref()) else {
+            return Explanation::NOTHING;
+        };
+        let evidence = keyspace.evidence(loss.namespace, lock, loss.at);
+        evidence.map_or(Explanation::NOTHING, |evidence| causes::explain(evidence, loss))
+    }
+
     /// The next loss that has waited long enough, if Redis has shown everything that happened
     /// before it. A loss that has waited too long is returned in any case.
     fn next_settled(&mut self, now: TimeMs) -> Option<Loss> {
-        let (loss, is_late) = self.causes.first_due(now)?;
-        if is_late || self.has_shown(loss) {
-            return self.causes.next_due(now);
-        }
-        None
-    }
-
-    /// Whether every link has reported all changes before the line was written, and the lock is
-    /// neither doubtful nor about to be verified.
-    fn has_shown(&self, loss: &Loss) -> bool {
-        let Some(lock) = loss.lock.as_deref() else { return true };
-        let is_open = |key: String| {
-            let slot = self.table.find(self.hash(&key), &key);
-            slot.and_then(|slot| self.table.get(slot))
-                .is_some_and(|lock| lock.unverified || self.links.is_doubtful(lock))
+        let (loss, is_late) = self.pending_losses.first_due(now)?;
+        let has_shown = || match (&self.keyspace, loss.lock.as_deref()) {
+            (Some(keyspace), Some(lock)) => keyspace.has_shown(loss.namespace, lock, loss.at),
+            _ => true,
         };
-        self.links.have_shown(loss.at) && !self.possible_keys(loss.namespace, lock).into_iter().any(is_open)
-    }
-
-    fn explain(&mut self, loss: &Loss) -> Explanation {
-        let was_observed = self.links.first_baseline().is_some_and(|baseline| loss.at >= baseline);
-        let Some(lock) = loss.lock.as_deref().filter(|_| was_observed) else { return Explanation::NOTHING };
-        let keys = self.possible_keys(loss.namespace, lock);
-        for key in keys {
-            let hash = self.hash(&key);
-            if self.history.latest(hash).is_none() {
-                continue;
-            }
-            let mut finding = causes::explain(&mut self.history, hash, loss);
-            if finding.lost_at.is_some() && finding.next_owner.is_none() {
-                let next = self.life_now(hash, &key).filter(|life| life.owner.is_some() && life.owner != finding.owner);
-                (finding.next_owner, finding.next_began) =
-                    (next.and_then(|life| life.owner), next.map(|life| life.began));
-            }
-            return finding;
-        }
-        Explanation::NOTHING
-    }
-
-    /// A line names the key or only an id. Returns the text itself and each key that a template
-    /// with one field builds from it.
-    fn possible_keys(&self, namespace: NamespaceId, lock: &str) -> Vec<String> {
-        let templates = &self.namespaces[usize::from(namespace.0)].keys;
-        let with_one_field = templates.iter().filter(|template| template.fields().count() == 1);
-        let built = with_one_field.filter_map(|template| template.build(|_| Some(lock)));
-        std::iter::once(lock.to_owned()).chain(built).collect()
-    }
-
-    /// The text itself if it matches a key template, otherwise the keys that templates build from
-    /// it.
-    pub(super) fn keys_of(&self, namespace: NamespaceId, lock: &str) -> Vec<String> {
-        let is_key = self.namespaces[usize::from(namespace.0)].template_of(lock).is_some();
-        let mut keys = self.possible_keys(namespace, lock);
-        if is_key {
-            keys.truncate(1)
-        } else {
-            drop(keys.drain(..1))
-        };
-        keys
-    }
-
-    pub(super) fn life_now(&self, hash: KeyHash, key: &str) -> Option<&Hold> {
-        Some(&self.table.get(self.table.find(hash, key)?)?.life)
+        if is_late || has_shown() { self.pending_losses.next_due(now) } else { None }
     }
 }

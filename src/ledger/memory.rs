@@ -48,8 +48,8 @@ impl Ledger {
     pub fn memory(&self, hasher: &OwnerHasher, now: TimeMs, wall_clock: TimeMs) -> Memory {
         let keyspace = self.keyspace.as_ref();
         // After a restart, the cause of a loss that waits for it can no longer be found.
-        let waiting = keyspace.into_iter().flat_map(|keyspace| keyspace.causes.waiting());
-        let waiting = waiting.map(|loss| Incident { loss: loss.clone(), finding: Explanation::NOTHING });
+        let waiting =
+            self.pending_losses.waiting().map(|loss| Incident { loss: loss.clone(), finding: Explanation::NOTHING });
         let waiting: Vec<Incident> = waiting.collect();
         let known = self.incidents.iter().cloned();
         let mut incidents: Vec<Incident> = waiting.into_iter().rev().chain(known).take(INCIDENTS).collect();
@@ -94,7 +94,7 @@ impl Ledger {
         if let Some(keyspace) = &mut self.keyspace {
             let holds = memory.holds.into_iter();
             let holds = holds.map(|hold| RememberedHold { began: hold.began.saturating_add(shift), ..hold }).collect();
-            keyspace.remembered = RememberedHolds::new(hasher.clone(), holds);
+            keyspace.remember(RememberedHolds::new(hasher.clone(), holds));
         }
         self
     }

@@ -37,6 +37,7 @@ use crate::model::failure::{Cause, Failure};
 use crate::model::log_event::LogEvent;
 use crate::model::namespace::{Namespace, NamespaceId};
 use crate::util::clock::TimeMs;
+use causes::PendingLosses;
 use causes::incidents::IncidentLog;
 use failures::final_states::FinalStates;
 use failures::joining::FailureJoiner;
@@ -58,6 +59,7 @@ pub struct Ledger {
     /// Counts of the last hour, one entry per lock namespace.
     recents: Vec<Recent>,
     incidents: IncidentLog,
+    pending_losses: PendingLosses,
 }
 
 /// The part of the ledger that survives a restart.
@@ -82,7 +84,9 @@ impl Ledger {
         let join_window = join_window.as_millis() as TimeMs;
         let recents = namespaces.iter().map(|_| Recent::new(0)).collect();
         let (keyspace, rule_names, incidents) = (None, Arc::default(), IncidentLog::default());
-        let mut ledger = Self { namespaces, join_window, saved, keyspace, rule_names, recents, incidents };
+        let pending_losses = PendingLosses::default();
+        let mut ledger =
+            Self { namespaces, join_window, saved, keyspace, rule_names, recents, incidents, pending_losses };
         ledger.settle_saved();
         ledger
     }

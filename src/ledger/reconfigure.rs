@@ -53,6 +53,7 @@ impl Ledger {
             }
         }
         self.recents = recents;
+        self.pending_losses.renumber(&renumbering);
         self.incidents.retain_mut(|incident| incident.renumber(&renumbering));
         let tracker = self.keyspace.take().filter(|_| observes_same_redis);
         self.namespaces = change.namespaces;
@@ -68,8 +69,7 @@ impl Ledger {
 
     /// Finds the causes of these waiting losses now, with what is known.
     fn settle_all(&mut self, chosen: impl Fn(&Loss) -> bool) {
-        let Some(keyspace) = &mut self.keyspace else { return };
-        for loss in keyspace.causes.remove_if(chosen) {
+        for loss in self.pending_losses.remove_if(chosen) {
             self.settle_loss(loss);
         }
     }
@@ -137,7 +137,7 @@ mod tests {
 
     /// Number of waiting losses, and the causes that were found for `a` and `b`.
     fn waiting_and_settled(ledger: &Ledger) -> (usize, [u64; 2]) {
-        let waiting = ledger.keyspace.as_ref().map_or(0, |keyspace| keyspace.causes.waiting().count());
+        let waiting = ledger.pending_losses.waiting().count();
         let settled = |name: &str| ledger.saved.causes.get(name).map_or(0, |causes| causes.get(Cause::Unknown));
         (waiting, [settled("a"), settled("b")])
     }

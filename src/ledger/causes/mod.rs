@@ -14,9 +14,9 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::locks::history::{EndedHold, HoldHistory};
+use super::locks::evidence::LockEvidence;
+use super::locks::history::EndedHold;
 use super::locks::hold::Ending;
-use super::locks::ring::KeyHash;
 use super::renumbering::Renumbering;
 use crate::model::failure::{Cause, Operation};
 use crate::model::label::as_text;
@@ -32,9 +32,6 @@ const PENDING: usize = 65_536;
 const PATIENCE_MS: TimeMs = 30_000;
 /// How far the clock of a program may be behind.
 const CLOCK_TOLERANCE_MS: TimeMs = 2000;
-/// How many holds of a lock are searched, the latest first. Bounds the time that many losses at
-/// once may take.
-const HOLDS: usize = 256;
 
 /// A loss that a log line reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +61,7 @@ pub(super) struct Explanation {
 }
 
 #[derive(Default)]
-pub(super) struct Causes {
+pub(super) struct PendingLosses {
     /// Each loss with the time at which its cause may be looked up.
     pending: VecDeque<(TimeMs, Loss)>,
     evictions: u64,
@@ -97,7 +94,7 @@ impl Explanation {
     }
 }
 
-impl Causes {
+impl PendingLosses {
     /// Lets the loss wait until `due`. If too many losses wait, returns the oldest one, which stops
     /// waiting.
     pub(super) fn wait(&mut self, loss: Loss, due: TimeMs) -> Option<Loss> {
@@ -116,7 +113,7 @@ impl Causes {
         Some((loss, now - due >= PATIENCE_MS))
     }
 
-    /// Removes and returns the loss that [`Causes::first_due`] shows.
+    /// Removes and returns the loss that [`PendingLosses::first_due`] shows.
     pub(super) fn next_due(&mut self, now: TimeMs) -> Option<Loss> {
         let is_due = self.pending.front().is_some_and(|(due, _)| *due <= now);
         if is_due { self.pending.pop_front().map(|(_, loss)| loss) } else { None }
@@ -152,14 +149,23 @@ impl Causes {
 /// there is none, and no remembered end is unknown, a release explains the loss: somebody else
 /// deleted the key. That conclusion is valid only if the history reaches back to the hold in
 /// question.
-pub(super) fn explain(history: &mut HoldHistory, key: KeyHash, loss: &Loss) -> Explanation {
+pub(super) fn explain(mut evidence: LockEvidence<'_>, loss: &Loss) -> Explanation {
+    let finding = cause(&mut evidence, loss);
+    if finding.lost_at.is_none() || finding.next_owner.is_some() {
+        return finding;
+    }
+    let next = evidence.held().filter(|hold| hold.owner.is_some() && hold.owner != finding.owner);
+    Explanation { next_owner: next.and_then(|hold| hold.owner), next_began: next.map(|hold| hold.began), ..finding }
+}
+
+fn cause(evidence: &mut LockEvidence<'_>, loss: &Loss) -> Explanation {
     let latest = loss.at.saturating_add(CLOCK_TOLERANCE_MS);
     let is_abnormal = |record: &EndedHold| {
         let abnormal =
             matches!(record.ending, Ending::Expired | Ending::TakenOver | Ending::HandedOver | Ending::LostInFailover);
         abnormal && !record.explained && record.not_before <= latest
     };
-    if let Some((record, next)) = history.find_mut(key, HOLDS, is_abnormal) {
+    if let Some((record, next)) = evidence.find_mut(is_abnormal) {
         // A holder whose release failed is done with the lock. A holder whose renewal failed tries
         // again, or tries to release.
         record.explained = loss.operation == Operation::Release;
@@ -169,12 +175,12 @@ pub(super) fn explain(history: &mut HoldHistory, key: KeyHash, loss: &Loss) -> E
         }
         return Explanation::of(record, next.as_ref(), loss);
     }
-    if is_forgotten(history, key, loss) {
+    if is_forgotten(evidence, loss) {
         return Explanation::NOTHING;
     }
     let mut next = None;
     let mut finding = Explanation::NOTHING;
-    for record in history.many_of(key, HOLDS) {
+    for record in evidence.ended() {
         if record.not_before <= latest {
             match record.ending {
                 // An end that was not observed may have been a loss.
@@ -195,17 +201,9 @@ pub(super) fn explain(history: &mut HoldHistory, key: KeyHash, loss: &Loss) -> E
 /// Whether the lost hold may be older than the history: older than the searched holds of a busy
 /// lock, or than everything left in the ring of all locks. A holder seldom notices a loss later
 /// than two TTLs after it set the last TTL.
-fn is_forgotten(history: &HoldHistory, key: KeyHash, loss: &Loss) -> bool {
-    let mut forgotten_until = history.oldest_of_many().map(|oldest| oldest.ended);
-    let (mut count, mut longest) = (0, 0);
-    for record in history.many_of(key, HOLDS) {
-        count += 1;
-        longest = record.ttl.map_or(0, |ttl| TimeMs::from(ttl.get())).max(longest);
-        if count == HOLDS {
-            forgotten_until = forgotten_until.max(Some(record.began));
-        }
-    }
-    forgotten_until.is_some_and(|until| loss.at.saturating_sub(until) < 2 * longest)
+fn is_forgotten(evidence: &LockEvidence<'_>, loss: &Loss) -> bool {
+    let longest = evidence.ended().filter_map(|record| record.ttl).max().map_or(0, |ttl| TimeMs::from(ttl.get()));
+    evidence.forgotten_until().is_some_and(|until| loss.at.saturating_sub(until) < 2 * longest)
 }
 
 #[cfg(test)]
@@ -213,9 +211,16 @@ mod tests {
     use std::num::NonZeroU32;
 
     use super::*;
+    use crate::ledger::locks::evidence::SEARCHED_HOLDS;
+    use crate::ledger::locks::history::HoldHistory;
+    use crate::ledger::locks::ring::KeyHash;
     use crate::model::sighting::OwnerHasher;
 
     const KEY: KeyHash = KeyHash(7);
+
+    fn explain_with(history: &mut HoldHistory, loss: &Loss) -> Explanation {
+        explain(LockEvidence::new(history, KEY, None), loss)
+    }
 
     fn history(ends: &[(TimeMs, Ending, u32)]) -> HoldHistory {
         let mut history = HoldHistory::default();
@@ -234,7 +239,7 @@ mod tests {
     fn check(ends: &[(TimeMs, Ending, u32)], lines: &[(TimeMs, Operation, Cause)]) {
         let mut history = history(ends);
         for (at, operation, cause) in lines {
-            let finding = explain(&mut history, KEY, &loss(*at, *operation));
+            let finding = explain_with(&mut history, &loss(*at, *operation));
             assert_eq!(finding.cause, *cause, "line at {at} with {ends:?}");
         }
     }
@@ -289,7 +294,7 @@ mod tests {
         let record = EndedHold::short(10, NamespaceId(0));
         history.push(KEY, EndedHold { owner: first, ending: Ending::Expired, ..record });
         history.push(KEY, EndedHold { owner: second, ended: 30, ..record });
-        let finding = explain(&mut history, KEY, &loss(40, Operation::Renew));
+        let finding = explain_with(&mut history, &loss(40, Operation::Renew));
         assert_eq!((finding.lost_at, finding.owner, finding.next_owner), (Some(10), first, second));
     }
 
@@ -306,20 +311,20 @@ mod tests {
     }
 
     fn cause(history: &mut HoldHistory, at: TimeMs) -> Cause {
-        explain(history, KEY, &loss(at, Operation::Release)).cause
+        explain_with(history, &loss(at, Operation::Release)).cause
     }
 
     #[test]
     fn on_a_busy_lock_an_expiry_is_found_among_many_holds() {
-        let (mut history, now) = busy(HOLDS - 1, 5000);
+        let (mut history, now) = busy(SEARCHED_HOLDS - 1, 5000);
         assert_eq!(cause(&mut history, now), Cause::ExpiredNeverRenewed);
     }
 
     #[test]
     fn releases_prove_nothing_where_the_memory_is_shorter_than_a_hold() {
-        let (mut history, now) = busy(HOLDS, 60_000);
+        let (mut history, now) = busy(SEARCHED_HOLDS, 60_000);
         assert_eq!(cause(&mut history, now), Cause::Unknown, "256 holds of a busy lock");
-        let (mut history, now) = busy(HOLDS, 5000);
+        let (mut history, now) = busy(SEARCHED_HOLDS, 5000);
         assert_eq!(cause(&mut history, now), Cause::DeletedEarly, "they reach back far enough");
     }
 
@@ -331,16 +336,16 @@ mod tests {
         let mut history = HoldHistory::default();
         history.push(KEY, EndedHold { owner: first, ..record });
         history.push(KEY, EndedHold { owner: second, ..EndedHold::short(12_000, NamespaceId(0)) });
-        let finding = explain(&mut history, KEY, &loss(11_000, Operation::Release));
+        let finding = explain_with(&mut history, &loss(11_000, Operation::Release));
         assert_eq!((finding.cause, finding.lost_at), (Cause::DeletedEarly, Some(10_000)));
         assert_eq!((finding.owner, finding.next_owner), (first, second));
-        let finding = explain(&mut history, KEY, &loss(9_000, Operation::Release));
+        let finding = explain_with(&mut history, &loss(9_000, Operation::Release));
         assert_eq!(finding.owner, first, "clocks differ: the one nearest to the line");
     }
 
     #[test]
     fn waiting_is_bounded() {
-        let mut causes = Causes::default();
+        let mut causes = PendingLosses::default();
         for at in 0..PENDING as TimeMs {
             assert_eq!(causes.wait(loss(at, Operation::Renew), at), None);
         }

@@ -1,16 +1,15 @@
 //! Applies one sighting: finds its lock and lock namespace, calls [`hold::infer`], and updates the
 //! table and the counters.
 //!
-//! `LockTracker::apply` calls [`LockTracker::see`] for each sighting in a batch.
-
-use std::hash::BuildHasher;
+//! `LockTracker::apply` calls [`LockTracker::apply_sighting`] for each sighting in a batch.
 
 use super::hold::{self, SightingContext, Transition};
+use super::known_keys::NoHold;
 use super::links::LinkState;
 use super::namespace_chooser::ChosenNamespace;
 use super::ring::KeyHash;
 use super::table::{LockSlot, TrackedLock};
-use super::{AllCounters, LockTracker, NotALock, is_watchable};
+use super::{AllCounters, LockTracker};
 use crate::model::namespace::AcquiredWith;
 use crate::model::sighting::{Held, KeyState, LinkId, Sighting};
 use crate::snapshot::ObservedOperation;
@@ -27,39 +26,33 @@ struct SightedKey {
 }
 
 impl LockTracker {
-    pub(in crate::ledger) fn see(&mut self, counters: &mut AllCounters, id: LinkId, sighting: Sighting) {
+    pub(super) fn apply_sighting(&mut self, counters: &mut AllCounters, id: LinkId, sighting: Sighting) {
         let Some(link) = self.links.get(id).copied() else { return };
-        if link.watching {
+        if link.is_watching() {
             self.links.caught_up(id, sighting.sent);
         }
-        let hash = self.hash(&sighting.key);
+        let hash = self.table.hash(&sighting.key);
         let slot = self.table.find(hash, &sighting.key);
         let known = slot.and_then(|slot| self.table.get(slot));
         // Batches of two links may arrive out of order.
-        if known.is_some_and(|lock| lock.link != id && sighting.received < lock.life.read_sent) {
+        if known.is_some_and(|lock| lock.link() != id && sighting.received < lock.hold().read_sent) {
             return;
         }
         if slot.is_none() && matches!(sighting.sight, KeyState::Held(_)) {
-            self.not_locks.remove(hash);
+            self.keys.remove_without_hold(hash);
         }
         let held = match &sighting.sight {
             KeyState::Unreadable => return,
             KeyState::Elsewhere => {
-                if let Some(slot) = slot
-                    && let Some(lock) = self.table.get_mut(slot).filter(|lock| lock.link == id)
-                {
-                    lock.epoch = 0;
-                    // If the lock was released and not moved, no other node ever reports it on its
-                    // own.
-                    self.table.verify(slot, sighting.received);
+                if let Some(slot) = slot.filter(|_| known.is_some_and(|lock| lock.link() == id)) {
+                    self.table.moved_away(slot, sighting.received);
                 }
                 return;
             }
             KeyState::NotALock | KeyState::Vacant => {
-                let is_vacant = sighting.sight == KeyState::Vacant;
-                if let Some(choice) = self.belonging.choose(&sighting.key, None) {
-                    let (namespace, seen) = (choice.namespace, sighting.received);
-                    self.not_locks.insert(hash, NotALock { namespace, link: id, seen, is_vacant });
+                let reason = if sighting.sight == KeyState::Vacant { NoHold::Vacant } else { NoHold::WrongType };
+                if let Some(choice) = self.chooser.choose(&sighting.key, None) {
+                    self.keys.add_without_hold(hash, choice.namespace, reason, (id, sighting.received));
                 }
                 if slot.is_none() {
                     return;
@@ -67,9 +60,9 @@ impl LockTracker {
                 None
             }
             KeyState::Absent => {
-                let was_no_lock = self.not_locks.remove(hash).is_some();
+                let had_no_hold = self.keys.remove_without_hold(hash);
                 // The end of a hold that was not tracked must not count as a short hold.
-                if (was_no_lock || self.untracked.remove(hash).is_some()) && slot.is_none() {
+                if (had_no_hold || self.keys.remove_untracked(hash)) && slot.is_none() {
                     return;
                 }
                 None
@@ -92,15 +85,15 @@ impl LockTracker {
             None => Some(0),
         };
         let Some(lock) = slot.and_then(|slot| self.table.get(slot)) else {
-            return self.belonging.choose(&sighting.key, ttl);
+            return self.chooser.choose(&sighting.key, ttl);
         };
         let stays = held.is_none_or(|held| {
-            let same_owner = lock.life.may_be_owned_by(held.owner);
-            !lock.shared || same_owner && self.belonging.can_have(lock.namespace, held.ttl_ms)
+            let same_owner = lock.hold().may_be_owned_by(held.owner);
+            !lock.is_shared() || same_owner && self.chooser.can_have(lock.namespace(), held.ttl_ms)
         });
         match stays {
-            true => Some(ChosenNamespace { namespace: lock.namespace, shared: lock.shared }),
-            false => self.belonging.choose(&sighting.key, ttl),
+            true => Some(ChosenNamespace { namespace: lock.namespace(), shared: lock.is_shared() }),
+            false => self.chooser.choose(&sighting.key, ttl),
         }
     }
 
@@ -108,28 +101,28 @@ impl LockTracker {
         let SightedKey { hash, slot, choice, id, link } = subject;
         let before = slot.and_then(|slot| self.table.get(slot));
         if before.is_none() && held.is_some() && self.table.len() >= self.settings.max_tracked_locks {
-            if self.untracked.insert(hash, ()).is_none() {
+            if self.keys.add_untracked(hash) {
                 self.counters_of(counters, choice.namespace).untracked += 1;
             }
             return;
         }
         let namespace = &self.namespaces[usize::from(choice.namespace.0)];
         let context = SightingContext {
-            watching: link.watching && is_watchable(&self.states, choice.namespace),
+            watching: link.is_watching() && self.is_watchable(choice.namespace),
             // A lock that the table had no room for may have been held for long.
-            baseline: link.baseline && !self.untracked.contains(hash),
-            doubtful: before.is_some_and(|lock| lock.link != id || lock.epoch != link.epoch),
+            baseline: link.has_baseline() && !self.keys.is_untracked(hash),
+            doubtful: before.is_some_and(|lock| lock.link() != id || lock.epoch() != link.epoch()),
             failover: before.is_some_and(|lock| link.failed_over_since(lock)),
-            flushed: before.is_some_and(|lock| lock.link == id && link.only_flushed_since(lock)),
-            evicted: link.evicted,
-            pass_started: link.pass_started.unwrap_or(TimeMs::MAX),
-            ttl: self.belonging.ttl(choice.namespace),
+            flushed: before.is_some_and(|lock| lock.link() == id && link.only_flushed_since(lock)),
+            evicted: link.evicted(),
+            pass_started: link.pass_started().unwrap_or(TimeMs::MAX),
+            ttl: self.chooser.ttl(choice.namespace),
             acquired_with_nx: namespace.acquired_with == AcquiredWith::Nx,
             may_be_vacant: namespace.owner.may_show_nobody(),
         };
-        let mut namespace = before.map_or(choice.namespace, |lock| lock.namespace);
+        let mut namespace = before.map_or(choice.namespace, TrackedLock::namespace);
         let mut transitions = std::mem::take(&mut self.transitions);
-        let after = hold::infer(before.map(|lock| &lock.life), held, sighting, &context, &mut transitions);
+        let after = hold::infer(before.map(TrackedLock::hold), held, sighting, &context, &mut transitions);
         for transition in transitions.drain(..) {
             // If the renewed TTL fits only another namespace, the lock belongs to that one.
             if matches!(transition, Transition::Renewed { .. }) && after.is_some() {
@@ -142,7 +135,7 @@ impl LockTracker {
         }
         self.transitions = transitions;
         if let Some(fence) = held.and_then(|held| held.fence)
-            && self.fences.insert(hash, fence).is_some_and(|before| fence < before)
+            && self.keys.fence_regressed(hash, fence)
         {
             self.counters_of(counters, choice.namespace).fence_regressions += 1;
             counters.recents[usize::from(choice.namespace.0)].add(
@@ -151,28 +144,16 @@ impl LockTracker {
                 sighting.received,
             );
         }
+        let seen_by = (id, link.epoch());
         match (slot, after) {
             (None, None) => {}
-            (Some(slot), None) => {
-                self.remove(hash, slot);
+            (Some(slot), None) => self.table.remove(hash, slot),
+            (None, Some(hold)) => {
+                self.keys.remove_untracked(hash);
+                let hold = self.remembered.recall(&sighting.key, hold);
+                self.table.insert(TrackedLock::new(sighting.key.clone(), hold, seen_by, choice));
             }
-            (None, Some(life)) => {
-                self.untracked.remove(hash);
-                let life = self.remembered.recall(&sighting.key, life);
-                let lock = TrackedLock::new(sighting.key.clone(), life, (id, link.epoch), choice);
-                self.states[usize::from(choice.namespace.0)].gains(&lock);
-                let Self { table, hasher, .. } = self;
-                let slot = table.insert(lock, |key| KeyHash(hasher.hash_one(key)));
-                self.table.schedule(slot);
-            }
-            (Some(slot), Some(life)) => {
-                let Some(lock) = self.table.get_mut(slot) else { return };
-                self.states[usize::from(lock.namespace.0)].loses(lock);
-                (lock.life, lock.link, lock.epoch) = (life, id, link.epoch);
-                (lock.namespace, lock.unverified) = (choice.namespace, false);
-                self.states[usize::from(choice.namespace.0)].gains(lock);
-                self.table.schedule(slot);
-            }
+            (Some(slot), Some(hold)) => self.table.update(slot, hold, seen_by, choice.namespace),
         }
     }
 }

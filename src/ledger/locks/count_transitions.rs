@@ -13,7 +13,7 @@ use crate::snapshot::ObservedOperation;
 use crate::util::clock::TimeMs;
 
 impl LockTracker {
-    pub(in crate::ledger) fn counters_of<'a>(
+    pub(super) fn counters_of<'a>(
         &self,
         counters: &'a mut AllCounters,
         namespace: NamespaceId,
@@ -22,7 +22,7 @@ impl LockTracker {
         counters.saved.entry(name.clone()).or_default()
     }
 
-    pub(in crate::ledger) fn count(
+    pub(super) fn count(
         &mut self,
         counters: &mut AllCounters,
         key: &str,
@@ -51,16 +51,15 @@ impl LockTracker {
                         Ending::Unknown
                     }
                 };
-                let owner_changes = self.owner_changes(hash, None);
-                self.history.push(hash, EndedHold { owner_changes, ending, ..EndedHold::short(at, namespace) });
-                self.held_until(key, at);
+                self.memory.add_end(hash, EndedHold { ending, ..EndedHold::short(at, namespace) });
+                self.keys.held_until(key, at);
             }
             Transition::Acquired { owner, at } => {
                 of_namespace.acquisitions += 1;
                 if let Some(at) = at {
                     recent.add(ObservedOperation::Acquisition, 1, at);
                 }
-                self.succeeded(counters, hash, owner, at);
+                self.count_owner_change(counters, hash, owner, at);
             }
             Transition::Renewed { at, margin } => {
                 of_namespace.renewals += 1;
@@ -68,7 +67,7 @@ impl LockTracker {
                     of_namespace.renewal_margin_ratio.observe(margin);
                 }
                 recent.add(ObservedOperation::Renewal, 1, at);
-                self.renewals.push(hash, ObservedRenewal { at, margin: margin.map(|margin| margin as f32) });
+                self.memory.add_renewal(hash, ObservedRenewal { at, margin: margin.map(|margin| margin as f32) });
             }
             Transition::Ended { hold, ending, at, seen_until, lasted } => {
                 match ending {
@@ -91,12 +90,10 @@ impl LockTracker {
                     of_namespace.hold_seconds.observe(seconds(lasted));
                 }
                 let not_before = if ending == Ending::Expired { at } else { seen_until };
-                let owner_changes = self.owner_changes(hash, hold.owner);
-                let record = EndedHold::of(&hold, ending, (not_before, at), namespace);
-                self.history.push(hash, EndedHold { owner_changes, ..record });
-                let is_told =
+                self.memory.add_end(hash, EndedHold::of(&hold, ending, (not_before, at), namespace));
+                let is_known =
                     matches!(ending, Ending::Released | Ending::HandedOver | Ending::Expired | Ending::TakenOver);
-                self.held_until(key, if is_told { at } else { seen_until });
+                self.keys.held_until(key, if is_known { at } else { seen_until });
             }
             Transition::ReplacedUnseen => of_namespace.owner_changes.increment(After::Unknown),
         }
@@ -104,9 +101,15 @@ impl LockTracker {
 
     /// Counts an owner change and a takeover if the new owner differs from the previous one. Both
     /// are counted in the lock namespace of the hold that ended.
-    fn succeeded(&mut self, counters: &mut AllCounters, hash: KeyHash, owner: Option<OwnerHash>, at: Option<TimeMs>) {
-        let Some(latest) = self.history.latest(hash).copied() else { return };
-        if !self.is_other_owner(hash, owner) {
+    fn count_owner_change(
+        &mut self,
+        counters: &mut AllCounters,
+        hash: KeyHash,
+        owner: Option<OwnerHash>,
+        at: Option<TimeMs>,
+    ) {
+        let Some(latest) = self.memory.last_end(hash).copied() else { return };
+        if !self.memory.is_other_owner(hash, owner) {
             return;
         }
         let takeover_slo = self.namespaces[usize::from(latest.namespace.0)].takeover_slo;
@@ -119,25 +122,6 @@ impl LockTracker {
             Some(true) => of_namespace.takeovers_within_slo += 1,
             Some(false) => of_namespace.takeovers_beyond_slo += 1,
             None => {}
-        }
-    }
-
-    /// Compares with the last known owner. Holds that were too short to be observed have no owner.
-    fn is_other_owner(&self, hash: KeyHash, owner: Option<OwnerHash>) -> bool {
-        let before = self.history.of(hash).find_map(|record| record.owner);
-        owner.zip(before).is_some_and(|(owner, before)| owner != before)
-    }
-
-    /// Number of owner changes of the lock including the one to `owner`, as far as the history
-    /// reaches.
-    pub(in crate::ledger) fn owner_changes(&self, hash: KeyHash, owner: Option<OwnerHash>) -> u16 {
-        let before = self.history.latest(hash).map_or(0, |record| record.owner_changes);
-        before.saturating_add(u16::from(self.is_other_owner(hash, owner)))
-    }
-
-    fn held_until(&mut self, key: &str, at: TimeMs) {
-        for fixed in self.fixed.iter_mut().filter(|fixed| *fixed.key == *key) {
-            fixed.last_held = fixed.last_held.max(Some(at));
         }
     }
 }

@@ -8,7 +8,8 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 
 use super::hold::{Ending, Hold};
-use super::ring::Ring;
+use super::ring::{KeyHash, Ring};
+use crate::ledger::renumbering::Renumbering;
 use crate::model::log_event::RuleId;
 use crate::model::namespace::NamespaceId;
 use crate::model::sighting::OwnerHash;
@@ -17,9 +18,9 @@ use crate::util::clock::TimeMs;
 /// Ended holds. Current holds are in the table.
 pub(in crate::ledger) type HoldHistory = Ring<EndedHold, 131_072, 16>;
 /// A separate ring, because renewals are the most frequent events.
-pub(in crate::ledger) type Renewals = Ring<ObservedRenewal, 65_536, 64>;
+type Renewals = Ring<ObservedRenewal, 65_536, 64>;
 /// A separate ring, so that renewals do not evict log events.
-pub(in crate::ledger) type CountedLines = Ring<CountedLine, 16_384, 32>;
+type CountedLines = Ring<CountedLine, 16_384, 32>;
 
 /// A hold that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,23 +63,95 @@ pub(in crate::ledger) struct CountedLine {
     pub(in crate::ledger) rule: RuleId,
 }
 
+/// What is remembered about all locks together.
+#[derive(Default)]
+pub(in crate::ledger) struct LockMemory {
+    ended: HoldHistory,
+    renewals: Renewals,
+    lines: CountedLines,
+}
+
+impl LockMemory {
+    pub(super) fn add_end(&mut self, key: KeyHash, record: EndedHold) {
+        let owner_changes = self.owner_changes(key, record.owner);
+        self.ended.push(key, EndedHold { owner_changes, ..record });
+    }
+
+    pub(super) fn add_renewal(&mut self, key: KeyHash, renewal: ObservedRenewal) {
+        self.renewals.push(key, renewal);
+    }
+
+    pub(super) fn add_line(&mut self, key: KeyHash, line: CountedLine) {
+        self.lines.push(key, line);
+    }
+
+    /// The latest holds of a lock, the latest first.
+    pub(in crate::ledger) fn ends(&self, key: KeyHash) -> impl Iterator<Item = &EndedHold> {
+        self.ended.of(key)
+    }
+
+    pub(in crate::ledger) fn last_end(&self, key: KeyHash) -> Option<&EndedHold> {
+        self.ended.latest(key)
+    }
+
+    pub(in crate::ledger) fn renewals(&self, key: KeyHash) -> impl Iterator<Item = &ObservedRenewal> {
+        self.renewals.of(key)
+    }
+
+    pub(in crate::ledger) fn lines(&self, key: KeyHash) -> impl Iterator<Item = &CountedLine> {
+        self.lines.of(key)
+    }
+
+    /// Compares with the last known owner. Holds that were too short to be observed have no owner.
+    pub(super) fn is_other_owner(&self, key: KeyHash, owner: Option<OwnerHash>) -> bool {
+        let before = self.ended.of(key).find_map(|record| record.owner);
+        owner.zip(before).is_some_and(|(owner, before)| owner != before)
+    }
+
+    /// Number of owner changes of the lock including the one to `owner`, as far as the history
+    /// reaches.
+    pub(in crate::ledger) fn owner_changes(&self, key: KeyHash, owner: Option<OwnerHash>) -> u16 {
+        let before = self.last_end(key).map_or(0, |record| record.owner_changes);
+        before.saturating_add(u16::from(self.is_other_owner(key, owner)))
+    }
+
+    pub(super) fn ended_mut(&mut self) -> &mut HoldHistory {
+        &mut self.ended
+    }
+
+    /// With the lock namespaces and rules of a new configuration.
+    pub(super) fn renumbered(self, renumbering: &Renumbering) -> Self {
+        let ended = self.ended.filter_map(|record| {
+            let namespace = renumbering.namespace(record.namespace)?;
+            Some(EndedHold { namespace, ..record })
+        });
+        let lines = self.lines.filter_map(|line| Some(CountedLine { rule: renumbering.rule(line.rule), ..line }));
+        Self { ended, renewals: self.renewals, lines }
+    }
+
+    /// Number of ended holds that were overwritten because the ring was full.
+    pub(super) fn evictions(&self) -> u64 {
+        self.ended.evictions()
+    }
+}
+
 impl EndedHold {
     /// `ended` is an interval: not before the first time and not after the second.
-    pub(in crate::ledger) fn of(life: &Hold, ending: Ending, ended: (TimeMs, TimeMs), namespace: NamespaceId) -> Self {
-        let ttl = life.full_ttl().and_then(|ttl| u32::try_from(ttl).ok()).and_then(NonZeroU32::new);
+    pub(in crate::ledger) fn of(hold: &Hold, ending: Ending, ended: (TimeMs, TimeMs), namespace: NamespaceId) -> Self {
+        let ttl = hold.full_ttl().and_then(|ttl| u32::try_from(ttl).ok()).and_then(NonZeroU32::new);
         Self {
-            owner: life.owner,
-            began: life.began,
+            owner: hold.owner,
+            began: hold.began,
             ended: ended.1,
             not_before: ended.0,
-            sign_of_life: life.set_at,
-            renewals: life.renewals,
+            sign_of_life: hold.set_at,
+            renewals: hold.renewals,
             ttl,
             namespace,
             owner_changes: 0,
             ending,
-            acquisition_seen: life.acquisition_seen,
-            sign_of_life_known: life.set_at_known,
+            acquisition_seen: hold.acquisition_seen,
+            sign_of_life_known: hold.set_at_known,
             explained: false,
         }
     }

@@ -15,7 +15,7 @@ use crate::util::clock::TimeMs;
 const STALE_MS: TimeMs = 10_000;
 
 #[derive(Default)]
-pub(in crate::ledger) struct Links {
+pub(super) struct LinkTable {
     links: BTreeMap<LinkId, LinkState>,
     last_epoch: u32,
     /// When the first link came up for the first time.
@@ -29,23 +29,23 @@ pub(in crate::ledger) struct Links {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::ledger) struct LinkState {
-    pub(in crate::ledger) epoch: u32,
-    pub(in crate::ledger) up: bool,
-    pub(in crate::ledger) watching: bool,
+pub(super) struct LinkState {
+    epoch: u32,
+    up: bool,
+    watching: bool,
     /// A complete pass has ended since the last interruption.
-    pub(in crate::ledger) baseline: bool,
+    baseline: bool,
     /// A complete pass has ended at some time.
     had_baseline: bool,
     /// When the last complete pass began.
-    pub(in crate::ledger) pass_started: Option<TimeMs>,
+    pass_started: Option<TimeMs>,
     /// When the link last came back with another server.
     failover: Option<TimeMs>,
     interrupted: TimeMs,
     /// The epoch that the last interruption started. Later epochs started with a flush.
     interrupted_epoch: u32,
     /// Redis evicted keys at some time before this one.
-    pub(in crate::ledger) evicted: Option<TimeMs>,
+    evicted: Option<TimeMs>,
     /// All changes before this time have been reported.
     caught_up: Option<TimeMs>,
     /// Since when no change has been missed.
@@ -53,50 +53,74 @@ pub(in crate::ledger) struct LinkState {
 }
 
 impl LinkState {
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Whether changes are pushed.
+    pub(super) fn is_watching(&self) -> bool {
+        self.watching
+    }
+
+    /// Whether a complete pass has ended since the last interruption.
+    pub(super) fn has_baseline(&self) -> bool {
+        self.baseline
+    }
+
+    /// When the last complete pass began.
+    pub(super) fn pass_started(&self) -> Option<TimeMs> {
+        self.pass_started
+    }
+
+    /// Redis evicted keys at some time before this one.
+    pub(super) fn evicted(&self) -> Option<TimeMs> {
+        self.evicted
+    }
+
     /// Whether the lock was last seen before another server replaced the one that had it.
-    pub(in crate::ledger) fn failed_over_since(&self, lock: &TrackedLock) -> bool {
+    pub(super) fn failed_over_since(&self, lock: &TrackedLock) -> bool {
         // A lock that moved to another node was not lost with its old node.
-        lock.epoch != 0 && self.failover.is_some_and(|failover| lock.life.read_sent < failover)
+        lock.epoch() != 0 && self.failover.is_some_and(|failover| lock.hold().read_sent < failover)
     }
 
     /// Whether there was a flush, but no interruption, since the lock was last seen.
-    pub(in crate::ledger) fn only_flushed_since(&self, lock: &TrackedLock) -> bool {
-        (self.interrupted_epoch..self.epoch).contains(&lock.epoch)
+    pub(super) fn only_flushed_since(&self, lock: &TrackedLock) -> bool {
+        (self.interrupted_epoch..self.epoch).contains(&lock.epoch())
     }
 }
 
-impl Links {
-    pub(in crate::ledger) fn get(&self, id: LinkId) -> Option<&LinkState> {
+impl LinkTable {
+    pub(super) fn get(&self, id: LinkId) -> Option<&LinkState> {
         self.links.get(&id)
     }
 
-    pub(in crate::ledger) fn is_doubtful(&self, lock: &TrackedLock) -> bool {
-        self.links.get(&lock.link).is_none_or(|link| link.epoch != lock.epoch)
+    pub(super) fn is_doubtful(&self, lock: &TrackedLock) -> bool {
+        self.links.get(&lock.link()).is_none_or(|link| link.epoch != lock.epoch())
     }
 
-    pub(in crate::ledger) fn is_watched(&self, lock: &TrackedLock) -> bool {
-        self.links.get(&lock.link).is_some_and(|link| link.watching)
+    pub(super) fn is_watched(&self, lock: &TrackedLock) -> bool {
+        self.links.get(&lock.link()).is_some_and(|link| link.watching)
     }
 
     /// When the first link came up.
-    pub(in crate::ledger) fn began(&self) -> Option<TimeMs> {
+    pub(super) fn began(&self) -> Option<TimeMs> {
         self.began
     }
 
     /// When all locks were known for the first time.
-    pub(in crate::ledger) fn first_baseline(&self) -> Option<TimeMs> {
+    pub(super) fn first_baseline(&self) -> Option<TimeMs> {
         self.first_baseline
     }
 
     /// Changes before this time may have been missed. In the future while a link is interrupted.
     /// What was missed before the first complete pass does not count.
-    pub(in crate::ledger) fn missed_until(&self) -> Option<TimeMs> {
+    pub(super) fn missed_until(&self) -> Option<TimeMs> {
         let is_interrupted = self.links.values().any(|link| link.had_baseline && !link.baseline);
         if is_interrupted { Some(TimeMs::MAX) } else { self.missed_until }
     }
 
     /// Applies every event of a link except sightings and skipped changes.
-    pub(in crate::ledger) fn apply(&mut self, id: LinkId, news: &LinkEvent) {
+    pub(super) fn apply(&mut self, id: LinkId, news: &LinkEvent) {
         match *news {
             LinkEvent::Up { at, watching, past } => {
                 self.began.get_or_insert(at);
@@ -167,7 +191,7 @@ impl Links {
         link.interrupted = at;
     }
 
-    pub(in crate::ledger) fn caught_up(&mut self, id: LinkId, at: TimeMs) {
+    pub(super) fn caught_up(&mut self, id: LinkId, at: TimeMs) {
         if let Some(link) = self.links.get_mut(&id) {
             link.caught_up = link.caught_up.max(Some(at));
         }
@@ -176,17 +200,17 @@ impl Links {
     /// When a link was removed, if every remaining link has completed a pass, including the links
     /// that replaced the removed one. Locks of the removed link that no pass has listed since must
     /// be verified. Returns each removal once.
-    pub(in crate::ledger) fn orphans_missing_since(&mut self) -> Option<TimeMs> {
+    pub(super) fn orphans_missing_since(&mut self) -> Option<TimeMs> {
         if self.know_all_locks() { self.orphaned.take() } else { None }
     }
 
     /// Whether every link has completed a pass since its last interruption.
-    pub(in crate::ledger) fn know_all_locks(&self) -> bool {
+    pub(super) fn know_all_locks(&self) -> bool {
         self.links.values().all(|link| link.baseline)
     }
 
     /// Whether every link has reported all changes before this time.
-    pub(in crate::ledger) fn have_shown(&self, at: TimeMs) -> bool {
+    pub(super) fn have_shown(&self, at: TimeMs) -> bool {
         let has_shown = |link: &LinkState| {
             let up_to = if link.watching { link.caught_up } else { link.pass_started };
             link.baseline && up_to >= Some(at)
@@ -195,7 +219,7 @@ impl Links {
     }
 
     /// What all links together can observe.
-    pub(in crate::ledger) fn source(&self) -> OperationsSource {
+    pub(super) fn source(&self) -> OperationsSource {
         let mut up = self.links.values().filter(|link| link.up).map(|link| link.watching);
         match up.next() {
             None => OperationsSource::None,
@@ -205,7 +229,7 @@ impl Links {
     }
 
     /// Since when no link has missed a change.
-    pub(in crate::ledger) fn observed_since(&self, now: TimeMs) -> Option<TimeMs> {
+    pub(super) fn observed_since(&self, now: TimeMs) -> Option<TimeMs> {
         let since = |link: &LinkState| {
             let is_stale = link.watching && link.caught_up.is_none_or(|caught_up| now - caught_up > STALE_MS);
             link.observed_since.filter(|_| !is_stale)
@@ -215,13 +239,13 @@ impl Links {
     }
 
     /// When the lock was last known to exist.
-    pub(in crate::ledger) fn last_known(&self, lock: &TrackedLock) -> TimeMs {
+    pub(super) fn last_known(&self, lock: &TrackedLock) -> TimeMs {
         let caught_up = self
             .links
-            .get(&lock.link)
-            .filter(|link| link.watching && link.epoch == lock.epoch)
+            .get(&lock.link())
+            .filter(|link| link.watching && link.epoch == lock.epoch())
             .and_then(|link| link.caught_up);
-        let known = caught_up.unwrap_or(lock.life.read_sent).max(lock.life.read_sent);
-        lock.life.deadline.map_or(known, |deadline| known.min(deadline.high()))
+        let known = caught_up.unwrap_or(lock.hold().read_sent).max(lock.hold().read_sent);
+        lock.hold().deadline.map_or(known, |deadline| known.min(deadline.high()))
     }
 }

@@ -56,18 +56,22 @@ impl RememberedHolds {
 }
 
 impl LockTracker {
+    pub(in crate::ledger) fn remember(&mut self, holds: RememberedHolds) {
+        self.remembered = holds;
+    }
+
     /// The longest holds, including those of the previous process that were not seen yet.
     pub(in crate::ledger) fn holds_to_remember(&self, hasher: &OwnerHasher) -> Vec<RememberedHold> {
         let mut longest = BinaryHeap::new();
-        for (slot, lock) in self.table.iter().filter(|(_, lock)| lock.life.owner.is_some()) {
-            longest.push((lock.life.began, slot));
+        for (slot, lock) in self.table.iter().filter(|(_, lock)| lock.hold().owner.is_some()) {
+            longest.push((lock.hold().began, slot));
             if longest.len() > CAPACITY {
                 longest.pop();
             }
         }
         let held = longest.into_iter().filter_map(|(began, slot)| {
             let lock = self.table.get(slot)?;
-            Some(RememberedHold { key: hasher.hash_key(&lock.key), owner: lock.life.owner?, began })
+            Some(RememberedHold { key: hasher.hash_key(lock.key()), owner: lock.hold().owner?, began })
         });
         let mut holds: Vec<RememberedHold> = held.chain(self.remembered.by_key.values().copied()).collect();
         if holds.len() > CAPACITY {

@@ -3,9 +3,9 @@
 //! [`LockTracker::survey`] walks all locks, so the pipeline limits how often it runs.
 //! [`LockTracker::view`] uses the result of the last survey.
 
+use super::LockTracker;
 use super::count_transitions::seconds;
 use super::table::TrackedLock;
-use super::{LockTracker, is_watchable};
 use crate::ledger::recent::Recent;
 use crate::model::counters::KeyspaceCounters;
 use crate::model::namespace::NamespaceId;
@@ -31,10 +31,10 @@ impl LockTracker {
     pub(in crate::ledger) fn survey(&mut self, now: TimeMs) {
         let mut found = vec![Surveyed::default(); self.namespaces.len()];
         for (_, lock) in self.table.iter() {
-            let found = &mut found[usize::from(lock.namespace.0)];
-            let life = &lock.life;
-            found.oldest = Some(found.oldest.map_or(life.began, |oldest| oldest.min(life.began)));
-            if let Some(deadline) = life.deadline {
+            let found = &mut found[usize::from(lock.namespace().0)];
+            let hold = lock.hold();
+            found.oldest = Some(found.oldest.map_or(hold.began, |oldest| oldest.min(hold.began)));
+            if let Some(deadline) = hold.deadline {
                 let first = found.first_deadline.map_or(deadline.low, |first| first.min(deadline.low));
                 found.first_deadline = Some(first);
                 found.overdue += u64::from(self.is_overdue(lock, now));
@@ -48,11 +48,11 @@ impl LockTracker {
     /// When the TTL was last set: as observed, otherwise computed from the deadline and the
     /// configured TTL.
     fn last_set(&self, lock: &TrackedLock) -> TimeMs {
-        let life = &lock.life;
-        let from_configuration = || Some(life.deadline?.high() - self.belonging.ttl(lock.namespace)?);
-        match life.set_at_known {
-            true => life.set_at,
-            false => from_configuration().map_or(life.set_at, |set_at| set_at.min(life.set_at)),
+        let hold = lock.hold();
+        let from_configuration = || Some(hold.deadline?.high() - self.chooser.ttl(lock.namespace())?);
+        match hold.set_at_known {
+            true => hold.set_at,
+            false => from_configuration().map_or(hold.set_at, |set_at| set_at.min(hold.set_at)),
         }
     }
 
@@ -68,18 +68,18 @@ impl LockTracker {
     /// observed. Many libraries also acquire locks for a fixed time and never renew them. Therefore
     /// a lock without a renewal is expected to be renewed only if it has the configured TTL.
     fn overdue_after(&self, lock: &TrackedLock) -> Option<TimeMs> {
-        let renew_every = self.namespaces[usize::from(lock.namespace.0)].renew_every?;
+        let renew_every = self.namespaces[usize::from(lock.namespace().0)].renew_every?;
         let usual = renew_every.mul_f64(OVERDUE_AFTER).as_millis() as f64;
-        let life = &lock.life;
-        let at_least = life.deadline?.high() - life.set_at;
-        let Some(configured) = self.belonging.ttl(lock.namespace) else { return Some(usual as TimeMs) };
-        let share = match life.full_ttl() {
+        let hold = lock.hold();
+        let at_least = hold.deadline?.high() - hold.set_at;
+        let Some(configured) = self.chooser.ttl(lock.namespace()) else { return Some(usual as TimeMs) };
+        let share = match hold.full_ttl() {
             Some(observed) => observed as f64 / configured as f64,
-            None if life.renewals == 0 => return None,
+            None if hold.renewals == 0 => return None,
             None => (at_least as f64 / configured as f64).max(1.0),
         };
         let is_usual = (share - 1.0).abs() <= TTL_TOLERANCE;
-        match life.renewals {
+        match hold.renewals {
             _ if is_usual => Some(usual as TimeMs),
             0 => None,
             _ => Some((usual * share) as TimeMs),
@@ -89,10 +89,10 @@ impl LockTracker {
     /// Until when a renewal would have been observed: `now` if changes are pushed, otherwise the
     /// time of the last read.
     fn known_until(&self, lock: &TrackedLock, now: TimeMs) -> TimeMs {
-        let is_told = self.links.is_watched(lock) && !self.links.is_doubtful(lock);
-        match is_told && is_watchable(&self.states, lock.namespace) {
+        let is_pushed = self.links.is_watched(lock) && !self.links.is_doubtful(lock);
+        match is_pushed && self.is_watchable(lock.namespace()) {
             true => now,
-            false => lock.life.read_sent,
+            false => lock.hold().read_sent,
         }
     }
 
@@ -105,6 +105,7 @@ impl LockTracker {
     ) -> Option<KeyspaceView> {
         let namespace = self.namespaces.get(usize::from(id.0)).filter(|namespace| !namespace.keys.is_empty())?;
         let state = &self.states[usize::from(id.0)];
+        let totals = self.table.totals(id);
         let missed_until = self.links.missed_until().max(state.missed_until);
         let is_incomplete = |window: TimeMs| missed_until.is_some_and(|missed| missed > now - window);
         let source = match self.links.source() {
@@ -118,12 +119,11 @@ impl LockTracker {
                 *ratios = Ratios::default();
             }
         }
-        let Surveyed { first_deadline, oldest, overdue } = match state.held {
+        let Surveyed { first_deadline, oldest, overdue } = match totals.held() {
             // All locks that the last survey counted have ended since.
             0 => Surveyed::default(),
             _ => state.surveyed,
         };
-        let of_namespace = |found: &&super::NotALock| found.namespace == id && !found.is_vacant;
         Some(KeyspaceView {
             counters,
             now: KeyspaceNow {
@@ -132,10 +132,10 @@ impl LockTracker {
                     .links
                     .observed_since(now)
                     .map(|since| state.missed_until.unwrap_or(since).max(since)),
-                held: state.held,
-                without_ttl: if namespace.no_ttl_is_normal { 0 } else { state.without_ttl },
-                renewal_overdue: overdue.min(state.held),
-                not_locks: self.not_locks.values().filter(of_namespace).count() as u64,
+                held: totals.held(),
+                without_ttl: if namespace.no_ttl_is_normal { 0 } else { totals.without_ttl() },
+                renewal_overdue: overdue.min(totals.held()),
+                not_locks: self.keys.of_wrong_type(id),
                 ttl_remaining_min_seconds: first_deadline.map(|first| seconds((first - now).max(0))),
                 oldest_acquired: oldest,
                 last_held: self.last_held(id),
@@ -145,12 +145,9 @@ impl LockTracker {
     }
 
     fn last_held(&self, id: NamespaceId) -> Vec<(String, TimeMs)> {
-        let fixed = self.fixed.iter().filter(|fixed| fixed.namespace == id);
-        let with_time = fixed.filter_map(|fixed| {
-            let lock = self.table.find(self.hash(&fixed.key), &fixed.key).and_then(|slot| self.table.get(slot));
-            let held = lock.map(|lock| self.links.last_known(lock));
-            let time = held.max(fixed.last_held).or(self.links.began())?;
-            Some((fixed.key.to_string(), time))
+        let with_time = self.keys.fixed(id).filter_map(|(key, last_held)| {
+            let held = self.table.lock(key).map(|lock| self.links.last_known(lock));
+            Some((key.to_owned(), held.max(last_held).or(self.links.began())?))
         });
         with_time.collect()
     }

@@ -1,5 +1,5 @@
 //! All held locks in little memory: a slab, a hash table from keys to slots, and a heap of due
-//! reads.
+//! reads. Also the number of held locks in each lock namespace.
 //!
 //! With a key of 45 bytes, a lock takes 88 bytes in the slab, 64 for its key, 16 in the heap and
 //! about 10 in the hash table. The heap has one valid entry for each lock that has something to
@@ -8,6 +8,8 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
 
@@ -31,20 +33,20 @@ const STALE_ENTRIES: usize = 1024;
 
 /// One held lock.
 pub(in crate::ledger) struct TrackedLock {
-    pub(in crate::ledger) key: Box<str>,
-    pub(in crate::ledger) life: Hold,
+    key: Box<str>,
+    hold: Hold,
     /// The epoch of the link when the lock was last seen. 0 if the lock moved away from its node.
-    pub(in crate::ledger) epoch: u32,
+    epoch: u32,
     /// The [`mark`] of its valid entry in the heap, or 0 if it has none. Other entries for its slot
     /// are invalid.
     queued_for: u32,
-    pub(in crate::ledger) link: LinkId,
-    pub(in crate::ledger) namespace: NamespaceId,
+    link: LinkId,
+    namespace: NamespaceId,
     /// The lock must be read now, whatever its deadline is: a complete pass did not list it, or it
     /// moved away from its node.
-    pub(in crate::ledger) unverified: bool,
+    unverified: bool,
     /// Several lock namespaces share its key template.
-    pub(in crate::ledger) shared: bool,
+    shared: bool,
 }
 
 /// When to read the lock in the slot.
@@ -56,19 +58,40 @@ fn mark(time: TimeMs) -> u32 {
     (time as u32).max(1)
 }
 
-#[derive(Default)]
-pub(in crate::ledger) struct Table {
+/// Number of locks in one lock namespace.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LockTotals {
+    held: u64,
+    without_ttl: u64,
+}
+
+pub(in crate::ledger) struct LockTable {
+    /// Keyed anew in each process, so that nobody can choose keys whose hashes collide.
+    hasher: RandomState,
+    /// One entry per lock namespace.
+    totals: Vec<LockTotals>,
     slab: Vec<Option<TrackedLock>>,
     free: Vec<LockSlot>,
     by_key: HashTable<LockSlot>,
     heap: BinaryHeap<DueRead>,
 }
 
+impl LockTotals {
+    pub(super) fn held(self) -> u64 {
+        self.held
+    }
+
+    pub(super) fn without_ttl(self) -> u64 {
+        self.without_ttl
+    }
+}
+
 impl TrackedLock {
-    pub(in crate::ledger) fn new(key: Box<str>, life: Hold, link: (LinkId, u32), choice: ChosenNamespace) -> Self {
+    /// `link` is the link that showed the lock, with its epoch.
+    pub(super) fn new(key: Box<str>, hold: Hold, link: (LinkId, u32), choice: ChosenNamespace) -> Self {
         Self {
             key,
-            life,
+            hold,
             epoch: link.1,
             queued_for: 0,
             link: link.0,
@@ -78,23 +101,76 @@ impl TrackedLock {
         }
     }
 
+    pub(in crate::ledger) fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub(in crate::ledger) fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    pub(in crate::ledger) fn namespace(&self) -> NamespaceId {
+        self.namespace
+    }
+
+    pub(super) fn link(&self) -> LinkId {
+        self.link
+    }
+
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Whether the lock must be read now, whatever its deadline is.
+    pub(super) fn needs_read(&self) -> bool {
+        self.unverified
+    }
+
     /// When the lock should be read unless a sighting arrives before. `None` if it has no TTL.
     fn due(&self) -> Option<TimeMs> {
         if self.unverified {
             return Some(TimeMs::MIN);
         }
-        let deadline = self.life.deadline?;
+        let deadline = self.hold.deadline?;
         let early = deadline.low - EARLY_LOOK_MS;
-        Some(if self.life.read_sent < early { early } else { deadline.high() })
+        Some(if self.hold.read_sent < early { early } else { deadline.high() })
     }
 }
 
-impl Table {
+impl LockTable {
+    pub(super) fn new(n_namespaces: usize) -> Self {
+        Self {
+            hasher: RandomState::new(),
+            totals: vec![LockTotals::default(); n_namespaces],
+            slab: Vec::new(),
+            free: Vec::new(),
+            by_key: HashTable::new(),
+            heap: BinaryHeap::new(),
+        }
+    }
+
+    pub(in crate::ledger) fn hash(&self, key: &str) -> KeyHash {
+        KeyHash(self.hasher.hash_one(key))
+    }
+
+    pub(super) fn totals(&self, namespace: NamespaceId) -> LockTotals {
+        self.totals[usize::from(namespace.0)]
+    }
+
     pub(in crate::ledger) fn len(&self) -> usize {
         self.slab.len() - self.free.len()
     }
 
-    pub(in crate::ledger) fn find(&self, hash: KeyHash, key: &str) -> Option<LockSlot> {
+    /// The held lock with this key.
+    pub(in crate::ledger) fn lock(&self, key: &str) -> Option<&TrackedLock> {
+        self.get(self.find(self.hash(key), key)?)
+    }
+
+    pub(super) fn find(&self, hash: KeyHash, key: &str) -> Option<LockSlot> {
         self.by_key.find(hash.0, |slot| self.get(*slot).is_some_and(|lock| *lock.key == *key)).copied()
     }
 
@@ -102,7 +178,7 @@ impl Table {
         self.slab.get(slot as usize)?.as_ref()
     }
 
-    pub(in crate::ledger) fn get_mut(&mut self, slot: LockSlot) -> Option<&mut TrackedLock> {
+    fn get_mut(&mut self, slot: LockSlot) -> Option<&mut TrackedLock> {
         self.slab.get_mut(slot as usize)?.as_mut()
     }
 
@@ -110,10 +186,10 @@ impl Table {
         self.slab.iter().enumerate().filter_map(|(slot, lock)| Some((slot as LockSlot, lock.as_ref()?)))
     }
 
-    /// The key must not be in the table. `hash` is called for any key, because the table may have
-    /// to grow.
-    pub(in crate::ledger) fn insert(&mut self, lock: TrackedLock, hash: impl Fn(&str) -> KeyHash) -> LockSlot {
-        let key_hash = hash(&lock.key);
+    /// The key must not be in the table.
+    pub(super) fn insert(&mut self, lock: TrackedLock) {
+        let key_hash = self.hash(&lock.key);
+        self.count(&lock);
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slab[slot as usize] = Some(lock);
@@ -128,24 +204,83 @@ impl Table {
                 (self.slab.len() - 1) as LockSlot
             }
         };
-        let Self { by_key, slab, .. } = self;
-        let hash_of = |slot: &LockSlot| slab[*slot as usize].as_ref().map_or(0, |lock| hash(&lock.key).0);
+        let Self { by_key, slab, hasher, .. } = self;
+        let hash_of = |slot: &LockSlot| slab[*slot as usize].as_ref().map_or(0, |lock| hasher.hash_one(&*lock.key));
         by_key.insert_unique(key_hash.0, slot, hash_of);
-        slot
+        self.schedule(slot);
     }
 
-    pub(in crate::ledger) fn remove(&mut self, hash: KeyHash, slot: LockSlot) -> Option<TrackedLock> {
+    /// A sighting showed the lock. `link` is the link that showed it, with its epoch.
+    pub(super) fn update(&mut self, slot: LockSlot, hold: Hold, link: (LinkId, u32), namespace: NamespaceId) {
+        let Some(lock) = self.slab[slot as usize].take() else { return };
+        self.uncount(&lock);
+        let (link, epoch) = link;
+        let lock = TrackedLock { hold, link, epoch, namespace, unverified: false, ..lock };
+        self.count(&lock);
+        self.slab[slot as usize] = Some(lock);
+        self.schedule(slot);
+    }
+
+    /// The lock moved away from its node. If it was released and not moved, no other node ever
+    /// reports it on its own, so it is read as soon as possible.
+    pub(super) fn moved_away(&mut self, slot: LockSlot, now: TimeMs) {
+        if let Some(lock) = self.get_mut(slot) {
+            lock.epoch = 0;
+        }
+        self.verify(slot, now);
+    }
+
+    pub(super) fn remove(&mut self, hash: KeyHash, slot: LockSlot) {
         if let Ok(entry) = self.by_key.find_entry(hash.0, |found| *found == slot) {
             entry.remove();
         }
-        let lock = self.slab.get_mut(slot as usize)?.take()?;
-        self.free.push(slot);
-        Some(lock)
+        if let Some(lock) = self.slab[slot as usize].take() {
+            self.uncount(&lock);
+            self.free.push(slot);
+        }
     }
 
-    /// Must be called when a lock is inserted or seen. Replaces a heap entry that is too late. An
-    /// entry that is too early is corrected when it reaches the top.
-    pub(in crate::ledger) fn schedule(&mut self, slot: LockSlot) {
+    /// Gives each lock its new lock namespace. Removes the locks for which `choose` returns `None`.
+    pub(super) fn reconfigure(
+        &mut self,
+        n_namespaces: usize,
+        mut choose: impl FnMut(&TrackedLock) -> Option<ChosenNamespace>,
+    ) {
+        self.totals = vec![LockTotals::default(); n_namespaces];
+        for slot in 0..self.slab.len() {
+            let Some(lock) = self.slab[slot].take() else { continue };
+            match choose(&lock) {
+                Some(ChosenNamespace { namespace, shared }) => {
+                    let lock = TrackedLock { namespace, shared, ..lock };
+                    self.count(&lock);
+                    self.slab[slot] = Some(lock);
+                }
+                None => {
+                    let hash = self.hash(&lock.key);
+                    if let Ok(entry) = self.by_key.find_entry(hash.0, |found| *found as usize == slot) {
+                        entry.remove();
+                    }
+                    self.free.push(slot as LockSlot);
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, lock: &TrackedLock) {
+        let totals = &mut self.totals[usize::from(lock.namespace.0)];
+        totals.held += 1;
+        totals.without_ttl += u64::from(lock.hold.deadline.is_none());
+    }
+
+    fn uncount(&mut self, lock: &TrackedLock) {
+        let totals = &mut self.totals[usize::from(lock.namespace.0)];
+        totals.held -= 1;
+        totals.without_ttl -= u64::from(lock.hold.deadline.is_none());
+    }
+
+    /// Replaces a heap entry that is too late. An entry that is too early is corrected when it
+    /// reaches the top.
+    fn schedule(&mut self, slot: LockSlot) {
         let Some(lock) = self.get(slot).filter(|lock| !lock.unverified) else { return };
         let Some(due) = lock.due() else { return };
         // The comparison may be wrong for times more than 24 days (2^31 ms) apart. Then the entry
@@ -157,7 +292,7 @@ impl Table {
     }
 
     /// Requests a read of the lock as soon as possible.
-    pub(in crate::ledger) fn verify(&mut self, slot: LockSlot, now: TimeMs) {
+    pub(super) fn verify(&mut self, slot: LockSlot, now: TimeMs) {
         if let Some(lock) = self.get_mut(slot).filter(|lock| !lock.unverified) {
             lock.unverified = true;
             self.push(slot, now);
@@ -165,7 +300,7 @@ impl Table {
     }
 
     /// Calls `found` for the locks that are due, at most `limit`. Each is due again after a second.
-    pub(in crate::ledger) fn due_reads(&mut self, now: TimeMs, limit: usize, mut found: impl FnMut(&TrackedLock)) {
+    pub(super) fn due_reads(&mut self, now: TimeMs, limit: usize, mut found: impl FnMut(&TrackedLock)) {
         let mut offered = 0;
         while offered < limit
             && let Some(Reverse((time, slot))) = self.heap.peek().copied()

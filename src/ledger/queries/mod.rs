@@ -78,15 +78,15 @@ impl LockTracker {
         let finder = query.search.as_deref().map(|search| memmem::Finder::new(search.as_bytes()));
         let fits = |lock: &TrackedLock| {
             namespace.is_none_or(|name| self.namespace_name(lock) == name)
-                && finder.as_ref().is_none_or(|finder| finder.find(lock.key.as_bytes()).is_some())
+                && finder.as_ref().is_none_or(|finder| finder.find(lock.key().as_bytes()).is_some())
         };
-        let found = self.table.iter().filter(|(_, lock)| fits(lock));
+        let found = self.table().iter().filter(|(_, lock)| fits(lock));
         // The sort number is computed once for each lock. The key decides between equal numbers.
         let mut slots: Vec<(TimeMs, LockSlot)> =
             found.map(|(slot, lock)| (self.sort_number(query.sort, lock), slot)).collect();
         let total = slots.len();
         let end = query.offset.saturating_add(query.limit).min(total);
-        let key = |slot: LockSlot| self.table.get(slot).map(|lock| &lock.key);
+        let key = |slot: LockSlot| self.table().get(slot).map(TrackedLock::key);
         let compare = |left: &(TimeMs, LockSlot), right: &(TimeMs, LockSlot)| {
             left.0.cmp(&right.0).then_with(|| key(left.1).cmp(&key(right.1)))
         };
@@ -101,16 +101,18 @@ impl LockTracker {
         }
         let page = &mut slots[begin..];
         page.sort_unstable_by(compare);
-        let page = page.iter().filter_map(|(_, slot)| self.table.get(*slot));
+        let page = page.iter().filter_map(|(_, slot)| self.table().get(*slot));
         LocksPage { total, offset: query.offset, locks: page.map(|lock| self.lock_view(lock, now)).collect() }
     }
 
     /// Lower numbers come first.
     fn sort_number(&self, order: LockOrder, lock: &TrackedLock) -> TimeMs {
         match order {
-            LockOrder::TtlRemaining => lock.life.deadline.map_or(TimeMs::MAX, |deadline| deadline.low),
-            LockOrder::HeldLongest => lock.life.began,
-            LockOrder::OwnerChanges => -TimeMs::from(self.owner_changes(self.hash(&lock.key), lock.life.owner)),
+            LockOrder::TtlRemaining => lock.hold().deadline.map_or(TimeMs::MAX, |deadline| deadline.low),
+            LockOrder::HeldLongest => lock.hold().began,
+            LockOrder::OwnerChanges => {
+                -TimeMs::from(self.memory().owner_changes(self.table().hash(lock.key()), lock.hold().owner))
+            }
             LockOrder::Key => 0,
         }
     }
@@ -122,20 +124,20 @@ impl LockTracker {
         now: TimeMs,
         rule_name: impl Fn(RuleId) -> &'a str,
     ) -> Option<LockHistory> {
-        let hash = self.hash(key);
-        let lock = self.table.find(hash, key).and_then(|slot| self.table.get(slot));
+        let hash = self.table().hash(key);
+        let lock = self.table().lock(key);
         let holds = self.holds(hash, lock);
         let mut history: Vec<HistoryView> = holds.iter().flat_map(HoldSummary::events).collect();
-        for renewal in self.renewals.of(hash) {
+        for renewal in self.memory().renewals(hash) {
             let hold = holds.iter().find(|hold| hold.spans(renewal.at));
             let margin = renewal.margin.map(|margin| (f64::from(margin) * 1000.0).round() / 1000.0);
             history.push(HistoryView { margin, ..happened(renewal.at, "renewed", hold.and_then(|hold| hold.owner)) });
         }
-        history.extend(self.sayings.of(hash).map(|saying| HistoryView {
-            event: Some(saying.event),
-            reason: saying.reason,
-            rule: Some(rule_name(saying.rule).to_owned()),
-            ..happened(saying.at, "log", None)
+        history.extend(self.memory().lines(hash).map(|line| HistoryView {
+            event: Some(line.event),
+            reason: line.reason,
+            rule: Some(rule_name(line.rule).to_owned()),
+            ..happened(line.at, "log", None)
         }));
         if history.is_empty() {
             return None;
@@ -143,16 +145,16 @@ impl LockTracker {
         // The latest first. The sort is stable: events at the same time keep the order of the
         // holds.
         history.sort_by(|left, right| right.at.total_cmp(&left.at));
-        let latest = self.history.latest(hash);
-        let namespace = lock.map(|lock| lock.namespace).or(latest.map(|record| record.namespace));
-        let namespace = namespace.or_else(|| Some(self.belonging.choose(key, None)?.namespace));
+        let latest = self.memory().last_end(hash);
+        let namespace = lock.map(TrackedLock::namespace).or(latest.map(|record| record.namespace));
+        let namespace = namespace.or_else(|| self.namespace_of_key(key));
         let state = match lock {
-            Some(lock) => sentences::of_life(&lock.life, now, self.is_overdue(lock, now), self.links.is_doubtful(lock)),
+            Some(lock) => sentences::of_hold(lock.hold(), now, self.is_overdue(lock, now), self.is_doubtful(lock)),
             None => sentences::of_absence(latest, now),
         };
         Some(LockHistory {
             key: key.to_owned(),
-            lock_namespace: namespace.map(|id| self.namespaces[usize::from(id.0)].name.clone()),
+            lock_namespace: namespace.map(|id| self.namespace(id).name.clone()),
             now: lock.map(|lock| self.lock_view(lock, now)),
             state,
             verdict: self.loss_of(hash, lock),
@@ -164,20 +166,20 @@ impl LockTracker {
     /// The latest first.
     fn holds(&self, hash: KeyHash, lock: Option<&TrackedLock>) -> Vec<HoldSummary> {
         let now = lock.map(|lock| {
-            let life = &lock.life;
+            let hold = lock.hold();
             HoldSummary {
-                owner: life.owner,
-                began: life.began,
-                acquisition_seen: life.acquisition_seen,
+                owner: hold.owner,
+                began: hold.began,
+                acquisition_seen: hold.acquisition_seen,
                 ended: None,
-                ttl: life.full_ttl(),
-                deadline: life.deadline.map(|deadline| deadline.high()),
-                renewals: life.renewals,
-                last_renewed: (life.renewals > 0).then_some(life.set_at),
-                has_marks: self.has_renewal_at(hash, life.set_at),
+                ttl: hold.full_ttl(),
+                deadline: hold.deadline.map(|deadline| deadline.high()),
+                renewals: hold.renewals,
+                last_renewed: (hold.renewals > 0).then_some(hold.set_at),
+                has_marks: self.has_renewal_at(hash, hold.set_at),
             }
         });
-        let ended = self.history.of(hash).map(|record| {
+        let ended = self.memory().ends(hash).map(|record| {
             let ttl = record.ttl.map(|ttl| TimeMs::from(ttl.get()));
             HoldSummary {
                 owner: record.owner,
@@ -195,14 +197,14 @@ impl LockTracker {
     }
 
     fn has_renewal_at(&self, hash: KeyHash, at: TimeMs) -> bool {
-        self.renewals.of(hash).any(|renewal| renewal.at == at)
+        self.memory().renewals(hash).any(|renewal| renewal.at == at)
     }
 
     /// The sentence about the latest loss, if there was one.
     fn loss_of(&self, hash: KeyHash, lock: Option<&TrackedLock>) -> Option<String> {
-        let mut next = lock.map(|lock| NextHold { owner: lock.life.owner, began: lock.life.began });
-        for record in self.history.of(hash) {
-            let namespace = &self.namespaces[usize::from(record.namespace.0)];
+        let mut next = lock.map(|lock| NextHold { owner: lock.hold().owner, began: lock.hold().began });
+        for record in self.memory().ends(hash) {
+            let namespace = self.namespace(record.namespace);
             if sentences::is_loss(record, namespace.style) {
                 return Some(sentences::of_end(record, next, namespace));
             }
@@ -219,38 +221,39 @@ impl LockTracker {
             return Some(NextHold { owner: finding.next_owner, began });
         }
         let ended = finding.hold?.ended;
-        let hashes = self.keys_of(loss.namespace, loss.lock.as_deref()?).into_iter().map(|key| (self.hash(&key), key));
+        let hashes =
+            self.keys_of(loss.namespace, loss.lock.as_deref()?).into_iter().map(|key| (self.table().hash(&key), key));
         let follows = |began: TimeMs| (ended..=now).contains(&began);
         hashes
             .filter_map(|(hash, key)| {
-                let later = self.history.of(hash).filter(|record| follows(record.began)).last();
+                let later = self.memory().ends(hash).filter(|record| follows(record.began)).last();
                 let later = later.map(|record: &EndedHold| NextHold { owner: record.owner, began: record.began });
-                let life = self.life_now(hash, &key).filter(|life| follows(life.began));
-                later.or(life.map(|life| NextHold { owner: life.owner, began: life.began }))
+                let hold = self.hold(&key).filter(|hold| follows(hold.began));
+                later.or(hold.map(|hold| NextHold { owner: hold.owner, began: hold.began }))
             })
             .next()
     }
 
     fn lock_view(&self, lock: &TrackedLock, now: TimeMs) -> LockView {
-        let life = &lock.life;
+        let hold = lock.hold();
         LockView {
-            key: lock.key.to_string(),
+            key: lock.key().to_owned(),
             lock_namespace: self.namespace_name(lock).to_owned(),
-            owner: life.owner.map(OwnerHash::short),
-            acquired_at: life.acquisition_seen.then(|| seconds(life.began)),
-            first_seen_at: seconds(life.began),
-            last_renewed_at: (life.renewals > 0).then(|| seconds(life.set_at)),
-            renewals: life.renewals,
-            ttl_remaining_seconds: life.deadline.map(|deadline| seconds((deadline.low - now).max(0))),
-            full_ttl_seconds: life.full_ttl().map(seconds),
-            owner_changes: self.owner_changes(self.hash(&lock.key), life.owner),
+            owner: hold.owner.map(OwnerHash::short),
+            acquired_at: hold.acquisition_seen.then(|| seconds(hold.began)),
+            first_seen_at: seconds(hold.began),
+            last_renewed_at: (hold.renewals > 0).then(|| seconds(hold.set_at)),
+            renewals: hold.renewals,
+            ttl_remaining_seconds: hold.deadline.map(|deadline| seconds((deadline.low - now).max(0))),
+            full_ttl_seconds: hold.full_ttl().map(seconds),
+            owner_changes: self.memory().owner_changes(self.table().hash(lock.key()), hold.owner),
             renewal_overdue: self.is_overdue(lock, now),
-            doubtful: self.links.is_doubtful(lock),
+            doubtful: self.is_doubtful(lock),
         }
     }
 
     fn namespace_name(&self, lock: &TrackedLock) -> &str {
-        &self.namespaces[usize::from(lock.namespace.0)].name
+        &self.namespace(lock.namespace()).name
     }
 }
 

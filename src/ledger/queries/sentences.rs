@@ -53,21 +53,21 @@ pub(in crate::ledger) fn of_end(record: &EndedHold, next: Option<NextHold>, name
 }
 
 /// Describes who holds a lock, since when, and how long its TTL lasts.
-pub(in crate::ledger) fn of_life(life: &Hold, now: TimeMs, is_overdue: bool, is_doubtful: bool) -> String {
-    let since = if life.acquisition_seen { "for" } else { "for at least" };
-    let left = match (life.deadline, life.full_ttl()) {
+pub(in crate::ledger) fn of_hold(hold: &Hold, now: TimeMs, is_overdue: bool, is_doubtful: bool) -> String {
+    let since = if hold.acquisition_seen { "for" } else { "for at least" };
+    let left = match (hold.deadline, hold.full_ttl()) {
         (None, _) => "it has no TTL and will not end by itself".to_owned(),
         (Some(deadline), Some(ttl)) => format!("{} left of a {} TTL", span((deadline.low - now).max(0)), span(ttl)),
         (Some(deadline), None) => format!("{} left of its TTL", span((deadline.low - now).max(0))),
     };
-    let renewed = match life.renewals {
+    let renewed = match hold.renewals {
         0 => "not renewed so far".to_owned(),
-        _ => format!("last renewed {} ago", span((now - life.set_at).max(0))),
+        _ => format!("last renewed {} ago", span((now - hold.set_at).max(0))),
     };
     let overdue = if is_overdue { "; its renewal is overdue" } else { "" };
     let doubtful = if is_doubtful { "; not seen since the connection was interrupted" } else { "" };
-    let held = span((now - life.began).max(0));
-    format!("held by {} {since} {held}, {left}, {renewed}{overdue}{doubtful}", name(life.owner))
+    let held = span((now - hold.began).max(0));
+    format!("held by {} {since} {held}, {left}, {renewed}{overdue}{doubtful}", name(hold.owner))
 }
 
 /// Describes a lock that nobody holds.

@@ -21,7 +21,7 @@ fn fill(locks: usize) -> World {
 }
 
 fn bytes_per_lock(world: &World) -> usize {
-    let table = &world.ledger.keyspace.as_ref().unwrap().table;
+    let table = world.ledger.keyspace.as_ref().unwrap().table();
     table.bytes() / table.len()
 }
 
