@@ -275,7 +275,7 @@ test("an exporter that reads only logs reports what it cannot observe", async ()
     const other = await browser.open(logsOnly.url);
     await sees(other, ".hero h1", "; nothing wrong so far. Every log is read. Redis is not watched here, so expirations and causes are not observed.");
     logsOnly.log("workflow-engine", "run lock renewal failed", { run_id: "run-1", error: "lock not owned" });
-    await sees(other, ".findings li", /^1 lock was lost \(observed for [^)]+\); the number of successful operations is unknown\./);
+    await sees(other, ".findings li", /1 lock was lost \(observed for [^)]+\); the number of successful operations is unknown\./);
     await other.goto(`${logsOnly.url}#/namespace/workflow`);
     await sees(other, "[role=status]", "Its keys are not watched in Redis here");
     await sees(other, ".incidents li", "What happened to the lock was not seen in Redis.");
