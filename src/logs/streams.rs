@@ -117,7 +117,7 @@ impl StreamSet {
         }
         stream.heard = self.n_entries;
         stream.end += self.buffer.len() as u64;
-        stream.joiner.surround(entry.fields);
+        stream.joiner.set_attached_fields(entry.fields);
         let mut events = Vec::new();
         self.extractor.extract(&self.buffer, begin, &mut stream.joiner, &mut events);
         report.add(events, stream);

@@ -128,7 +128,7 @@ impl<'a> LogSample<'a> {
     fn block(&mut self, block: &[u8], offset: u64) -> Vec<LineReport<'a>> {
         let mut pieces = Vec::new();
         let mut looked = Vec::new();
-        self.extractor.look(block, offset, &mut self.joiner, &mut |look| match look {
+        self.extractor.inspect(block, offset, &mut self.joiner, &mut |line| match line {
             InspectedLine::Piece { offset } => pieces.push(offset),
             InspectedLine::Line { offset, text, time, judged } => {
                 looked.push(JudgedLine { offset, text: text.to_vec(), time, judged });
@@ -177,8 +177,8 @@ impl<'a> LogSample<'a> {
     /// Reports on pieces of split lines whose other pieces are not in the sample.
     fn rest(&mut self) -> Vec<LineReport<'a>> {
         let mut looked = Vec::new();
-        self.extractor.look_at_rest(&mut self.joiner, &mut |look| {
-            if let InspectedLine::Line { offset, text, time, judged } = look {
+        self.extractor.inspect_rest(&mut self.joiner, &mut |line| {
+            if let InspectedLine::Line { offset, text, time, judged } = line {
                 looked.push(JudgedLine { offset, text: text.to_vec(), time, judged });
             }
         });

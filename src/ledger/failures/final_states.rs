@@ -1,7 +1,7 @@
 //! Final states of pieces of work. A second final state that is not a legal successor of the first
 //! means that two holders finished the same work.
 //!
-//! `ledger::failures` calls [`FinalStates::reached`] for each final state. The table is bounded: the
+//! `ledger::failures` calls [`FinalStates::record`] for each final state. The table is bounded: the
 //! oldest entries leave first and are counted.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,7 +25,7 @@ pub(in crate::ledger) struct FinalStates {
 
 impl FinalStates {
     /// Records a final state. Returns whether it conflicts with an earlier one.
-    pub(in crate::ledger) fn reached(&mut self, work: LockHash, state: &str, may_follow: Option<&str>) -> bool {
+    pub(in crate::ledger) fn record(&mut self, work: LockHash, state: &str, may_follow: Option<&str>) -> bool {
         let Some(earlier) = self.states.insert(work, hash(state)) else {
             self.order.push_back(work);
             if self.order.len() > CAPACITY
@@ -83,30 +83,30 @@ mod tests {
     #[test]
     fn a_second_final_state_is_a_conflict_unless_it_may_follow() {
         let mut finals = FinalStates::default();
-        assert!(!finals.reached(work(1), "SUCCEEDED", None));
-        assert!(!finals.reached(work(1), "QUARANTINED", Some("SUCCEEDED")));
-        assert!(finals.reached(work(1), "QUARANTINED", Some("SUCCEEDED")), "it does not follow itself");
-        assert!(!finals.reached(work(2), "TIMEOUT", None), "another piece of work");
-        assert!(finals.reached(work(2), "SUCCEEDED", None));
-        assert!(!finals.reached(work(2), "QUARANTINED", Some("SUCCEEDED")), "the last one counts");
+        assert!(!finals.record(work(1), "SUCCEEDED", None));
+        assert!(!finals.record(work(1), "QUARANTINED", Some("SUCCEEDED")));
+        assert!(finals.record(work(1), "QUARANTINED", Some("SUCCEEDED")), "it does not follow itself");
+        assert!(!finals.record(work(2), "TIMEOUT", None), "another piece of work");
+        assert!(finals.record(work(2), "SUCCEEDED", None));
+        assert!(!finals.record(work(2), "QUARANTINED", Some("SUCCEEDED")), "the last one counts");
     }
 
     #[test]
     fn the_oldest_work_leaves_a_full_table_and_is_counted() {
         let mut finals = FinalStates::default();
         for number in 0..CAPACITY + 3 {
-            assert!(!finals.reached(work(number), "DONE", None));
+            assert!(!finals.record(work(number), "DONE", None));
         }
         assert_eq!((finals.evictions(), finals.states.len(), finals.order.len()), (3, CAPACITY, CAPACITY));
-        assert!(finals.reached(work(3), "DONE", None), "the oldest that is left");
-        assert!(!finals.reached(work(0), "DONE", None), "forgotten");
+        assert!(finals.record(work(3), "DONE", None), "the oldest that is left");
+        assert!(!finals.record(work(0), "DONE", None), "forgotten");
     }
 
     #[test]
     fn what_is_saved_comes_back_in_order() {
         let mut finals = FinalStates::default();
         for number in 0..CAPACITY + 1 {
-            finals.reached(work(number), if number % 2 == 0 { "DONE" } else { "FAILED" }, None);
+            finals.record(work(number), if number % 2 == 0 { "DONE" } else { "FAILED" }, None);
         }
         let saved = serde_json::to_string(&finals).unwrap();
         let loaded: FinalStates = serde_json::from_str(&saved).unwrap();

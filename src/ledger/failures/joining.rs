@@ -61,28 +61,28 @@ struct JoinEntry(TimeMs, TimeMs);
 
 impl FailureJoiner {
     /// Records a line. Returns whether it starts a new failure.
-    pub(in crate::ledger) fn begins(&mut self, lock: LockHash, at: TimeMs, now: TimeMs, window: Window) -> bool {
+    pub(in crate::ledger) fn starts_new(&mut self, lock: LockHash, at: TimeMs, now: TimeMs, window: Window) -> bool {
         let (window, lasts) = match window {
             Window::FromFirst(window) => (window, false),
             Window::FromLast(window) => (window, true),
         };
-        let begins = !self.is_open(Some(lock), at, window);
-        if begins && self.entries.len() >= CAPACITY && !self.entries.contains_key(&lock) {
+        let starts_new = !self.is_joined(Some(lock), at, window);
+        if starts_new && self.entries.len() >= CAPACITY && !self.entries.contains_key(&lock) {
             self.make_room();
         }
         let entry = self.entries.entry(lock).or_insert(JoinEntry(at, now));
-        let since = match (begins, lasts) {
+        let since = match (starts_new, lasts) {
             (true, _) => at,
             // Lines of several files may arrive out of order. The latest time counts.
             (false, true) => entry.0.max(at),
             (false, false) => entry.0,
         };
         *entry = JoinEntry(since, now);
-        begins
+        starts_new
     }
 
     /// Whether a line at time `at` belongs to a failure that was already counted.
-    pub(in crate::ledger) fn is_open(&self, lock: Option<LockHash>, at: TimeMs, window: TimeMs) -> bool {
+    pub(in crate::ledger) fn is_joined(&self, lock: Option<LockHash>, at: TimeMs, window: TimeMs) -> bool {
         let entry = lock.and_then(|lock| self.entries.get(&lock));
         // A window of 0 joins nothing, not even lines with the same time.
         window > 0 && entry.is_some_and(|entry| at.abs_diff(entry.0) <= window.unsigned_abs())
@@ -156,34 +156,34 @@ mod tests {
     #[test]
     fn a_failure_ends_a_window_after_its_first_line() {
         let mut joined = FailureJoiner::default();
-        let mut begins = |at| joined.begins(lock(1), at, 0, WINDOW);
-        assert!(begins(10_000));
-        assert!(!begins(11_000));
-        assert!(!begins(12_000), "the window's edge belongs to it");
-        assert!(!begins(8_000), "an earlier line comes later");
-        assert!(begins(12_001), "the next failure");
-        assert!(!begins(14_000));
-        assert!(begins(9_000), "long before it");
+        let mut starts_new = |at| joined.starts_new(lock(1), at, 0, WINDOW);
+        assert!(starts_new(10_000));
+        assert!(!starts_new(11_000));
+        assert!(!starts_new(12_000), "the window's edge belongs to it");
+        assert!(!starts_new(8_000), "an earlier line comes later");
+        assert!(starts_new(12_001), "the next failure");
+        assert!(!starts_new(14_000));
+        assert!(starts_new(9_000), "long before it");
     }
 
     #[test]
     fn the_last_line_about_a_lost_lock_keeps_it_lost() {
         let mut joined = FailureJoiner::default();
-        let mut begins = |at| joined.begins(lock(1), at, 0, Window::FromLast(2000));
-        assert!(begins(10_000));
-        assert!(!begins(12_000), "the window's edge belongs to it");
-        assert!(!begins(14_000), "the window is counted from the last line");
-        assert!(!begins(13_000), "an earlier line comes later");
-        assert!(!begins(16_000), "and does not move the end back");
-        assert!(begins(18_001));
-        assert!(begins(10_000), "long before it");
+        let mut starts_new = |at| joined.starts_new(lock(1), at, 0, Window::FromLast(2000));
+        assert!(starts_new(10_000));
+        assert!(!starts_new(12_000), "the window's edge belongs to it");
+        assert!(!starts_new(14_000), "the window is counted from the last line");
+        assert!(!starts_new(13_000), "an earlier line comes later");
+        assert!(!starts_new(16_000), "and does not move the end back");
+        assert!(starts_new(18_001));
+        assert!(starts_new(10_000), "long before it");
     }
 
     #[test]
     fn a_window_of_nothing_joins_nothing() {
         let mut joined = FailureJoiner::default();
-        assert!(joined.begins(lock(1), 5, 5, Window::FromFirst(0)));
-        assert!(joined.begins(lock(1), 5, 5, Window::FromFirst(0)));
+        assert!(joined.starts_new(lock(1), 5, 5, Window::FromFirst(0)));
+        assert!(joined.starts_new(lock(1), 5, 5, Window::FromFirst(0)));
     }
 
     #[test]
@@ -203,26 +203,26 @@ mod tests {
     fn a_full_table_drops_what_arrived_first_and_counts_it() {
         let mut joined = FailureJoiner::default();
         for number in 0..CAPACITY {
-            assert!(joined.begins(lock(number), 0, number as TimeMs, WINDOW));
+            assert!(joined.starts_new(lock(number), 0, number as TimeMs, WINDOW));
         }
         assert_eq!((joined.entries.len(), joined.evictions()), (CAPACITY, 0));
-        assert!(!joined.begins(lock(0), 0, 0, WINDOW), "a known lock needs no room");
-        assert!(joined.begins(lock(CAPACITY), 0, CAPACITY as TimeMs, WINDOW));
+        assert!(!joined.starts_new(lock(0), 0, 0, WINDOW), "a known lock needs no room");
+        assert!(joined.starts_new(lock(CAPACITY), 0, CAPACITY as TimeMs, WINDOW));
         assert_eq!(joined.evictions(), CAPACITY as u64 / 8);
         assert_eq!(joined.entries.len(), CAPACITY - CAPACITY / 8 + 1);
         for number in [CAPACITY / 8, CAPACITY - 1, CAPACITY] {
-            assert!(!joined.begins(lock(number), 0, 0, WINDOW), "{number} is still known");
+            assert!(!joined.starts_new(lock(number), 0, 0, WINDOW), "{number} is still known");
         }
-        assert!(joined.begins(lock(CAPACITY / 8 - 1), 0, 0, WINDOW));
+        assert!(joined.starts_new(lock(CAPACITY / 8 - 1), 0, 0, WINDOW));
     }
 
     #[test]
     fn of_what_arrived_together_the_oldest_lines_leave() {
         let mut joined = FailureJoiner::default();
         for number in 0..=CAPACITY {
-            joined.begins(lock(number), number as TimeMs * 10, 7, WINDOW);
+            joined.starts_new(lock(number), number as TimeMs * 10, 7, WINDOW);
         }
-        let is_known = |number: usize| joined.is_open(Some(lock(number)), number as TimeMs * 10, 2000);
+        let is_known = |number: usize| joined.is_joined(Some(lock(number)), number as TimeMs * 10, 2000);
         assert!(!is_known(0) && !is_known(CAPACITY / 8 - 1));
         assert!(is_known(CAPACITY / 8) && is_known(CAPACITY));
     }
@@ -230,13 +230,13 @@ mod tests {
     #[test]
     fn tidying_goes_by_arrival_and_keeps_what_a_window_may_need() {
         let mut joined = FailureJoiner::default();
-        joined.begins(lock(1), 1_000_000_000, 0, WINDOW);
+        joined.starts_new(lock(1), 1_000_000_000, 0, WINDOW);
         joined.tidy(KEPT_FOR_MS, 2000);
-        assert!(joined.is_open(Some(lock(1)), 1_000_000_000, 2000), "lines may be of any time");
+        assert!(joined.is_joined(Some(lock(1)), 1_000_000_000, 2000), "lines may be of any time");
         joined.tidy(KEPT_FOR_MS + 1, KEPT_FOR_MS);
-        assert!(joined.is_open(Some(lock(1)), 1_000_000_000, 2000));
+        assert!(joined.is_joined(Some(lock(1)), 1_000_000_000, 2000));
         joined.tidy(KEPT_FOR_MS + 1, 2000);
-        assert!(!joined.is_open(Some(lock(1)), 1_000_000_000, 2000));
+        assert!(!joined.is_joined(Some(lock(1)), 1_000_000_000, 2000));
         assert_eq!(joined.evictions(), 0, "nothing was lost");
     }
 }

@@ -75,7 +75,7 @@ impl Ledger {
 
     fn count_final_state(&mut self, context: &EventContext, state: &str, may_follow: Option<&str>) -> Option<Failure> {
         let lock = context.hash(FINAL_STATE_TOPIC)?;
-        let is_conflict = self.saved.finals.reached(lock, state, may_follow);
+        let is_conflict = self.saved.finals.record(lock, state, may_follow);
         is_conflict.then(|| self.add(context, Failure::ConflictingWrite(ConflictKind::DuplicateTerminalState)))
     }
 
@@ -93,7 +93,7 @@ impl Ledger {
     /// two locks.
     fn is_new(&mut self, context: &EventContext, topic: &str, window: Window) -> bool {
         match context.hash(topic) {
-            Some(lock) => self.saved.joined.begins(lock, context.at, context.now, window),
+            Some(lock) => self.saved.joined.starts_new(lock, context.at, context.now, window),
             None => true,
         }
     }
@@ -116,7 +116,7 @@ impl Ledger {
     }
 
     fn is_joined(&self, context: &EventContext, failure: Failure, window: TimeMs) -> bool {
-        self.saved.joined.is_open(context.hash(failure.join_topic()), context.at, window)
+        self.saved.joined.is_joined(context.hash(failure.join_topic()), context.at, window)
     }
 
     fn counters_of(&mut self, context: &EventContext) -> &mut FailureCounters {

@@ -80,7 +80,7 @@ pub enum InspectedLine<'a> {
 
 impl LineAssembler {
     /// Sets the fields that accompany the following lines. See [`Extractor::with_fields_around`].
-    pub fn surround(&mut self, fields: &Arc<[(String, String)]>) {
+    pub fn set_attached_fields(&mut self, fields: &Arc<[(String, String)]>) {
         self.around = Arc::clone(fields);
     }
 
@@ -96,7 +96,7 @@ impl LineAssembler {
 
     /// Provides the text before the offset `end` at which reading starts, because a record may have
     /// started in it.
-    pub fn prime(&mut self, before: &[u8], end: u64) {
+    pub fn set_preceding_text(&mut self, before: &[u8], end: u64) {
         self.records.remember(before, end - before.len() as u64);
     }
 
@@ -122,7 +122,7 @@ impl Extractor {
         Self { rules, searcher, max_line_bytes }
     }
 
-    /// Creates an extractor for lines that are accompanied by fields ([`LineAssembler::surround`]). The
+    /// Creates an extractor for lines that are accompanied by fields ([`LineAssembler::set_attached_fields`]). The
     /// search must not require the text of a rule's conditions, because those may match an
     /// accompanying field that is not in the line.
     pub fn with_fields_around(rules: Arc<RuleSet>, max_line_bytes: usize) -> Self {
@@ -133,22 +133,22 @@ impl Extractor {
     /// Appends the events of `block` to `events`. The block contains complete lines (the newline of
     /// the last line may be missing) and starts at `offset` of its file.
     pub fn extract(&self, block: &[u8], offset: u64, joiner: &mut LineAssembler, events: &mut Vec<LogEvent>) {
-        self.look(block, offset, joiner, &mut |look| events.extend(event_of(look)));
+        self.inspect(block, offset, joiner, &mut |line| events.extend(event_of(line)));
     }
 
     /// Flushes incomplete lines and records. Call it when no more input will arrive.
     pub fn flush(&self, joiner: &mut LineAssembler, events: &mut Vec<LogEvent>) {
-        self.look_at_rest(joiner, &mut |look| events.extend(event_of(look)));
+        self.inspect_rest(joiner, &mut |line| events.extend(event_of(line)));
     }
 
-    /// Like [`Extractor::extract`], but calls `told` for every inspected line. Other lines are not
+    /// Like [`Extractor::extract`], but calls `on_line` for every inspected line. Other lines are not
     /// reported, because they contain no text that any rule needs.
-    pub fn look(
+    pub fn inspect(
         &self,
         block: &[u8],
         offset: u64,
         joiner: &mut LineAssembler,
-        told: &mut impl FnMut(InspectedLine<'_>),
+        on_line: &mut impl FnMut(InspectedLine<'_>),
     ) {
         let cutting = cutting(block);
         let mut position = 0;
@@ -168,7 +168,7 @@ impl Extractor {
             let start = memrchr(b'\n', &block[position..next]).map_or(position, |at| position + at + 1);
             let end = memchr(b'\n', &block[next..]).map_or(block.len(), |at| next + at);
             position = (end + 1).min(block.len());
-            self.take_line(&block[start..end], (block, offset, start..position), joiner, told);
+            self.take_line(&block[start..end], (block, offset, start..position), joiner, on_line);
             if hit.is_some_and(|at| at < position) {
                 hit = self.searcher.find_at(block, position);
             }
@@ -180,16 +180,16 @@ impl Extractor {
             }
         }
         joiner.records.remember(block, offset);
-        joiner.records.waiting_lines().for_each(|offset| told(InspectedLine::Piece { offset }));
+        joiner.records.waiting_lines().for_each(|offset| on_line(InspectedLine::Piece { offset }));
     }
 
-    /// Like [`Extractor::flush`], but calls `told` for every flushed line.
-    pub fn look_at_rest(&self, joiner: &mut LineAssembler, told: &mut impl FnMut(InspectedLine<'_>)) {
+    /// Like [`Extractor::flush`], but calls `on_line` for every flushed line.
+    pub fn inspect_rest(&self, joiner: &mut LineAssembler, on_line: &mut impl FnMut(InspectedLine<'_>)) {
         for piece in std::mem::take(&mut joiner.waiting) {
-            self.take_text(&piece, (&[], piece.offset), joiner, told);
+            self.take_text(&piece, (&[], piece.offset), joiner, on_line);
         }
         for open in joiner.records.finish_all() {
-            self.judge(&open, joiner, told);
+            self.evaluate_record(&open, joiner, on_line);
         }
     }
 
@@ -201,7 +201,7 @@ impl Extractor {
         line: &[u8],
         (block, block_offset, place): (&[u8], u64, Range<usize>),
         joiner: &mut LineAssembler,
-        told: &mut impl FnMut(InspectedLine<'_>),
+        on_line: &mut impl FnMut(InspectedLine<'_>),
     ) {
         let (offset, end) = (block_offset + place.start as u64, block_offset + place.end as u64);
         let before = |offset: u64| (&block[..offset.saturating_sub(block_offset) as usize], block_offset);
@@ -209,15 +209,15 @@ impl Extractor {
         match (joiner.take(stream), partial) {
             (None, false) => {
                 let whole = PartialLine { stream, offset, end, time, text: text.into_owned(), since: Instant::now() };
-                self.take_text(&whole, before(offset), joiner, told);
+                self.take_text(&whole, before(offset), joiner, on_line);
             }
             (None, true) => {
-                told(InspectedLine::Piece { offset });
+                on_line(InspectedLine::Piece { offset });
                 let text = text.into_owned();
                 joiner.waiting.push(PartialLine { stream, offset, end, time, text, since: Instant::now() });
             }
             (Some(mut piece), partial) => {
-                told(InspectedLine::Piece { offset });
+                on_line(InspectedLine::Piece { offset });
                 // Text beyond the limit is read but not kept, so only the first part of a very long
                 // line is searched.
                 piece.end = end;
@@ -226,7 +226,7 @@ impl Extractor {
                 if partial {
                     joiner.waiting.push(piece);
                 } else {
-                    self.take_text(&piece, before(piece.offset), joiner, told);
+                    self.take_text(&piece, before(piece.offset), joiner, on_line);
                 }
             }
         }
@@ -239,13 +239,13 @@ impl Extractor {
         whole: &PartialLine,
         before: (&[u8], u64),
         joiner: &mut LineAssembler,
-        told: &mut impl FnMut(InspectedLine<'_>),
+        on_line: &mut impl FnMut(InspectedLine<'_>),
     ) {
         let PartialLine { stream, offset, end, time, text, .. } = whole;
         let is_hit = self.is_hit(text);
         let nothing = InspectedLine::Line { offset: *offset, text, time: *time, judged: None };
         if !is_hit && !joiner.records.is_waiting() {
-            return told(nothing);
+            return on_line(nothing);
         }
         let line = LogLine::new(text, *time);
         let whole = CompleteLine {
@@ -259,17 +259,17 @@ impl Extractor {
         };
         let mut ended = Vec::new();
         let belongs = joiner.records.offer(&whole, is_hit, &mut ended);
-        ended.drain(..).for_each(|open| self.judge(&open, joiner, told));
+        ended.drain(..).for_each(|open| self.evaluate_record(&open, joiner, on_line));
         if belongs {
             return;
         }
         if !is_hit {
-            return told(nothing);
+            return on_line(nothing);
         }
         if whole.line.is_whole() {
             let record = LogRecord::of_lines(&[whole.line]).within(&joiner.around);
             let verdict = self.verdict(&record, *offset..*end, Duration::ZERO);
-            return told(InspectedLine::Line {
+            return on_line(InspectedLine::Line {
                 offset: *offset,
                 text,
                 time: *time,
@@ -277,14 +277,19 @@ impl Extractor {
             });
         }
         if !joiner.records.begin(whole, &mut ended) {
-            told(InspectedLine::Piece { offset: *offset });
+            on_line(InspectedLine::Piece { offset: *offset });
         }
-        ended.drain(..).for_each(|open| self.judge(&open, joiner, told));
+        ended.drain(..).for_each(|open| self.evaluate_record(&open, joiner, on_line));
     }
 
     /// Evaluates the rules on a complete record. If no rule matches, each line that was hit is
     /// reported separately.
-    fn judge(&self, open: &OpenRecord, joiner: &mut LineAssembler, told: &mut impl FnMut(InspectedLine<'_>)) {
+    fn evaluate_record(
+        &self,
+        open: &OpenRecord,
+        joiner: &mut LineAssembler,
+        on_line: &mut impl FnMut(InspectedLine<'_>),
+    ) {
         let record = LogRecord::of_lines(&open.lines).within(&open.around);
         let offset = open.offsets.first().copied().unwrap_or_default();
         match self.verdict(&record, offset..open.end, open.since.elapsed()) {
@@ -292,14 +297,14 @@ impl Extractor {
                 for (offset, text) in &open.hits {
                     let judged =
                         Some(Box::new((LogRecord::parse(text, record.time).within(&open.around), RuleMatch::NoMatch)));
-                    told(InspectedLine::Line { offset: *offset, text, time: None, judged });
+                    on_line(InspectedLine::Line { offset: *offset, text, time: None, judged });
                 }
             }
             verdict => {
                 joiner.records.is_counted(open);
-                open.offsets.iter().for_each(|offset| told(InspectedLine::Piece { offset: *offset }));
+                open.offsets.iter().for_each(|offset| on_line(InspectedLine::Piece { offset: *offset }));
                 let (text, time) = (open.lines.first().map_or("", LogLine::text), record.time);
-                told(InspectedLine::Line {
+                on_line(InspectedLine::Line {
                     offset,
                     text: text.as_bytes(),
                     time,
@@ -372,8 +377,8 @@ fn find_escaped(text: &[u8]) -> Option<usize> {
     memmem::find_iter(text, b"\\u001").find(is_escape)
 }
 
-fn event_of(look: InspectedLine<'_>) -> Option<LogEvent> {
-    match look {
+fn event_of(line: InspectedLine<'_>) -> Option<LogEvent> {
+    match line {
         InspectedLine::Line { judged, .. } => match *judged? {
             (_, RuleMatch::Event(event)) => Some(event),
             _ => None,

@@ -132,7 +132,7 @@ impl Task {
         if length < before {
             return Ok(None);
         }
-        finding.joiner.prime(&buffer[..before], self.start);
+        finding.joiner.set_preceding_text(&buffer[..before], self.start);
         while finding.end < self.start + PART_BYTES {
             // Every read includes the bytes before `end`. If they changed, the file was rewritten.
             let length = self.file.read_at(buffer, finding.end - MARK_BYTES as u64)?;
