@@ -155,7 +155,8 @@ const SENTENCES: [(&str, &str, &str); 7] = [
     (
         "near",
         "not_renewed",
-        "holds come near the TTL of 8s and nothing renews it: renew every 2.5s, then the TTL need not follow the work",
+        "holds come near the TTL of 8s and nothing renews the lock: renew every 2.5s, so that the TTL does not depend \
+         on the work",
     ),
     (
         "conflict",
@@ -215,7 +216,7 @@ fn each_finding_appears_only_in_the_namespace_that_has_the_problem() {
     assert_eq!(of(&answer, "rare")["advised"]["renewals_that_may_fail"], 1);
     assert_eq!(of(&answer, "conflict")["advised"]["ttl_at_most_for_slo_seconds"], 6.0);
     let notes = of(&answer, "few")["notes"].to_string();
-    assert!(notes.contains("too few samples: 30 finished holds were seen"), "{notes}");
+    assert!(notes.contains("too few samples: 30 finished holds were observed"), "{notes}");
 
     // The text table shows the same.
     let output = command(&["advise", "--exporter", &exporter]);
