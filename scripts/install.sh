@@ -30,7 +30,6 @@ case $size in
   all)
     # A Debian to install the package on, and what inspects the package: scripts/test_deb.sh.
     wanted+=(mmdebstrap:mmdebstrap systemd-nspawn:systemd-container lintian:lintian)
-    optional+=(valkey-server:valkey-server)
     ;;
   demo)
     wanted+=(cc:gcc)
@@ -101,28 +100,10 @@ install_packages() {
   }
 }
 
-# Debian 12 has Valkey in its backports only: this looks into them on the mirror that is configured.
-install_from_backports() {
-  local codename mirror sources options status=0
-  codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
-  mirror=$(debian_mirror)
-  [[ -n $codename && -n $mirror ]] || return 1
-  sources=$(mktemp)
-  # Readable for the user that apt-get fetches as.
-  chmod 644 "$sources"
-  [[ ! -e /etc/apt/sources.list ]] || cat /etc/apt/sources.list >"$sources"
-  printf 'deb %s %s-backports main\n' "$mirror" "$codename" >>"$sources"
-  options=(-o "Dir::Etc::SourceList=$sources")
-  "${as_root[@]}" apt-get update --quiet "${options[@]}" </dev/null >/dev/null 2>&1 &&
-    "${install[@]}" "${options[@]}" "$@" </dev/null >/dev/null 2>&1 || status=$?
-  rm -f "$sources"
-  return "$status"
-}
-
 if ((${#missing[@]} + ${#nice_to_have[@]})); then
   start_no_services
   ((${#missing[@]} == 0)) || install_packages "${missing[@]}"
-  ((${#nice_to_have[@]} == 0)) || install_packages "${nice_to_have[@]}" || install_from_backports "${nice_to_have[@]}" ||
+  ((${#nice_to_have[@]} == 0)) || install_packages "${nice_to_have[@]}" ||
     without " because this machine's packages do not have it"
 fi
 # The integration tests push logs with real clients.

@@ -14,7 +14,7 @@ source scripts/lib.sh
 
 quick_steps=(format clippy shell links unit fast-integration)
 test_steps=(format clippy shell links unit integration rules dashboards page-smoke docs)
-all_steps=(promtools mutants libraries page dashboards-incident deployment alert-bench fuzz-targets valkey licenses oldest-rust debian-package)
+all_steps=(promtools mutants libraries page dashboards-incident deployment alert-bench fuzz-targets servers licenses oldest-rust debian-package)
 
 # --- The steps. A step that lacks something calls `skip`.
 
@@ -42,20 +42,24 @@ integration_tests() { cargo_tests --test integration -- "$threads" "$@"; }
 
 # These compare what the exporter sees of single changes, milliseconds apart, with what really happened. An exporter that waits for a processor
 # sees several changes at once, so they do not run beside a dozen others.
-exact_tests=(keyspace::truth:: keyspace::valkey:: keyspace::findings::)
+exact_tests=(keyspace::truth:: keyspace::findings::)
 
 # Random faults while workers use locks, on each kind of installation. They mostly wait, so they run side by side.
 fault_tests=keyspace::fault_model::counts
 
-run_integration() {
+# integration_and_exact_tests FILTER...
+integration_and_exact_tests() {
   local test others=()
   for test in "${exact_tests[@]}" "$fault_tests"; do
     others+=(--skip "$test")
   done
-  integration_tests "${others[@]}"
+  integration_tests "$@" "${others[@]}"
   cargo_tests --test integration -- --test-threads=1 "${exact_tests[@]}"
   cargo_tests --test integration -- --test-threads=5 "$fault_tests"
 }
+
+# The step `servers` tests the commands that the installed Redis may not know.
+run_integration() { integration_and_exact_tests --skip keyspace::newest::; }
 
 # The modules whose tests take a few seconds together.
 run_fast_integration() {
@@ -101,9 +105,18 @@ run_fuzz_targets() {
   CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir "$target"
 }
 
-run_valkey() {
-  have valkey-server || skip "valkey-server is not installed, and this machine's packages do not have it"
-  integration_tests keyspace::valkey
+# `make test` uses the Redis that is installed. The same tests run on the newest Redis and Valkey here.
+run_servers() {
+  local server servers=()
+  scripts/install_servers.sh "$target/servers"
+  for server in "$target"/servers/{redis,valkey}-server; do
+    [[ ! -x $server ]] || servers+=("$server")
+  done
+  ((${#servers[@]} == 2)) || skip "the newest Redis and Valkey cannot be fetched from a Debian mirror here"
+  for server in "${servers[@]}"; do
+    say "$("$server" --version)"
+    REDIS_SERVER=$server integration_and_exact_tests keyspace::
+  done
 }
 
 # Advisories change without a change of ours and need the network: the workflow looks at them.

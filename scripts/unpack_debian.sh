@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Fetches one package of another Debian release and unpacks it into a directory. Nothing is
+# Fetches a package of another Debian release and unpacks it into a directory. Nothing is
 # installed. Uses the mirror of this machine's apt and checks signatures.
 #
-# usage: scripts/unpack_debian.sh RELEASE PACKAGE DIRECTORY
+# usage: scripts/unpack_debian.sh [--with-dependencies] RELEASE PACKAGE DIRECTORY
+#
+# With --with-dependencies, everything that the package needs is unpacked too, down to the C
+# library. Of experimental, which has only some packages, the rest comes from sid.
 #
 # Fails with an explanation if the package cannot be fetched.
 set -euo pipefail
@@ -10,6 +13,11 @@ cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
 source scripts/lib.sh
 
+with_dependencies=
+if [[ $1 == --with-dependencies ]]; then
+  with_dependencies=yes
+  shift
+fi
 release=$1 package=$2 directory=$(realpath -m "$3")
 if ! have apt-get || ! have dpkg-deb; then
   die "no apt-get here: $package of Debian $release cannot be fetched"
@@ -22,12 +30,23 @@ say "fetching $package of Debian $release"
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 mkdir -p "$root"/{etc/apt.conf.d,etc/preferences.d,state/lists/partial,cache/archives/partial}
-printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$mirror" "$release" >"$root/etc/sources.list"
+releases=("$release")
+[[ $release != experimental ]] || releases+=(sid)
+printf "deb [signed-by=$keyring] $mirror %s main\n" "${releases[@]}" >"$root/etc/sources.list"
+# No package counts as installed, so that the package brings its dependencies. A mirror that is a snapshot may be old.
+: >"$root/status"
 apt=(apt-get --quiet=2 -o "Dir::Etc=$root/etc" -o "Dir::Etc::sourceparts=/nonexistent" -o "Dir::State::lists=$root/state/lists"
-  -o "Dir::Cache=$root/cache" -o "APT::Sandbox::User=root" -o "Acquire::Languages=none" -o "Acquire::Retries=1")
+  -o "Dir::State::status=$root/status" -o "Dir::Cache=$root/cache" -o "APT::Sandbox::User=root" -o "Acquire::Languages=none"
+  -o "Acquire::Retries=1" -o "Acquire::Check-Valid-Until=false")
 {
   "${apt[@]}" update
-  (cd "$root" && "${apt[@]}" download "$package")
+  if [[ $with_dependencies ]]; then
+    "${apt[@]}" --yes --no-install-recommends --download-only install "$package/$release"
+  else
+    (cd "$root/cache/archives" && "${apt[@]}" download "$package/$release")
+  fi
 } </dev/null >&2
 mkdir -p "$directory"
-dpkg-deb -x "$root/$package"_*.deb "$directory"
+for file in "$root"/cache/archives/*.deb; do
+  dpkg-deb -x "$file" "$directory"
+done

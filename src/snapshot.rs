@@ -48,12 +48,14 @@ pub struct NamespaceView {
     pub lately: RecentActivity,
 }
 
-/// What happened in the last minutes and in the last hour. Covers only the time since the process
-/// started; not saved.
+/// What happened in the last minutes and in the last hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecentActivity {
     /// One entry for each of [`Ratios::WINDOWS`].
     pub windows: [RecentCounts; 2],
+    /// How much of each window was observed, in milliseconds. Less than the window after a start,
+    /// and after a reload that changed the namespace.
+    pub observed: [TimeMs; 2],
     /// The last hour in steps of [`RecentActivity::STEP`], oldest first.
     pub line: Vec<ChartPoint>,
 }
@@ -90,6 +92,8 @@ pub struct ChartPoint {
     pub not_owned: u32,
     pub renewal_failures: u32,
     pub expirations: u32,
+    /// How much of the step was observed.
+    pub observed_ms: u32,
 }
 
 /// What Redis shows about the locks of one namespace.
@@ -119,7 +123,8 @@ pub struct KeyspaceNow {
     pub last_held: Vec<(String, TimeMs)>,
 }
 
-/// Ratios over a time window. `None` if the denominator is zero.
+/// Ratios over a time window. `None` if the denominator is zero, or if changes within the window
+/// were missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ratios {
     pub not_owned: Option<f64>,

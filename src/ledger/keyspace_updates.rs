@@ -27,11 +27,15 @@ use crate::util::clock::TimeMs;
 impl Ledger {
     /// Enables the tracking of locks in Redis.
     pub fn observing(mut self, settings: KeyspaceSettings) -> Self {
+        self.observe(LockTracker::new(settings, &self.namespaces));
+        self
+    }
+
+    pub(super) fn observe(&mut self, keyspace: LockTracker) {
         for namespace in self.namespaces.iter().filter(|namespace| !namespace.keys.is_empty()) {
             self.saved.keyspace.entry(namespace.name.clone()).or_default();
         }
-        self.keyspace = Some(LockTracker::new(settings, &self.namespaces));
-        self
+        self.keyspace = Some(keyspace);
     }
 
     /// Sets the names of rules by [`RuleId`]. Without them, incidents show an empty name.
@@ -170,7 +174,7 @@ impl Ledger {
         self.rule_names.get(usize::from(rule.0)).map_or("", String::as_str)
     }
 
-    fn settle_loss(&mut self, loss: Loss) {
+    pub(super) fn settle_loss(&mut self, loss: Loss) {
         let finding = self.keyspace.as_mut().map_or(Explanation::NOTHING, |keyspace| keyspace.explain(&loss));
         let name = self.namespaces[usize::from(loss.namespace.0)].name.clone();
         self.saved.causes.entry(name).or_default().increment(finding.cause);

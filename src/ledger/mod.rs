@@ -13,13 +13,18 @@
 //! * `causes`: why locks were lost
 //! * `recent`: counts and ratios of the last minutes and the last hour
 //! * `queries`: answers about single locks
+//! * `reconfigure`, `renumbering`: a new configuration for a running ledger
+//! * `memory`: what survives a restart besides the counters
 
 mod causes;
 mod failures;
 mod keyspace_updates;
 mod locks;
+mod memory;
 mod queries;
 mod recent;
+mod reconfigure;
+mod renumbering;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +43,9 @@ use failures::joining::FailureJoiner;
 use failures::{EventContext, renewal_window};
 pub use locks::KeyspaceSettings;
 use locks::LockTracker;
+pub use memory::Memory;
 use recent::Recent;
+pub use reconfigure::{LinkContinuity, Reconfiguration};
 
 pub struct Ledger {
     namespaces: Vec<Arc<Namespace>>,
@@ -73,11 +80,17 @@ impl Ledger {
     /// The last entry of `namespaces` must be `other`.
     pub fn new(namespaces: Vec<Arc<Namespace>>, join_window: Duration, saved: Saved) -> Self {
         let join_window = join_window.as_millis() as TimeMs;
-        let recents = namespaces.iter().map(|_| Recent::new()).collect();
+        let recents = namespaces.iter().map(|_| Recent::new(0)).collect();
         let (keyspace, rule_names, incidents) = (None, Arc::default(), IncidentLog::default());
         let mut ledger = Self { namespaces, join_window, saved, keyspace, rule_names, recents, incidents };
         ledger.settle_saved();
         ledger
+    }
+
+    /// Sets the time from which on events are observed.
+    pub fn starting_at(mut self, now: TimeMs) -> Self {
+        self.recents = self.namespaces.iter().map(|_| Recent::new(now)).collect();
+        self
     }
 
     pub fn saved(&self) -> &Saved {

@@ -1,7 +1,10 @@
 //! Counts of the last hour in buckets of ten seconds: sums and ratios over the last minutes and the
 //! last hour, and the time series of that hour.
 //!
-//! The ledger keeps one [`Recent`] for each lock namespace. It is not saved.
+//! The ledger keeps one [`Recent`] for each lock namespace. `ledger::memory` saves it, so that it
+//! survives a restart.
+
+use serde::{Deserialize, Serialize};
 
 use crate::model::failure::FailureKind;
 use crate::model::label::Label;
@@ -12,6 +15,9 @@ use crate::util::clock::TimeMs;
 const BUCKET_MS: TimeMs = 10_000;
 /// One more than the longest window needs, because the current bucket is incomplete.
 const BUCKETS: usize = 361;
+
+/// How many times without observation are remembered. With more, the two oldest become one.
+const GAPS: usize = 32;
 
 const FAILURES: usize = FailureKind::ALL.len();
 const OPERATIONS: usize = ObservedOperation::ALL.len();
@@ -38,11 +44,66 @@ impl RecentBucket {
 /// Events of the last hour in one lock namespace.
 pub(super) struct Recent {
     buckets: Vec<RecentBucket>,
+    /// Since when events are counted.
+    since: TimeMs,
+    /// Times after `since` in which the exporter did not run, oldest first.
+    gaps: Vec<(TimeMs, TimeMs)>,
+}
+
+/// The saved form of a [`Recent`].
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct SavedRecent {
+    since: TimeMs,
+    gaps: Vec<(TimeMs, TimeMs)>,
+    /// Without empty buckets.
+    buckets: Vec<SavedBucket>,
+}
+
+/// The counts are in the order of `FailureKind` and `ObservedOperation`: add new variants of these
+/// at the end, or change `memory::VERSION`.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct SavedBucket {
+    began: TimeMs,
+    failures: Vec<u32>,
+    operations: Vec<u32>,
 }
 
 impl Recent {
-    pub(super) fn new() -> Self {
-        Self { buckets: vec![RecentBucket::new(TimeMs::MIN); BUCKETS] }
+    pub(super) fn new(since: TimeMs) -> Self {
+        Self { buckets: vec![RecentBucket::new(TimeMs::MIN); BUCKETS], since, gaps: Vec::new() }
+    }
+
+    pub(super) fn saved(&self, now: TimeMs) -> SavedRecent {
+        let last = now.div_euclid(BUCKET_MS);
+        let is_saved = |bucket: &&RecentBucket| {
+            let is_recent = (last - BUCKETS as TimeMs..=last).contains(&bucket.number);
+            is_recent && bucket.failures.iter().chain(&bucket.operations).any(|count| *count > 0)
+        };
+        let buckets = self.buckets.iter().filter(is_saved).map(|bucket| SavedBucket {
+            began: bucket.number * BUCKET_MS,
+            failures: without_last_zeros(&bucket.failures),
+            operations: without_last_zeros(&bucket.operations),
+        });
+        SavedRecent { since: self.since, gaps: self.gaps.clone(), buckets: buckets.collect() }
+    }
+
+    /// Continues at `now` from what was saved at `until`. The time in between was not observed.
+    /// `shift` converts saved times to the clock of this process.
+    pub(super) fn restore(saved: SavedRecent, until: TimeMs, shift: TimeMs, now: TimeMs) -> Self {
+        let mut recent = Self::new(saved.since.saturating_add(shift).min(now));
+        let saved_gaps =
+            saved.gaps.into_iter().map(|(from, to)| (from.saturating_add(shift), to.saturating_add(shift)));
+        recent.gaps = saved_gaps.chain([(until.min(now), now)]).collect();
+        while recent.gaps.len() > GAPS {
+            recent.gaps[1].0 = recent.gaps[0].0;
+            recent.gaps.remove(0);
+        }
+        for saved in saved.buckets {
+            let Some(bucket) = recent.bucket(saved.began.saturating_add(shift).min(now)) else { continue };
+            bucket.failures.iter_mut().zip(saved.failures).for_each(|(sum, count)| add(sum, count));
+            bucket.operations.iter_mut().zip(saved.operations).for_each(|(sum, count)| add(sum, count));
+        }
+        recent
     }
 
     pub(super) fn add_failure(&mut self, kind: FailureKind, at: TimeMs) {
@@ -82,7 +143,15 @@ impl Recent {
     }
 
     pub(super) fn activity(&self, now: TimeMs) -> RecentActivity {
-        RecentActivity { windows: self.windows(now), line: self.line(now) }
+        let observed = Ratios::WINDOWS.map(|(_, window)| self.observed(now - window, now));
+        RecentActivity { windows: self.windows(now), observed, line: self.line(now) }
+    }
+
+    /// How much of the time between two moments was observed.
+    fn observed(&self, from: TimeMs, to: TimeMs) -> TimeMs {
+        let overlap = |begin: TimeMs, end: TimeMs| (end.min(to) - begin.max(from)).max(0);
+        let missed: TimeMs = self.gaps.iter().map(|(begin, end)| overlap(*begin, *end)).sum();
+        (overlap(self.since, TimeMs::MAX) - missed).max(0)
     }
 
     fn windows(&self, now: TimeMs) -> [RecentCounts; 2] {
@@ -115,12 +184,21 @@ impl Recent {
             add(&mut point.renewal_failures, bucket.failures[FailureKind::RenewalFailed.index()]);
             add(&mut point.expirations, bucket.of(ObservedOperation::Expiration));
         }
+        for (step, point) in (first..).zip(&mut line) {
+            let begin = step * RecentActivity::STEP;
+            point.observed_ms = self.observed(begin, now.min(begin + RecentActivity::STEP)) as u32;
+        }
         line
     }
 }
 
 fn add(sum: &mut u32, count: u32) {
     *sum = sum.saturating_add(count);
+}
+
+fn without_last_zeros(counts: &[u32]) -> Vec<u32> {
+    let length = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+    counts[..length].to_vec()
 }
 
 fn share(bad: u64, good: u64) -> Option<f64> {
@@ -136,7 +214,7 @@ mod tests {
 
     #[test]
     fn without_a_denominator_there_is_no_ratio() {
-        let mut recent = Recent::new();
+        let mut recent = Recent::new(0);
         assert_eq!(recent.ratios(0, Style::Item), [Ratios::default(); 2]);
         recent.add(ObservedOperation::Release, 3, 0);
         let ratios = recent.ratios(0, Style::Item)[0];
@@ -146,7 +224,7 @@ mod tests {
     #[test]
     fn each_window_has_its_own_share() {
         let now = 1_000 * MINUTE;
-        let mut recent = Recent::new();
+        let mut recent = Recent::new(0);
         recent.add_failure(FailureKind::NotOwned, now);
         recent.add_failure(FailureKind::RenewalFailed, now - MINUTE);
         recent.add(ObservedOperation::Renewal, 3, now - 4 * MINUTE);
@@ -163,7 +241,7 @@ mod tests {
     #[test]
     fn the_line_has_every_event_of_the_last_hour_in_its_place() {
         let now = 1_000 * MINUTE + 7_000;
-        let mut recent = Recent::new();
+        let mut recent = Recent::new(0);
         recent.add(ObservedOperation::Release, 2, now);
         recent.add(ObservedOperation::Renewal, 1, now - 10_000);
         (0..4).for_each(|_| recent.add_failure(FailureKind::NotOwned, now - 59 * MINUTE - 30_000));
@@ -181,8 +259,42 @@ mod tests {
     }
 
     #[test]
+    fn it_continues_after_a_restart_and_knows_what_it_did_not_observe() {
+        let start = 1_000 * MINUTE;
+        let mut recent = Recent::new(start);
+        (0..3).for_each(|_| recent.add_failure(FailureKind::NotOwned, start + MINUTE));
+        recent.add(ObservedOperation::FenceRegression, 1, start + 2 * MINUTE);
+        let stopped = start + 3 * MINUTE;
+        assert_eq!(recent.activity(stopped).observed, [3 * MINUTE, 3 * MINUTE]);
+        let restarted = stopped + MINUTE;
+        // The clock of the new process is an hour ahead.
+        let shift = 60 * MINUTE;
+        let saved = serde_json::to_string(&recent.saved(stopped)).unwrap();
+        let restore = |saved: &str, until: TimeMs, now: TimeMs, shift| {
+            Recent::restore(serde_json::from_str(saved).unwrap(), until, shift, now)
+        };
+        let recent = restore(&saved, stopped + shift, restarted + shift, shift);
+        let [minutes, hour] = recent.activity(restarted + shift).windows;
+        assert_eq!(minutes.failures.get(FailureKind::NotOwned), 3);
+        assert_eq!(hour.operations.get(ObservedOperation::FenceRegression), 1);
+        let later = recent.activity(restarted + shift + 3 * MINUTE);
+        assert_eq!(later.observed, [4 * MINUTE, 6 * MINUTE]);
+        let unobserved = later.line.iter().rev().skip(1).take(14).filter(|point| point.observed_ms == 0).count();
+        assert_eq!(unobserved, 2, "one minute of half minutes");
+        // Many short restarts.
+        let (mut recent, mut now) = (recent, restarted + shift);
+        for _ in 0..2 * GAPS {
+            let saved = serde_json::to_string(&recent.saved(now)).unwrap();
+            recent = restore(&saved, now, now + 1000, 0);
+            now += 2000;
+        }
+        assert_eq!(recent.gaps.len(), GAPS);
+        assert!(recent.activity(now).observed[1] <= 3 * MINUTE + 2 * GAPS as TimeMs * 1000);
+    }
+
+    #[test]
     fn places_are_used_again_and_late_events_do_no_harm() {
-        let mut recent = Recent::new();
+        let mut recent = Recent::new(0);
         let lap = BUCKET_MS * BUCKETS as TimeMs;
         recent.add(ObservedOperation::Release, 5, 0);
         recent.add(ObservedOperation::Release, 1, lap);

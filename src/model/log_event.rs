@@ -9,7 +9,7 @@ use crate::model::namespace::NamespaceId;
 use crate::util::clock::TimeMs;
 
 /// Index of a rule in the configuration in effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct RuleId(pub u16);
 
 /// What a log record says.

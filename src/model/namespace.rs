@@ -3,12 +3,16 @@
 //! `config` builds them. Log sources, links, the ledger and `exposition` read them. Nothing here
 //! does I/O.
 
-use crate::model::key_template::KeyTemplate;
-use crate::model::owner::OwnerRule;
+use std::hash::Hasher;
 use std::time::Duration;
 
+use siphasher::sip::SipHasher13;
+
+use crate::model::key_template::KeyTemplate;
+use crate::model::owner::OwnerRule;
+
 /// Index of a lock namespace in the configuration in effect. `other` is always the last one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct NamespaceId(pub u16);
 
 /// Name of the namespace for all log events that belong to no configured namespace.
@@ -164,6 +168,26 @@ impl Namespace {
             fence: None,
             thresholds: Thresholds::default(),
         }
+    }
+
+    /// Identifies what belongs to the namespace and what its counts mean. If a new configuration
+    /// changes the identity, the namespace starts over. Policy (thresholds, TTL, severity) is not
+    /// part of it.
+    pub fn identity(&self) -> u64 {
+        let Self { name, keys, exclude, owner, components, style, .. } = self;
+        let mut hasher = SipHasher13::new();
+        hasher.write(format!("{:?}", (name, keys, exclude, owner, components, style)).as_bytes());
+        hasher.finish()
+    }
+
+    /// Whether links read the same keys in the same way for both namespaces.
+    pub fn is_read_like(&self, other: &Self) -> bool {
+        // Regexes cannot be compared, but their texts can.
+        let owner = |namespace: &Self| format!("{:?}", namespace.owner);
+        self.keys == other.keys
+            && self.exclude == other.exclude
+            && self.fence == other.fence
+            && owner(self) == owner(other)
     }
 
     /// Returns the template with the most literal text that matches the key. `None` if no template

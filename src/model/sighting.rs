@@ -8,6 +8,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroU64;
 
+use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
 use crate::model::label::{Label, label_enum};
@@ -19,8 +20,8 @@ use crate::util::clock::TimeMs;
 pub struct LinkId(pub u16);
 
 /// Keyed hash of an owner's token. The token is a capability: whoever knows it can release the
-/// lock. The exporter keeps only this hash, and the hash key is a secret of the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// lock. The exporter keeps only this hash, and the hash key is a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OwnerHash(NonZeroU64);
 
 impl OwnerHash {
@@ -30,7 +31,8 @@ impl OwnerHash {
     }
 }
 
-/// Creates [`OwnerHash`]es. The secret is random and lives as long as the process.
+/// Creates [`OwnerHash`]es. The secret is random. It lives as long as the process, or as long as the
+/// state directory, so that an owner can be recognized after a restart.
 #[derive(Clone)]
 pub struct OwnerHasher {
     secret: (u64, u64),
@@ -43,10 +45,23 @@ impl OwnerHasher {
         Self { secret: (random(), random()) }
     }
 
+    pub fn with_secret(secret: (u64, u64)) -> Self {
+        Self { secret }
+    }
+
     pub fn hash(&self, token: &[u8]) -> OwnerHash {
+        OwnerHash(NonZeroU64::new(self.hash_bytes(token)).unwrap_or(NonZeroU64::MAX))
+    }
+
+    /// Hashes the key of a lock.
+    pub fn hash_key(&self, key: &str) -> u64 {
+        self.hash_bytes(key.as_bytes())
+    }
+
+    fn hash_bytes(&self, bytes: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.secret.0, self.secret.1);
-        hasher.write(token);
-        OwnerHash(NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MAX))
+        hasher.write(bytes);
+        hasher.finish()
     }
 }
 
@@ -124,10 +139,20 @@ label_enum! {
     OperationsSource {
         /// Tracking announces every change.
         Watch = "watch",
+        /// Tracking announces every change, but changes of the last five minutes were missed. The
+        /// counts are a lower bound.
+        Partial = "partial",
         /// Two passes are compared. The counts are a lower bound.
         Scan = "scan",
         /// Operations are not observed.
         None = "none",
+    }
+}
+
+impl OperationsSource {
+    /// Whether changes are pushed, so that only interruptions hide some.
+    pub fn is_pushed(self) -> bool {
+        matches!(self, Self::Watch | Self::Partial)
     }
 }
 

@@ -9,13 +9,16 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::config::STDIN;
+use crate::config::{Config, STDIN};
 use crate::model::failure::FailureKind;
 use crate::model::label::{Label, label_enum};
 use crate::model::namespace::{Namespace, OnRenewalFailure, Severity, Style};
 use crate::model::sighting::OperationsSource;
-use crate::snapshot::{KeyspaceView, NamespaceView, ObservedOperation, RedisView, Snapshot, SourceView};
-use crate::util::clock::{TimeMs, span};
+use crate::snapshot::{
+    KeyspaceView, NamespaceView, ObservedOperation, Ratios, RecentActivity, RedisView, Snapshot, SourceView,
+};
+use crate::util::clock::TimeMs;
+use crate::util::units::span;
 
 // The alert rules contain the same limits as the following constants. A test compares them.
 
@@ -90,9 +93,7 @@ pub fn of_exporter(snapshot: &Snapshot, now: TimeMs) -> Vec<HealthFinding> {
         findings.add(Level::Blind, "RedisLockExporterAbsent", text);
     }
     if let Some(redis) = &snapshot.redis {
-        let watches = snapshot.config.as_ref().and_then(|config| config.redis.as_ref());
-        let watches = watches.is_none_or(|redis| redis.watch.enabled);
-        of_redis(redis, watches, now, &mut findings);
+        of_redis(redis, snapshot.config.as_deref(), now, &mut findings);
     }
     for source in &snapshot.sources {
         of_log(source, now, &mut findings);
@@ -109,7 +110,7 @@ pub fn of_exporter(snapshot: &Snapshot, now: TimeMs) -> Vec<HealthFinding> {
     findings.sorted()
 }
 
-fn of_redis(redis: &RedisView, watches: bool, now: TimeMs, findings: &mut HealthFindings) {
+fn of_redis(redis: &RedisView, config: Option<&Config>, now: TimeMs, findings: &mut HealthFindings) {
     let RedisView { name, now: state } = redis;
     let complaints = state.complaints.join("; ");
     if !state.is_up() {
@@ -119,6 +120,7 @@ fn of_redis(redis: &RedisView, watches: bool, now: TimeMs, findings: &mut Health
         findings.add(Level::Critical, "RedisLockRedisDown", text);
         return;
     }
+    let watches = config.and_then(|config| config.redis.as_ref()).is_none_or(|redis| redis.watch.enabled);
     if watches && !state.is_tracking() {
         let text = format!("Redis {name} does not push changes: short holds are missed, counts are lower bounds.");
         findings.add(Level::Blind, "RedisLockTrackingLost", text);
@@ -179,7 +181,7 @@ pub fn of_namespace(view: &NamespaceView, now: TimeMs) -> Vec<HealthFinding> {
             FailureKind::ReleaseFailed => {}
             FailureKind::AcquireFailed => of_acquisitions(view, count, &mut findings),
             FailureKind::UnlockedWork => of_unlocked_work(view, count, &mut findings),
-            FailureKind::ConflictingWrite => of_conflicting_writes(count, &mut findings),
+            FailureKind::ConflictingWrite => of_conflicting_writes(view, count, &mut findings),
         }
     }
     of_fences(view, &mut findings);
@@ -191,25 +193,23 @@ pub fn of_namespace(view: &NamespaceView, now: TimeMs) -> Vec<HealthFinding> {
 }
 
 fn of_losses(view: &NamespaceView, lost: u64, findings: &mut HealthFindings) {
-    let NamespaceView { namespace, keyspace, .. } = view;
-    let locks = counted(lost, "lock was", "locks were");
+    let NamespaceView { namespace, keyspace, lately, .. } = view;
+    let locks = format!("{} lost{}", counted(lost, "lock was", "locks were"), within(lately));
     let enough = lost >= min_failures(namespace);
     let (threshold, complete) = (namespace.thresholds.not_owned_ratio.unwrap_or(DEFAULT_RATIO), ratio(keyspace));
     match complete.and_then(|ratios| ratios.not_owned) {
         Some(ratio) if enough && ratio > threshold => {
             let (ratio, threshold) = (percent(ratio), percent(threshold));
-            let text =
-                format!("{locks} lost in 5 minutes: {ratio} of releases and renewals were refused, above {threshold}.");
+            let text = format!("{locks}: {ratio} of releases and renewals were refused, above {threshold}.");
             findings.add(urgent(namespace), "RedisLockNotOwnedRatioHigh", text);
         }
         Some(ratio) => {
             let (ratio, threshold) = (percent(ratio), percent(threshold));
-            let text =
-                format!("{locks} lost in 5 minutes: {ratio} of releases and renewals; it pages above {threshold}.");
+            let text = format!("{locks}: {ratio} of releases and renewals; it pages above {threshold}.");
             findings.add(Level::Warning, "RedisLockNotOwnedRatioHigh", text);
         }
         None => {
-            let text = format!("{locks} lost in 5 minutes; how many operations went well is not known.");
+            let text = format!("{locks}; how many operations went well is not known.");
             let level = if enough { urgent(namespace) } else { Level::Warning };
             findings.add(level, "RedisLockNotOwnedRateHigh", text);
         }
@@ -217,8 +217,8 @@ fn of_losses(view: &NamespaceView, lost: u64, findings: &mut HealthFindings) {
 }
 
 fn of_renewals(view: &NamespaceView, failed: u64, findings: &mut HealthFindings) {
-    let NamespaceView { namespace, keyspace, .. } = view;
-    let renewals = counted(failed, "renewal", "renewals");
+    let NamespaceView { namespace, keyspace, lately, .. } = view;
+    let renewals = format!("{} failed{}", counted(failed, "renewal", "renewals"), within(lately));
     let threshold = namespace.thresholds.renewal_failure_ratio.unwrap_or(DEFAULT_RATIO);
     let runbook = "RedisLockRenewalFailureRatioHigh";
     match ratio(keyspace).and_then(|ratios| ratios.renewal_failure) {
@@ -226,17 +226,13 @@ fn of_renewals(view: &NamespaceView, failed: u64, findings: &mut HealthFindings)
             let is_urgent = namespace.on_renewal_failure == OnRenewalFailure::Continue || ratio >= STANDSTILL;
             let level = if is_urgent { urgent(namespace) } else { Level::Warning };
             let (ratio, threshold) = (percent(ratio), percent(threshold));
-            findings.add(
-                level,
-                runbook,
-                format!("{renewals} failed in 5 minutes, {ratio} of them, above {threshold}."),
-            );
+            findings.add(level, runbook, format!("{renewals}, {ratio} of them, above {threshold}."));
         }
         Some(ratio) => {
             let ratio = percent(ratio);
-            findings.add(Level::Warning, runbook, format!("{renewals} failed in 5 minutes, {ratio} of them."));
+            findings.add(Level::Warning, runbook, format!("{renewals}, {ratio} of them."));
         }
-        None => findings.add(Level::Warning, runbook, format!("{renewals} failed in 5 minutes.")),
+        None => findings.add(Level::Warning, runbook, format!("{renewals}.")),
     }
 }
 
@@ -245,7 +241,8 @@ fn of_renewals(view: &NamespaceView, failed: u64, findings: &mut HealthFindings)
 fn of_acquisitions(view: &NamespaceView, failed: u64, findings: &mut HealthFindings) {
     let NamespaceView { namespace, keyspace, lately, .. } = view;
     let attempts = counted(failed, "attempt", "attempts");
-    let text = format!("{attempts} to take a lock failed in 5 minutes, not counting those that found it taken");
+    let time = within(lately);
+    let text = format!("{attempts} to take a lock failed{time}, not counting those that found it taken");
     let threshold = namespace.thresholds.renewal_failure_ratio.unwrap_or(DEFAULT_RATIO);
     let runbook = "RedisLockAcquireFailing";
     // If acquisitions are not observed completely, their share is meaningless.
@@ -265,7 +262,7 @@ fn of_acquisitions(view: &NamespaceView, failed: u64, findings: &mut HealthFindi
 
 fn of_unlocked_work(view: &NamespaceView, count: u64, findings: &mut HealthFindings) {
     let pieces = counted(count, "piece of work", "pieces of work");
-    let text = format!("{pieces} ran without a distributed lock in 5 minutes.");
+    let text = format!("{pieces} ran without a distributed lock{}.", within(&view.lately));
     findings.add(urgent(&view.namespace), "RedisLockUnlockedWork", text);
 }
 
@@ -275,12 +272,12 @@ fn of_abandonments(view: &NamespaceView, count: u64, findings: &mut HealthFindin
         false => (Level::Warning, "RedisLockAbandonedEvent"),
     };
     let holders = counted(count, "holder", "holders");
-    findings.add(level, runbook, format!("{holders} gave up and stopped in 5 minutes."));
+    findings.add(level, runbook, format!("{holders} gave up and stopped{}.", within(&view.lately)));
 }
 
-fn of_conflicting_writes(count: u64, findings: &mut HealthFindings) {
+fn of_conflicting_writes(view: &NamespaceView, count: u64, findings: &mut HealthFindings) {
     let writes = counted(count, "write", "writes");
-    let text = format!("{writes} collided with another holder's in 5 minutes.");
+    let text = format!("{writes} collided with another holder's{}.", within(&view.lately));
     findings.add(Level::Warning, "RedisLockDuplicateTerminalState", text);
 }
 
@@ -300,6 +297,10 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
         let text = "Redis is not seen: what happens to these locks is not known.";
         findings.add(Level::Blind, "RedisLockRedisDown", text.to_owned());
         return;
+    }
+    if state.source == Some(OperationsSource::Partial) {
+        let text = "Changes of these locks were missed in the last 5 minutes: counts are lower bounds.";
+        findings.add(Level::Blind, "RedisLockTrackingLost", text.to_owned());
     }
     if let Some(limit) = leader_absent(namespace) {
         for (lock, last) in state.last_held.iter().filter(|(_, last)| is_older(now - last, limit)) {
@@ -336,8 +337,8 @@ fn of_expiries(view: &NamespaceView, keyspace: &KeyspaceView, findings: &mut Hea
     if let Some(ratio) =
         ratio.filter(|_| expired >= min_failures(&view.namespace) && view.namespace.style == Style::Item)
     {
-        let locks = counted(expired, "lock", "locks");
-        let text = format!("{locks} expired instead of being released in 5 minutes, {} of all.", percent(ratio));
+        let (locks, time) = (counted(expired, "lock", "locks"), within(&view.lately));
+        let text = format!("{locks} expired instead of being released{time}, {} of all.", percent(ratio));
         findings.add(Level::Warning, "RedisLockExpiryRatioHigh", text);
     }
 }
@@ -358,10 +359,29 @@ pub fn summary(snapshot: &Snapshot, level: Level, subjects: &[&str]) -> String {
         [one, two, rest @ ..] => format!(": {one}, {two} and {} more", rest.len()),
     };
     match level {
-        Level::Well => format!("All well for the last 5 minutes. {seen}"),
+        Level::Well => format!("{} {seen}", all_well(snapshot)),
         Level::Warning => format!("Worth a look{at}."),
         Level::Blind => "The exporter does not see everything, so nothing here proves that all is well.".to_owned(),
         Level::Critical => format!("Wrong now{at}."),
+    }
+}
+
+/// States for how long nothing was wrong, as far as it was observed.
+fn all_well(snapshot: &Snapshot) -> String {
+    let (_, window) = Ratios::WINDOWS[0];
+    let is_short = |view: &&NamespaceView| view.lately.observed[0] < window;
+    let short: Vec<&NamespaceView> = snapshot.namespaces.iter().filter(is_short).collect();
+    let Some(least) = short.iter().min_by_key(|view| view.lately.observed[1]) else {
+        return "All well for the last 5 minutes.".to_owned();
+    };
+    let [minutes, hour] = least.lately.observed.map(span);
+    if short.len() < snapshot.namespaces.len() {
+        return format!("Nothing wrong so far, but {} was observed for {minutes} only.", least.namespace.name);
+    }
+    match least.lately.observed[1] < window {
+        true => format!("Observing for {hour}; nothing wrong so far."),
+        // The exporter did not run for a while.
+        false => format!("Nothing wrong in the last 5 minutes, of which {minutes} were observed."),
     }
 }
 
@@ -380,9 +400,19 @@ impl HealthFindings {
 }
 
 /// Returns the ratios only if every operation is observed; otherwise they are meaningless.
-fn ratio(keyspace: &Option<KeyspaceView>) -> Option<crate::snapshot::Ratios> {
+fn ratio(keyspace: &Option<KeyspaceView>) -> Option<Ratios> {
     let keyspace = keyspace.as_ref()?;
     (keyspace.now.source == Some(OperationsSource::Watch)).then_some(keyspace.ratios[0])
+}
+
+/// The time that the counts of the last minutes cover. They may include log lines that are older
+/// than the observation.
+fn within(lately: &RecentActivity) -> String {
+    let (_, window) = Ratios::WINDOWS[0];
+    match lately.observed[0] {
+        observed if observed < window => format!(" (observed for {})", span(observed)),
+        _ => " in 5 minutes".to_owned(),
+    }
 }
 
 fn urgent(namespace: &Namespace) -> Level {
@@ -430,7 +460,7 @@ mod tests {
     use crate::model::key_template::KeyTemplate;
     use crate::model::namespace::Thresholds;
     use crate::model::position::SourceTotals;
-    use crate::snapshot::{ExporterView, KeyspaceNow, Ratios, RecentCounts, RedisNow, SourceNow};
+    use crate::snapshot::{ExporterView, KeyspaceNow, RecentCounts, RedisNow, SourceNow};
 
     const NOW: TimeMs = 10_000_000;
 
@@ -448,7 +478,7 @@ mod tests {
             logs: Default::default(),
             causes: Default::default(),
             keyspace: Some(KeyspaceView { now, ..KeyspaceView::default() }),
-            lately: Default::default(),
+            lately: RecentActivity { observed: [300_000, 3_600_000], ..RecentActivity::default() },
         }
     }
 
@@ -491,6 +521,34 @@ mod tests {
         let below = "6 locks were lost in 5 minutes: 12 % of releases and renewals; it pages above 20 %.";
         let patient = with(|namespace| namespace.thresholds = thresholds, lost(6, Some(0.12)));
         check(&patient, &[(Level::Warning, runbook, below)]);
+    }
+
+    #[test]
+    fn no_sentence_speaks_of_time_that_was_not_observed() {
+        let mut few = lost(6, Some(0.12));
+        few.lately.observed = [12_000; 2];
+        few.lately.windows[0].failures.add(FailureKind::Abandoned, 1);
+        let texts: Vec<String> = of_namespace(&few, NOW).into_iter().map(|finding| finding.text).collect();
+        let lost = "6 locks were lost (observed for 12 s): 12 % of releases and renewals were refused, above 5 %.";
+        assert_eq!(texts, [lost, "1 holder gave up and stopped (observed for 12 s)."]);
+        let told = |observed: &[[TimeMs; 2]]| {
+            let of_time = |observed: &[TimeMs; 2]| {
+                let mut view = view();
+                view.lately.observed = *observed;
+                view
+            };
+            let snapshot = Snapshot { namespaces: observed.iter().map(of_time).collect(), ..well() };
+            let text = summary(&snapshot, Level::Well, &[]);
+            text.strip_suffix(" Every log is read and Redis is watched.").unwrap().to_owned()
+        };
+        let whole = [300_000, 3_600_000];
+        assert_eq!(told(&[whole, whole]), "All well for the last 5 minutes.");
+        assert_eq!(told(&[[12_000; 2], [13_000; 2]]), "Observing for 12 s; nothing wrong so far.");
+        assert_eq!(told(&[[200_000, 250_000]; 2]), "Observing for 4 min 10 s; nothing wrong so far.");
+        let restarted = [260_000, 3_560_000];
+        assert_eq!(told(&[restarted]), "Nothing wrong in the last 5 minutes, of which 4 min 20 s were observed.");
+        let added = "Nothing wrong so far, but workflow was observed for 12 s only.";
+        assert_eq!(told(&[whole, [12_000; 2]]), added);
     }
 
     #[test]
@@ -538,6 +596,14 @@ mod tests {
         check(&view, &[(Level::Blind, "RedisLockRedisDown", text)]);
         view.keyspace.as_mut().unwrap().now.source = None;
         assert_eq!(level(&of_namespace(&view, NOW)), Level::Blind);
+    }
+
+    #[test]
+    fn missed_changes_are_reported() {
+        let mut view = view();
+        view.keyspace.as_mut().unwrap().now.source = Some(OperationsSource::Partial);
+        let text = "Changes of these locks were missed in the last 5 minutes: counts are lower bounds.";
+        check(&view, &[(Level::Blind, "RedisLockTrackingLost", text)]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::daemon::{BINARY, command, not_owned, parse, text};
+use crate::daemon::{BINARY, Samples, command, not_owned, text};
 use crate::lines::{Line, time};
 
 fn lost(job: &str, at: u64) -> String {
@@ -190,7 +190,7 @@ fn replay_metrics_are_complete_and_pass_promtool() {
     let path = logs.write("a.log", &(lost("j-1", 0) + &lost("j-2", 0)));
     let output = replay(&["--output", "metrics", text(&path)]);
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
-    let samples = parse(&String::from_utf8(output.stdout.clone()).unwrap());
+    let samples = Samples::parse(&String::from_utf8(output.stdout.clone()).unwrap());
     assert_eq!(samples[&not_owned("scheduler", "renew")], 2.0);
     assert_eq!(samples[&not_owned("workflow", "release")], 0.0, "counters of 0 must be present");
 

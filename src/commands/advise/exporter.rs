@@ -130,7 +130,11 @@ impl SeenJson {
             takeovers_beyond_slo: counters.takeovers_beyond_slo,
             lost,
             logs_speak: ABOUT_HELD_LOCKS.iter().filter_map(|kind| self.logs.get(kind.counter())).any(is_counted),
-            is_complete: now.source.as_deref() == Some(OperationsSource::Watch.as_str()),
+            is_complete: now
+                .source
+                .as_deref()
+                .and_then(OperationsSource::parse)
+                .is_some_and(OperationsSource::is_pushed),
             pause: Duration::ZERO,
         };
         let namespace = self.policy.into_namespace(self.lock_namespace);

@@ -15,7 +15,7 @@
 //! * `client_certificates`, `alternative_names`: which client certificates are accepted
 
 mod alternative_names;
-pub(crate) mod client_certificates;
+mod client_certificates;
 mod http;
 mod tls;
 mod users;

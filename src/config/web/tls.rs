@@ -87,7 +87,7 @@ impl ClientAuth {
         }
     }
 
-    fn is_mandatory(self) -> bool {
+    pub(super) fn is_mandatory(self) -> bool {
         matches!(self, Self::RequireAnyClientCert | Self::RequireAndVerifyClientCert)
     }
 
@@ -348,8 +348,7 @@ fn verifier(
     if client_auth == ClientAuth::NoClientCert || !findings.is_empty() {
         return None;
     }
-    let mut verifier =
-        ClientCertificates::new(client_auth.is_mandatory(), names, crypto.signature_verification_algorithms);
+    let mut verifier = ClientCertificates::new(client_auth, names, crypto.signature_verification_algorithms);
     if let (true, Some(roots)) = (client_auth.verifies(), roots) {
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(crypto));
         match builder.build() {

@@ -164,7 +164,7 @@ async fn ask<T>(context: &Context, inquiry: impl FnOnce(oneshot::Sender<T>) -> I
         TrySendError::Full(_) => ApiError::unavailable(busy),
         TrySendError::Closed(_) => ApiError::unavailable(STARTING),
     })?;
-    // If the generation ends, its pending inquiries fail. The next generation starts immediately.
+    // The pipeline ends only if the process stops. Then pending inquiries fail.
     match timeout(context.limits.inquiry, answered).await {
         Ok(answer) => answer.map_err(|_| ApiError::unavailable(STARTING)),
         Err(_) => Err(ApiError::unavailable(busy)),

@@ -4,8 +4,6 @@
 //! `http::api` calls [`body`]. Times are Unix seconds, as in the metrics. All counts are included,
 //! even if they are 0. Values that are not configured or not known are null.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value, json};
 
 use crate::model::counters::{Bounds, FailureCounters, Histogram, Tally};
@@ -14,6 +12,7 @@ use crate::model::label::Label;
 use crate::model::namespace::Namespace;
 use crate::snapshot::{KeyspaceView, NamespaceView, Ratios, Snapshot};
 use crate::util::clock::TimeMs;
+use crate::util::units::seconds;
 
 pub(in crate::http) fn body(snapshot: &Snapshot) -> String {
     let redis = snapshot.redis.as_ref();
@@ -134,10 +133,6 @@ fn histogram<B: Bounds>(histogram: &Histogram<B>) -> Value {
     let buckets: Vec<Value> =
         histogram.buckets().map(|(bound, count)| json!({ "le": bound, "count": count })).collect();
     json!({ "count": histogram.count(), "sum": histogram.sum(), "buckets": buckets })
-}
-
-pub(in crate::http) fn seconds(duration: Option<Duration>) -> Option<f64> {
-    duration.map(|duration| duration.as_secs_f64())
 }
 
 pub(in crate::http) fn moment(time: TimeMs) -> f64 {

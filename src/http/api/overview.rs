@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::namespaces::{moment, seconds};
+use super::namespaces::moment;
 use crate::exposition::Build;
 use crate::model::failure::FailureKind;
 use crate::model::label::Label;
@@ -15,6 +15,7 @@ use crate::snapshot::{
     ChartPoint, KeyspaceNow, NamespaceView, Ratios, RecentActivity, RecentCounts, RedisView, Snapshot, SourceView,
 };
 use crate::util::clock::TimeMs;
+use crate::util::units::seconds;
 
 pub(in crate::http) fn body(snapshot: &Snapshot, now: TimeMs) -> String {
     let of_exporter = health::of_exporter(snapshot, now);
@@ -85,6 +86,7 @@ fn namespace(view: &NamespaceView, findings: &[HealthFinding], of_exporter: &[He
         "renewal_failure_ratio_threshold": thresholds.renewal_failure_ratio,
         "keyspace": keyspace.as_ref().map(|keyspace| in_short(&keyspace.now, &keyspace.ratios)),
         "lately": windows(&lately.windows),
+        "observed_seconds": observed(&lately.observed),
         "line": line(&lately.line),
     })
 }
@@ -109,6 +111,12 @@ fn windows(windows: &[RecentCounts; 2]) -> Map<String, Value> {
     named.map(|((window, _), counts)| ((*window).to_owned(), in_numbers(counts).into())).collect()
 }
 
+/// How much of each window was observed.
+fn observed(observed: &[TimeMs; 2]) -> Map<String, Value> {
+    let named = Ratios::WINDOWS.iter().zip(observed);
+    named.map(|((window, _), observed)| ((*window).to_owned(), moment(*observed).into())).collect()
+}
+
 fn in_numbers(counts: &RecentCounts) -> Map<String, Value> {
     // A release fails because the lock was lost, which is a count of its own, or because Redis did
     // not answer, which renewals show as well.
@@ -125,6 +133,7 @@ fn line(points: &[ChartPoint]) -> Value {
         "not_owned": all(|point| point.not_owned),
         "renewal_failures": all(|point| point.renewal_failures),
         "expirations": all(|point| point.expirations),
+        "observed_seconds": points.iter().map(|point| moment(point.observed_ms.into())).collect::<Vec<_>>(),
     })
 }
 

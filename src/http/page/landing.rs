@@ -8,7 +8,6 @@
 use std::fmt;
 
 use crate::exposition::Build;
-use crate::http::api;
 use crate::model::failure::FailureKind;
 use crate::model::label::Label;
 use crate::snapshot::{KeyspaceView, Snapshot};
@@ -30,14 +29,12 @@ th:first-child,td:first-child{text-align:left}td{font-variant-numeric:tabular-nu
 const KEYSPACE_COLUMNS: [&str; 8] =
     ["held now", "acquisitions", "renewals", "releases", "expirations", "unknown ends", "owner changes", "takeovers"];
 
-pub(in crate::http) fn page(snapshot: &Snapshot, build: Build, has_api: bool) -> String {
+/// `routes` are the paths of the API, or empty if it is off.
+pub(in crate::http) fn page(snapshot: &Snapshot, build: Build, routes: &[&str]) -> String {
     let kinds = FailureKind::ALL.iter().map(|kind| kind.counter().replace('_', " "));
     let failures = table(kinds, &failure_rows(snapshot));
     let locks = locks(snapshot);
-    let routes: String = match has_api {
-        true => api::ROUTES.iter().map(|route| format!(" · <a href=\"{route}\">{route}</a>")).collect(),
-        false => String::new(),
-    };
+    let routes: String = routes.iter().map(|route| format!(" · <a href=\"{route}\">{route}</a>")).collect();
     let (version, revision) = (Escaped(build.version), Escaped(build.revision));
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
@@ -106,7 +103,7 @@ mod tests {
 
     #[test]
     fn an_empty_snapshot_still_makes_a_page() {
-        let page = page(&Snapshot::default(), Build { version: "1.2.3", revision: "<abc>" }, false);
+        let page = page(&Snapshot::default(), Build { version: "1.2.3", revision: "<abc>" }, &[]);
         assert!(page.contains("1.2.3 (&lt;abc&gt;)"), "{page}");
         assert!(!page.contains("Redis main") && !page.contains("/api/"), "{page}");
         assert!(page.ends_with("</html>\n"));

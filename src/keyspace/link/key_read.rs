@@ -1,6 +1,6 @@
 //! How a key is read: which commands are sent, and what their replies show.
 //!
-//! `questions` sends rounds, and `answers` evaluates them. One round of commands reads the value,
+//! `session` sends rounds and evaluates them. One round of commands reads the value,
 //! assuming the type that such keys had last, and the TTL. If the type is different, the next round
 //! asks for the type, and the one after it for the value. Only the replies of the last round count,
 //! so that the result shows one moment. A key that is being moved between nodes of a cluster is
@@ -36,9 +36,9 @@ pub(super) enum KeyType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Round {
     /// `None` asks for the type.
-    pub(super) kind: Option<KeyType>,
-    pub(super) asking: bool,
-    pub(super) fence: bool,
+    kind: Option<KeyType>,
+    asking: bool,
+    fence: bool,
     number: u8,
 }
 
@@ -53,6 +53,15 @@ pub(super) enum ReadResult {
 impl Round {
     pub(super) fn first(kind: KeyType, fence: bool) -> Self {
         Self { kind: Some(kind), asking: false, fence, number: 1 }
+    }
+
+    /// The type of value that the round reads. `None` if it asks for the type.
+    pub(super) fn kind(self) -> Option<KeyType> {
+        self.kind
+    }
+
+    pub(super) fn reads_fence(self) -> bool {
+        self.fence
     }
 
     /// Number of replies to this round.
@@ -106,7 +115,7 @@ impl Round {
                 Some(b"zset") => self.again(Some(KeyType::SortedSet)),
                 // A plain set may be anything. It is a lock only if the lock namespace is
                 // configured as shared.
-                Some(b"set") if reader.rule.shared => self.again(Some(KeyType::Set)),
+                Some(b"set") if reader.is_shared() => self.again(Some(KeyType::Set)),
                 Some(_) => ReadResult::Seen(KeyState::NotALock),
                 None => ReadResult::Seen(KeyState::Unreadable),
             },

@@ -15,7 +15,6 @@ use tokio::time::Instant;
 use super::connection::ResponseTime;
 use super::owner;
 use super::pace::ScanPacer;
-use super::session::Work;
 use crate::keyspace::status::LastPass;
 use crate::model::sighting::LinkEvent;
 use crate::util::clock;
@@ -81,6 +80,35 @@ pub(super) struct ScanError(String);
 impl fmt::Display for ScanError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
+    }
+}
+
+/// The requests whose replies were handled in one turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Work {
+    steps: u32,
+    reads: u32,
+    scanned_reads: u32,
+}
+
+impl Work {
+    pub(super) fn scan_step() -> Self {
+        Self { steps: 1, ..Self::default() }
+    }
+
+    pub(super) fn read() -> Self {
+        Self { reads: 1, ..Self::default() }
+    }
+
+    /// A read that is part of a pass.
+    pub(super) fn scanned_read() -> Self {
+        Self { scanned_reads: 1, ..Self::read() }
+    }
+
+    pub(super) fn add(&mut self, more: Self) {
+        self.steps += more.steps;
+        self.reads += more.reads;
+        self.scanned_reads += more.scanned_reads;
     }
 }
 

@@ -32,9 +32,6 @@ impl LockTracker {
         if link.watching {
             self.links.caught_up(id, sighting.sent);
         }
-        if sighting.missed {
-            self.links.missed(id, sighting.received);
-        }
         let hash = self.hash(&sighting.key);
         let slot = self.table.find(hash, &sighting.key);
         let known = slot.and_then(|slot| self.table.get(slot));
@@ -80,6 +77,9 @@ impl LockTracker {
             KeyState::Held(held) => Some(held),
         };
         if let Some(choice) = self.choose(slot, &sighting, held) {
+            if sighting.missed {
+                self.missed(choice.namespace, sighting.received);
+            }
             self.infer(counters, SightedKey { hash, slot, choice, id, link }, &sighting, held);
         }
     }
@@ -158,6 +158,7 @@ impl LockTracker {
             }
             (None, Some(life)) => {
                 self.untracked.remove(hash);
+                let life = self.remembered.recall(&sighting.key, life);
                 let lock = TrackedLock::new(sighting.key.clone(), life, (id, link.epoch), choice);
                 self.states[usize::from(choice.namespace.0)].gains(&lock);
                 let Self { table, hasher, .. } = self;

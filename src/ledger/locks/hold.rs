@@ -11,6 +11,8 @@
 
 use std::num::NonZeroU32;
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::counters::After;
 use crate::model::sighting::{Held, OwnerHash, Sighting};
 use crate::util::clock::TimeMs;
@@ -99,11 +101,11 @@ pub(in crate::ledger) struct SightingContext {
     pub(in crate::ledger) may_be_vacant: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::ledger) enum Ending {
     Released,
-    /// The key was removed, and another owner acquired the lock at once. A release, unless the
-    /// previous owner reports a loss.
+    /// The key was removed and another owner acquired the lock, all in one turn. A release, unless
+    /// the previous owner reports a loss.
     HandedOver,
     Expired,
     /// Another owner held the lock before the deadline, and no release was observed.
@@ -462,11 +464,14 @@ impl Inference<'_> {
         let not_before = self.not_before(hold);
         // A lock without a TTL may have got one, and may have expired.
         let was_removed = hold.deadline.is_some() || self.watching && !self.may_include_a_ttl(not_before);
-        if self.context.acquired_with_nx && was_removed && !self.may_be_evicted(not_before) {
-            return Ending::HandedOver;
+        let was_released = self.context.acquired_with_nx && was_removed && !self.may_be_evicted(not_before);
+        match (was_released, self.is_one_turn()) {
+            (true, true) => Ending::HandedOver,
+            (true, false) => Ending::Released,
+            (false, true) => Ending::TakenOver,
+            // Between two turns, the lock may have been released.
+            (false, false) => Ending::Unknown,
         }
-        // Between two turns, the lock may have been released.
-        if self.is_one_turn() { Ending::TakenOver } else { Ending::Unknown }
     }
 
     /// Starts a hold that certainly began with an acquisition, even if its push has not arrived

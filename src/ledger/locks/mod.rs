@@ -1,7 +1,8 @@
 //! The locks as Redis shows them: applies batches from links and keeps the table of held locks.
 //!
 //! `ledger::keyspace_updates` calls [`LockTracker`]; `queries` and `causes` read it. Only the
-//! counters are saved: after a start, every sighting of a lock is its first one. In reading order:
+//! counters and the begins of holds are saved: after a start, every sighting of a lock is its first
+//! one. In reading order:
 //!
 //! * this file: the tracker, and how it applies a batch from a link
 //! * `apply_sighting`: applies one read of one key to the table
@@ -12,6 +13,8 @@
 //! * `links`: which links report every change, and since when
 //! * `history`, `ring`, `bounded`: bounded memory of ended holds, renewals, lines and fences
 //! * `survey`: gauges by lock namespace
+//! * `remembered_holds`: since when locks have been held, over a restart
+//! * `reconfigure`: takes everything over into a new configuration
 
 mod apply_sighting;
 mod bounded;
@@ -20,6 +23,8 @@ pub(super) mod history;
 pub(super) mod hold;
 mod links;
 mod namespace_chooser;
+mod reconfigure;
+pub(super) mod remembered_holds;
 pub(super) mod ring;
 mod survey;
 pub(super) mod table;
@@ -40,6 +45,7 @@ use history::{CountedLines, HoldHistory, Renewals};
 use hold::Transition;
 use links::Links;
 use namespace_chooser::NamespaceChooser;
+use remembered_holds::RememberedHolds;
 use ring::KeyHash;
 use survey::Surveyed;
 use table::{LockSlot, Table, TrackedLock};
@@ -81,6 +87,7 @@ pub(super) struct LockTracker {
     pub(super) fences: Bounded<u64>,
     pub(super) not_locks: Bounded<NotALock>,
     pub(super) untracked: Bounded<()>,
+    pub(super) remembered: RememberedHolds,
     /// Keyed anew in each process, so that nobody can choose keys whose hashes collide.
     pub(super) hasher: RandomState,
     /// Empty between two sightings. Kept to reuse its memory.
@@ -94,6 +101,8 @@ pub(super) struct NamespaceState {
     /// All key templates of the namespace start with literal text. Redis tracks changes by prefix,
     /// so without such text changes cannot be watched.
     pub(super) watchable: bool,
+    /// Changes of locks of this namespace were skipped up to this time.
+    pub(super) missed_until: Option<TimeMs>,
     pub(super) surveyed: Surveyed,
 }
 
@@ -120,6 +129,7 @@ impl LockTracker {
             held: 0,
             without_ttl: 0,
             watchable: namespace.keys.iter().all(|template| !template.prefix().is_empty()),
+            missed_until: None,
             surveyed: Surveyed::default(),
         };
         let mut fixed = Vec::new();
@@ -144,6 +154,7 @@ impl LockTracker {
             fences: Bounded::new(REMEMBERED),
             not_locks: Bounded::new(REMEMBERED),
             untracked: Bounded::new(REMEMBERED),
+            remembered: RememberedHolds::default(),
             hasher: RandomState::new(),
             transitions: Vec::new(),
         }
@@ -158,6 +169,9 @@ impl LockTracker {
         for news in news {
             match news {
                 LinkEvent::Seen(sighting) => self.see(counters, link, sighting),
+                LinkEvent::Skipped { at, namespaces } => {
+                    namespaces.into_iter().for_each(|namespace| self.missed(namespace, at));
+                }
                 LinkEvent::PassDone { started, at } => {
                     self.links.apply(link, &news);
                     self.pass_done(link, started, at);
@@ -175,6 +189,13 @@ impl LockTracker {
         let mut due = Vec::new();
         self.table.due_reads(now, limit, |lock| due.push(lock.key.clone()));
         due
+    }
+
+    /// Changes of locks of this namespace were skipped before `at`.
+    pub(super) fn missed(&mut self, namespace: NamespaceId, at: TimeMs) {
+        if let Some(state) = self.states.get_mut(usize::from(namespace.0)) {
+            state.missed_until = state.missed_until.max(Some(at));
+        }
     }
 
     /// Marks the locks that a complete pass did not list. They are gone, or `SCAN` failed to list
@@ -195,6 +216,9 @@ impl LockTracker {
             self.table.verify(slot, now);
         }
         self.not_locks.retain(|not_lock| not_lock.link != id || not_lock.seen >= started);
+        if self.links.know_all_locks() {
+            self.remembered.forget();
+        }
     }
 
     /// The flush may have deleted the locks of the link, or it was a flush of another database. A

@@ -8,7 +8,8 @@ use crate::ledger::locks::history::EndedHold;
 use crate::ledger::locks::hold::{Ending, Hold};
 use crate::model::namespace::{Namespace, Style};
 use crate::model::sighting::OwnerHash;
-use crate::util::clock::{TimeMs, span};
+use crate::util::clock::TimeMs;
+use crate::util::units::span;
 
 /// The hold after the one that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -98,7 +98,7 @@ pub(super) struct ObservedPages {
 impl ObservedPages {
     /// Parses the classic text format.
     pub(super) fn new(text: &str) -> Self {
-        Self { samples: Samples::parse(text, |_| true), failures: Failures::counted(text) }
+        Self { samples: Samples::parse(text), failures: Failures::counted(text) }
     }
 
     /// Whether the exporter knows all locks and Redis pushes every change to it.

@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn too_few_too_many_and_no_such_series_all_fail() {
-        let before = Samples::parse("redis_lock_releases_total{lock_namespace=\"a\"} 5\n", |_| true);
-        let now = Samples::parse("redis_lock_releases_total{lock_namespace=\"a\"} 7\n", |_| true);
+        let before = Samples::parse("redis_lock_releases_total{lock_namespace=\"a\"} 5\n");
+        let now = Samples::parse("redis_lock_releases_total{lock_namespace=\"a\"} 7\n");
         let check = |labels: &[(&'static str, &str)], count: f64, held: bool, measured: &str| {
             let mut report = ScenarioReport::new(&SCENARIOS[0]);
             judge_claims(&[claim("releases", labels, count)], &before, &now, &mut report);
@@ -201,7 +201,7 @@ mod tests {
     fn what_is_missing_in_rounds_with_a_stall() {
         let before = Samples::default();
         let check = |shown: u32, excused: f64, held: bool| {
-            let now = Samples::parse(&format!("redis_lock_releases_total{{lock_namespace=\"a\"}} {shown}\n"), |_| true);
+            let now = Samples::parse(&format!("redis_lock_releases_total{{lock_namespace=\"a\"}} {shown}\n"));
             let claims = vec![Claim { excused, ..claim("releases", &[], 20.0) }];
             let mut report = ScenarioReport::new(&SCENARIOS[0]);
             judge_claims(&claims, &before, &now, &mut report);

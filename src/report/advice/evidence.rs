@@ -50,7 +50,7 @@ impl Evidence {
             takeovers_beyond_slo: counters.takeovers_beyond_slo,
             lost: lost(&view.causes),
             logs_speak: ABOUT_HELD_LOCKS.iter().any(|kind| view.logs.total(*kind) > 0),
-            is_complete: now.source == Some(OperationsSource::Watch),
+            is_complete: now.source.is_some_and(OperationsSource::is_pushed),
             pause: Duration::ZERO,
         })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::formulas::{Model, Need};
 use super::percentile::MIN_SAMPLES;
-use crate::util::units::format_duration;
+use crate::util::units::brief;
 
 /// Something that should be changed.
 #[derive(Clone, Debug, PartialEq)]
@@ -350,15 +350,5 @@ impl fmt::Display for Note {
                 write!(out, "`ttl` was changed within the range: choose a shorter one that begins after it")
             }
         }
-    }
-}
-
-/// Formats a duration as in the configuration, but with tenths of seconds: `7.5s`.
-pub(crate) fn brief(duration: Duration) -> String {
-    let tenths = (duration.as_secs_f64() * 10.0).round() as u64;
-    match tenths {
-        ..10 => format_duration(duration),
-        10..600 if !tenths.is_multiple_of(10) => format!("{}.{}s", tenths / 10, tenths % 10),
-        _ => format_duration(Duration::from_secs((tenths + 5) / 10)),
     }
 }

@@ -208,7 +208,6 @@ fn change(stage: &mut Stage) {
     }
     stage.held.drain(..3);
     stage.expected.held -= 3;
-    stage.expected.renewals += 2;
     stage.expected.changes_after_unknown += 2;
 }
 
@@ -224,10 +223,11 @@ fn a_short_network_stall_hides_no_change() {
     stage.wait_locks("held-", |locks| {
         locks.len() == N_HELD - 3 && locks.iter().filter(|lock| lock["renewals"] == 1).count() == 2
     });
-    // The exporter received all changes, but late.
-    stage.expected.releases += 3;
+    // The exporter received all changes, but late. For all it knows, another owner may have
+    // overwritten a lock that is gone, and may have let it expire.
+    stage.expected.renewals += 2;
     stage.expected.acquisitions += 2;
-    stage.expected.unknown_ends += 2;
+    stage.expected.unknown_ends += 5;
     assert_eq!(grown(&stage, &before, "redis_connects_total"), 0.0);
     end(stage);
 }
@@ -330,9 +330,10 @@ fn a_killed_connection_is_reopened() {
 fn a_flush_does_not_count_as_a_release() {
     let (mut stage, before) = begin(Stage::new(RedisServer::start(&[])));
     stage.server.command(&["FLUSHALL"]);
-    stage.wait_watching_anew(&before);
     stage.wait_locks("held-", |locks| locks.is_empty());
-    assert_eq!(grown(&stage, &before, "tracking_flushes_total"), 1.0);
+    stage.daemon.wait("the flush is counted", |_| grown(&stage, &before, "tracking_flushes_total") == 1.0);
+    // No change was missed.
+    assert_eq!(observed_since(&stage.daemon.scrape()), observed_since(&before));
     assert_eq!(grown(&stage, &before, "redis_connects_total"), 0.0);
     (stage.expected.unknown_ends, stage.expected.held) = (N_HELD as u64, 0);
     end(stage);

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::advise::{advise, check, of};
 use super::stage::{Program, is_watching};
-use crate::daemon::{Daemon, command, sum};
+use crate::daemon::{Daemon, command};
 use crate::redis::RedisServer;
 use crate::site::Site;
 use crate::undisturbed::staged;
@@ -72,10 +72,7 @@ impl World {
     }
 
     fn counted(&self, namespace: &str, metric: &str) -> f64 {
-        let label = format!("lock_namespace=\"{namespace}\"");
-        let mut samples = self.daemon.scrape();
-        samples.retain(|series, _| series.contains(&label));
-        sum(&samples, &format!("redis_lock_{metric}"))
+        self.daemon.scrape().total(&format!("redis_lock_{metric}"), &[("lock_namespace", namespace)])
     }
 
     fn wait_counted(&self, namespace: &str, metric: &str, count: usize) {

@@ -86,17 +86,12 @@ fn counted(samples: &Samples) -> Truth {
 
 #[test]
 fn watching_counts_exactly_what_the_workers_recorded() {
-    counts_the_truth(|| RedisServer::start(&[]));
+    undisturbed(check_the_truth);
 }
 
-/// Runs the comparison with any kind of server.
-pub(super) fn counts_the_truth(start_server: impl Fn() -> RedisServer) {
-    undisturbed(|| check_the_truth(&start_server));
-}
-
-fn check_the_truth(start_server: impl Fn() -> RedisServer) {
+fn check_the_truth() {
     let (_server, _site, daemon, truth) = staged("enough work", || {
-        let (server, site) = (start_server(), Site::new());
+        let (server, site) = (RedisServer::start(&[]), Site::new());
         let daemon = start(&server, &site, "");
         daemon
             .wait("the exporter is watching", |daemon| sum(&daemon.scrape(), "redis_lock_exporter_tracking_up") == 1.0);

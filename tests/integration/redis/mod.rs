@@ -72,14 +72,10 @@ impl RedisServer {
     /// program that takes the same arguments.
     pub fn start(extra: &[&str]) -> Self {
         let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-        Self::start_program(&program, extra)
-    }
-
-    pub fn start_program(program: &str, extra: &[&str]) -> Self {
         on_free_port(&format!("{program} with {extra:?}"), |port| {
             let other = ports::free_port().unwrap().to_string();
             let extra: Vec<&str> = extra.iter().map(|word| if *word == FREE_PORT { &other } else { *word }).collect();
-            Self::try_start(program, port, &extra)
+            Self::try_start(&program, port, &extra)
         })
     }
 

@@ -436,6 +436,47 @@ fn says_who_is_seen_how_and_since_when() {
     assert_eq!(world.ledger.keyspace_view(NamespaceId(3), 0), None, "a namespace without keys");
 }
 
+/// Ratios need all successes. A window that contains missed changes has none.
+#[test]
+fn missed_changes_make_a_window_incomplete() {
+    let states = |world: &World, now: TimeMs| {
+        [SCHEDULER, LEADER].map(|namespace| {
+            let view = world.view(namespace, now);
+            (view.now.source.unwrap().as_str(), view.ratios.map(|ratios| ratios.not_owned.is_some()))
+        })
+    };
+    let busy = || {
+        let mut world = World::watched();
+        world.hold(1000, "job:1", 1, 60).gone(2000, "job:1").hold(1000, "leader", 1, 30).gone(2000, "leader");
+        world
+    };
+    let (complete, none) = (("watch", [true, true]), ("partial", [false, false]));
+    let mut world = busy();
+    assert_eq!(states(&world, 3000), [complete, complete], "a start is not an interruption");
+
+    let namespaces = vec![NamespaceId(SCHEDULER as u16)];
+    world.tell(A, LinkEvent::Skipped { at: 3000, namespaces });
+    world.tell(A, LinkEvent::CaughtUp { at: 3000 });
+    assert_eq!(states(&world, 4000), [none, complete]);
+    let since = |namespace| world.view(namespace, 4000).now.observed_since;
+    assert_eq!((since(SCHEDULER), since(LEADER)), (Some(3000), Some(2)));
+    assert_eq!(states(&world, 303_000)[0].0, "watch");
+    world.hold(3_500_000, "job:1", 1, 60).gone(3_501_000, "job:1");
+    assert_eq!(states(&world, 3_600_000)[0], ("watch", [true, false]), "the hour contains the skipped change");
+    assert_eq!(states(&world, 3_603_000)[0], complete);
+
+    let mut world = busy();
+    world.tell(A, LinkEvent::Down { at: 3000 }).up(A, 4000, ServerContinuity::SameServer);
+    assert_eq!(states(&world, 900_000), [("partial", [false, false]); 2], "the pass is not done");
+    world.pass(A, 900_000);
+    assert_eq!(states(&world, 1_200_000)[0].0, "partial");
+    assert_eq!(states(&world, 1_200_001)[0].0, "watch");
+
+    let mut world = busy();
+    world.tell(A, LinkEvent::Removed { at: 3000 }).up(B, 4000, ServerContinuity::OtherServer).pass(B, 5000);
+    assert_eq!(states(&world, 6000), [none, none]);
+}
+
 #[test]
 fn a_survey_finds_the_next_deadline_the_oldest_lock_and_late_renewals() {
     let mut world = World::watched();
