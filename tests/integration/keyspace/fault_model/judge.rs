@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::JUDGES_ENDS_BEFORE_CHANGES_OF_OLD_LOCKS;
+use super::claims::Claims;
 use super::plan::{Fault, Kind, Step, step_text};
 use super::report::Report;
 use super::truth::Counts;
@@ -38,6 +39,7 @@ struct Base {
 pub(super) struct Judge {
     world: World,
     base: Base,
+    claims: Claims,
     last: BTreeMap<&'static str, Counts>,
     pub(super) report: Report,
 }
@@ -49,7 +51,13 @@ fn namespaces() -> impl Iterator<Item = &'static str> {
 impl Judge {
     /// Waits until the exporter counts, and judges a first calm period.
     pub(super) fn start(world: World) -> Result<Self, String> {
-        let mut judge = Self { world, base: Base::default(), last: BTreeMap::new(), report: Report::default() };
+        let mut judge = Self {
+            world,
+            base: Base::default(),
+            claims: Claims::default(),
+            last: BTreeMap::new(),
+            report: Report::default(),
+        };
         judge.wait_until_all_is_observed();
         judge.recover(Instant::now() + RECOVERY)?;
         judge.judge_calm()?;
@@ -85,6 +93,7 @@ impl Judge {
             match is_end {
                 false => {
                     self.world.begin(fault);
+                    self.claims.note(fault.action);
                     *self.report.faults.entry(fault.action.name()).or_default() += 1;
                 }
                 true => self.world.end(fault),
@@ -170,9 +179,13 @@ impl Judge {
             expect(&format!("held of {namespace}"), of_namespace("redis_lock_held", namespace), held);
             let without_ttl = of_namespace("redis_lock_without_ttl", namespace);
             expect(&format!("without_ttl of {namespace}"), without_ttl, 0.0);
-            let labels = [("lock_namespace", namespace), ("source", "watch")];
-            let is_watched = number(samples, "redis_lock_operations_source", &labels);
-            expect(&format!("operations_source watch of {namespace}"), is_watched, 1.0);
+            let is_source = |source: &str| {
+                let labels = [("lock_namespace", namespace), ("source", source)];
+                number(samples, "redis_lock_operations_source", &labels)
+            };
+            let correct = self.claims.correct();
+            let what = format!("operations_source {} of {namespace}", correct.join(" or "));
+            expect(&what, correct.iter().map(|source| is_source(source)).sum(), 1.0);
         }
         wrong
     }
