@@ -117,7 +117,9 @@ impl Action {
 
     pub(super) fn is_possible(self, installation: Installation) -> bool {
         match installation {
-            Installation::Single | Installation::Large => !matches!(self, Failover | MigrateSlot),
+            Installation::Single => !matches!(self, Failover | MigrateSlot),
+            // A new process must list all keys first, which takes as long as there are keys.
+            Installation::Large => !matches!(self, Failover | MigrateSlot | KillExporter | RestartExporter),
             Installation::Sentinel => {
                 matches!(self, Flush | FlushOther | KillConnection | Failover) || self.kind() == Kind::Exporter
             }
