@@ -26,7 +26,7 @@ const SINGLE: [&str; 8] = [
     "allkeys-random",
 ];
 pub(super) const ENOUGH_MEMORY: &str = "1gb";
-const N_OTHER_KEYS: usize = 30_000;
+const N_OTHER_KEYS: usize = 10_000;
 const N_PRIMARIES: usize = 3;
 /// A port on which nothing listens.
 const NOWHERE: &str = "127.0.0.1:1";
