@@ -3,7 +3,7 @@
 //! `apply_sighting` and `LockTracker::flushed` call [`LockTracker::count`].
 
 use super::history::{EndedHold, ObservedRenewal};
-use super::hold::{Ending, Transition};
+use super::hold::{Ending, Follows, Transition};
 use super::ring::KeyHash;
 use super::{AllCounters, LockTracker};
 use crate::model::counters::{After, KeyspaceCounters};
@@ -54,12 +54,12 @@ impl LockTracker {
                 self.memory.add_end(hash, EndedHold { ending, ..EndedHold::short(at, namespace) });
                 self.keys.held_until(key, at);
             }
-            Transition::Acquired { owner, at } => {
+            Transition::Acquired { owner, at, follows } => {
                 of_namespace.acquisitions += 1;
                 if let Some(at) = at {
                     recent.add(ObservedOperation::Acquisition, 1, at);
                 }
-                self.count_owner_change(counters, hash, owner, at);
+                self.count_owner_change(counters, hash, owner, at, follows);
             }
             Transition::Renewed { at, margin } => {
                 of_namespace.renewals += 1;
@@ -107,13 +107,19 @@ impl LockTracker {
         hash: KeyHash,
         owner: Option<OwnerHash>,
         at: Option<TimeMs>,
+        follows: Follows,
     ) {
         let Some(latest) = self.memory.last_end(hash).copied() else { return };
         if !self.memory.is_other_owner(hash, owner) {
             return;
         }
         let takeover_slo = self.namespaces[usize::from(latest.namespace.0)].takeover_slo;
+        let missed_until = self.links.missed_until().max(self.states[usize::from(latest.namespace.0)].missed_until);
         let of_namespace = self.counters_of(counters, latest.namespace);
+        if follows == Follows::PerhapsUnseenHold || missed_until > Some(latest.ended) {
+            of_namespace.owner_changes.increment(After::Unknown);
+            return;
+        }
         of_namespace.owner_changes.increment(latest.ending.after());
         let Some(at) = at.filter(|_| latest.ending == Ending::Expired && latest.sign_of_life_known) else { return };
         let takeover = (at - latest.sign_of_life).max(0);

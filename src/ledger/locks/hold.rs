@@ -20,7 +20,7 @@ use crate::util::clock::TimeMs;
 /// A link that lags by at most this much shows changes as they happen: a change that it announces
 /// after a deadline happened after the deadline. A lock is read 100 ms before its deadline and at
 /// its deadline, which leaves some room for a busy machine.
-const CALM_MS: TimeMs = 400;
+const CALM_MS: TimeMs = 250;
 /// Without pushes, a lock that a read showed this short before its deadline, and that is gone after
 /// the deadline, has expired.
 const LAST_LOOK_MS: TimeMs = 150;
@@ -88,7 +88,7 @@ pub(in crate::ledger) struct SightingContext {
     pub(in crate::ledger) failover: bool,
     /// The interruption was only a flush, perhaps of another database.
     pub(in crate::ledger) flushed: bool,
-    /// Redis evicted keys at some time before this one.
+    /// Redis evicted keys, or a flush deleted them, at some time before this one.
     pub(in crate::ledger) evicted: Option<TimeMs>,
     /// When the last complete pass began.
     pub(in crate::ledger) pass_started: TimeMs,
@@ -126,6 +126,7 @@ pub(in crate::ledger) enum Transition {
     Acquired {
         owner: Option<OwnerHash>,
         at: Option<TimeMs>,
+        follows: Follows,
     },
     /// `lasted` is `None` if the begin or the end is not known precisely enough. At `seen_until`
     /// the lock still existed.
@@ -207,6 +208,14 @@ pub(in crate::ledger) fn infer(
     }
 }
 
+/// Which hold an acquisition follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ledger) enum Follows {
+    LastObservedHold,
+    /// Several changes were read at once, so there may have been another hold in between.
+    PerhapsUnseenHold,
+}
+
 struct Inference<'a> {
     sighting: &'a Sighting,
     context: &'a SightingContext,
@@ -223,6 +232,16 @@ impl Inference<'_> {
     /// Whether all changes since the previous read happened in one turn.
     fn is_one_turn(&self) -> bool {
         self.watching && self.sighting.pushes <= 1
+    }
+
+    /// One turn acquires the lock, and one more ends the previous hold if this sighting shows its
+    /// end. Further turns may be an unseen hold.
+    fn follows(&self, transitions: &[Transition]) -> Follows {
+        let ended = transitions.iter().any(|transition| matches!(transition, Transition::Ended { .. }));
+        match self.watching && self.turns() > 1 + u16::from(ended) {
+            true => Follows::PerhapsUnseenHold,
+            false => Follows::LastObservedHold,
+        }
     }
 
     /// A key was created and removed again. There may have been more holds, but one is certain.
@@ -257,7 +276,8 @@ impl Inference<'_> {
             if self.sighting.first_push_may_be_old && !self.context.doubtful {
                 hold.acquisition_seen = true;
                 hold.set_at_known = true;
-                transitions.push(Transition::Acquired { owner: hold.owner, at: Some(hold.began) });
+                let follows = self.follows(transitions);
+                transitions.push(Transition::Acquired { owner: hold.owner, at: Some(hold.began), follows });
             }
         }
         hold
@@ -277,7 +297,8 @@ impl Inference<'_> {
             }
         };
         if acquired {
-            transitions.push(Transition::Acquired { owner: held.owner, at: acquired_at });
+            let follows = self.follows(transitions);
+            transitions.push(Transition::Acquired { owner: held.owner, at: acquired_at, follows });
         }
         let acquired_at = acquired_at.filter(|_| acquired);
         let began = acquired_at.unwrap_or(received);
@@ -481,7 +502,8 @@ impl Inference<'_> {
         if !hold.unannounced {
             return hold;
         }
-        transitions.push(Transition::Acquired { owner: hold.owner, at: Some(hold.began) });
+        let follows = self.follows(transitions);
+        transitions.push(Transition::Acquired { owner: hold.owner, at: Some(hold.began), follows });
         Hold { unannounced: false, acquisition_seen: true, set_at_known: true, ..hold }
     }
 }

@@ -44,7 +44,7 @@ pub(super) struct LinkState {
     interrupted: TimeMs,
     /// The epoch that the last interruption started. Later epochs started with a flush.
     interrupted_epoch: u32,
-    /// Redis evicted keys at some time before this one.
+    /// Redis evicted keys, or a flush deleted them, at some time before this one.
     evicted: Option<TimeMs>,
     /// All changes before this time have been reported.
     caught_up: Option<TimeMs>,
@@ -72,7 +72,7 @@ impl LinkState {
         self.pass_started
     }
 
-    /// Redis evicted keys at some time before this one.
+    /// Redis evicted keys, or a flush deleted them, at some time before this one.
     pub(super) fn evicted(&self) -> Option<TimeMs> {
         self.evicted
     }
@@ -139,10 +139,10 @@ impl LinkTable {
                 }
             }
             LinkEvent::Gap { at } => self.interrupt(id, at),
-            LinkEvent::Flushed { .. } => {
+            LinkEvent::Flushed { at } => {
                 self.last_epoch += 1;
                 if let Some(link) = self.links.get_mut(&id) {
-                    link.epoch = self.last_epoch;
+                    (link.epoch, link.evicted) = (self.last_epoch, Some(at));
                 }
             }
             LinkEvent::Evicted { at } => {

@@ -13,7 +13,7 @@ use crate::model::namespace::AcquiredWith;
 const KEYS: [&str; 3] = ["job:1", "job:2", "job:3"];
 /// Programs do not end a hold this short before its deadline. A link that lags less counts such an
 /// end as an expiration.
-const CALM: TimeMs = 400;
+const CALM: TimeMs = 250;
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {
@@ -91,6 +91,9 @@ struct Server {
     now: TimeMs,
     /// Token and deadline of each held lock.
     locks: BTreeMap<usize, (u8, TimeMs)>,
+    /// The deadlines after the previous turn. A renewal and a release in one turn look like a
+    /// release before the old deadline.
+    old_deadlines: BTreeMap<usize, TimeMs>,
     /// The last owner of each lock, and how its hold ended.
     ends: BTreeMap<usize, (u8, &'static str)>,
     last_token: u8,
@@ -126,7 +129,8 @@ impl Server {
     }
 
     fn is_close_to_its_deadline(&self, key: usize) -> bool {
-        self.locks.get(&key).is_some_and(|(_, deadline)| deadline - self.now <= CALM)
+        let deadlines = [self.locks.get(&key).map(|(_, deadline)| deadline), self.old_deadlines.get(&key)];
+        deadlines.into_iter().flatten().any(|deadline| deadline - self.now <= CALM)
     }
 
     fn run(&mut self, operation: Operation) {
@@ -165,6 +169,7 @@ impl Server {
     }
 
     fn end_turn(&mut self) {
+        self.old_deadlines = self.locks.iter().map(|(key, (_, deadline))| (*key, *deadline)).collect();
         if !self.changed.is_empty() {
             self.stream.push_back(Message::Pushes(std::mem::take(&mut self.changed)));
         }
