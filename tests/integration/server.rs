@@ -147,7 +147,7 @@ fn a_degraded_exporter_stays_ready_and_lists_the_problems() {
 fn the_landing_page_shows_locks_only_if_redis_is_configured() {
     let server = Server::start(ConnectionLimits::default());
     let page = server.get("/").text();
-    assert!(page.contains("Locks seen in Redis main (connected)") && page.contains("<td>70001</td>"), "{page}");
+    assert!(page.contains("Locks observed in Redis main (connected)") && page.contains("<td>70001</td>"), "{page}");
     assert!(!page.contains("/api/v1/"), "the API is off in this test: {page}");
     server.publish.send(Arc::new(Snapshot { redis: None, ..full_snapshot() })).unwrap();
     assert!(!server.get("/").text().contains("Locks seen"));

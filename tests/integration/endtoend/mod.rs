@@ -54,7 +54,7 @@ fn a_sustained_loss_pages_once_with_namespace_and_cause_and_resolves() {
     }
     let annotation = |name: &str| pages[0].alerts()[0]["annotations"][name].as_str().unwrap_or_default().to_owned();
     let description = annotation("description");
-    assert!(description.contains("In namespace admission, "), "{description}");
+    assert!(description.contains("In lock namespace admission, "), "{description}");
     assert!(description.contains("Likely cause: expired_never_renewed."), "{description}");
     assert!(annotation("runbook_url").ends_with("/RedisLockNotOwnedRatioHigh.md"));
     // The page links to this exporter, which shows the losses.
