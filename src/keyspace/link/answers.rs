@@ -37,11 +37,10 @@ impl Session<'_> {
         let Some(lane) = self.lane(side) else { return Work::default() };
         match lane.gather(value) {
             ReplyProgress::Nothing => Work::default(),
-            ReplyProgress::Begun(RequestKind::Read { ticket, .. }) => {
+            ReplyProgress::Begun(ticket) => {
                 self.inbox.answering(ticket);
                 Work::default()
             }
-            ReplyProgress::Begun(_) => Work::default(),
             ReplyProgress::Complete(awaited, replies) => self.answered(side, &awaited, replies, received),
         }
     }
@@ -53,7 +52,7 @@ impl Session<'_> {
         mut replies: Vec<Value>,
         received: TimeMs,
     ) -> Work {
-        match awaited.what {
+        match &awaited.what {
             RequestKind::Ping => Work::default(),
             RequestKind::Role => {
                 let now = replies.first().and_then(Replication::read);
@@ -79,16 +78,16 @@ impl Session<'_> {
             }
             RequestKind::Scan(number) => {
                 if let Some(reply) = replies.pop() {
-                    self.scanned(number, reply);
+                    self.scanned(*number, reply);
                 }
                 Work { steps: 1, ..Work::default() }
             }
             RequestKind::Read { ticket, round, scanned } => {
-                self.has_read(side, awaited, ticket, round, &replies, received);
+                self.has_read(side, awaited, *ticket, round, &replies, received);
                 if let Some(lane) = self.lane(side) {
                     lane.recycle(replies);
                 }
-                Work { reads: 1, scanned_reads: u32::from(scanned), steps: 0 }
+                Work { reads: 1, scanned_reads: u32::from(*scanned), steps: 0 }
             }
         }
     }
@@ -98,12 +97,12 @@ impl Session<'_> {
         side: ConnectionRole,
         awaited: &PendingRequest,
         ticket: Ticket,
-        round: Round,
+        round: &Round,
         replies: &[Value],
         received: TimeMs,
     ) {
         if !self.inbox.is_whole(ticket) {
-            return self.ask_again(ticket, round, Instant::now());
+            return self.ask_again(ticket, round.clone(), Instant::now());
         }
         let may_ask = self.inbox.is_here(ticket);
         let rule = self.prefixes.owner_rule(self.inbox.key(ticket));
@@ -117,7 +116,7 @@ impl Session<'_> {
             ReadResult::Seen(sight) => sight,
         };
         let key = self.inbox.key(ticket);
-        if let (KeyState::Held(_), Some(kind)) = (&sight, round.kind) {
+        if let (KeyState::Held(_), Some(kind)) = (&sight, round.shown_type(replies)) {
             self.prefixes.learn(key, kind);
         }
         self.link.totals.read_errors += u64::from(sight == KeyState::Unreadable);

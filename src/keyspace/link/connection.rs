@@ -15,7 +15,7 @@ use crate::util::clock;
 use crate::util::clock::TimeMs;
 
 /// The purpose of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
     Ping,
     Role,
@@ -60,8 +60,8 @@ pub(super) struct Connection {
 /// The effect of a reply.
 pub(super) enum ReplyProgress {
     Nothing,
-    /// The first of several replies to a request.
-    Begun(RequestKind),
+    /// The first of several replies to a read.
+    Begun(Ticket),
     Complete(PendingRequest, Vec<Value>),
 }
 
@@ -101,7 +101,10 @@ impl Connection {
         }
         self.gathered.push(reply);
         if self.gathered.len() < front.replies {
-            return if self.gathered.len() == 1 { ReplyProgress::Begun(front.what) } else { ReplyProgress::Nothing };
+            return match front.what {
+                RequestKind::Read { ticket, .. } if self.gathered.len() == 1 => ReplyProgress::Begun(ticket),
+                _ => ReplyProgress::Nothing,
+            };
         }
         let Some(complete) = self.awaited.pop_front() else { return ReplyProgress::Nothing };
         self.reads -= usize::from(matches!(complete.what, RequestKind::Read { .. }));

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::RequestKind;
+use super::handshake;
 use super::key_read::Round;
 use super::read_queue::{ReadReason, Ticket};
 use super::scanner::Pass;
@@ -141,7 +142,8 @@ impl Session<'_> {
             let Some(ticket) = next else { return };
             let key = self.inbox.key(ticket);
             let fence = self.prefixes.fence(key);
-            let round = Round::first(self.prefixes.kind(key), fence.is_some());
+            let has_field_ttls = self.permissions.allow(Command::Hpttl);
+            let round = Round::first(self.prefixes.kind(key), fence.is_some(), has_field_ttls);
             self.send_round(ticket, round, fence, now);
         }
     }
@@ -153,7 +155,7 @@ impl Session<'_> {
     }
 
     fn send_round(&mut self, ticket: Ticket, round: Round, fence: Option<String>, now: Instant) {
-        let what = RequestKind::Read { ticket, round, scanned: self.inbox.is_scanned(ticket) };
+        let what = RequestKind::Read { ticket, round: round.clone(), scanned: self.inbox.is_scanned(ticket) };
         let lane = match (&mut self.replica, self.watching) {
             (Some(replica), false) => replica,
             _ => &mut self.main,
@@ -214,5 +216,6 @@ async fn connect_replica(target: &RedisTarget<'_>) -> Result<Wire, ConnectError>
     let mut wire = connect(target).await?;
     // Refused outside a cluster, where it is not needed.
     wire.ask(&[b"READONLY"]).await?;
+    handshake::leave_no_trace(&mut wire).await?;
     Ok(wire)
 }
