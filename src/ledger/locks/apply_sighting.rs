@@ -132,6 +132,7 @@ impl LockTracker {
             renew_every: self.namespaces[usize::from(choice.namespace.0)]
                 .renew_every
                 .map(|every| every.as_millis() as TimeMs),
+            renewal_changes_owner: self.namespaces[usize::from(choice.namespace.0)].renewal_changes_owner,
         };
         let mut namespace = before.map_or(choice.namespace, |lock| lock.namespace);
         let mut facts = std::mem::take(&mut self.facts);

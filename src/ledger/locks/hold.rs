@@ -64,6 +64,8 @@ pub(in crate::ledger) struct Hold {
     pub(in crate::ledger) set_at_known: bool,
     /// First seen on a watched link without a push. The push may still arrive.
     pub(in crate::ledger) unannounced: bool,
+    /// The lock had a TTL and lost it while it was held.
+    pub(in crate::ledger) lost_ttl: bool,
 }
 
 /// State of the link that shows a lock, and the configuration of the lock.
@@ -85,6 +87,8 @@ pub(in crate::ledger) struct SightingContext {
     pub(in crate::ledger) ttl: Option<TimeMs>,
     /// The configured renewal interval. `None` if the lock is not renewed.
     pub(in crate::ledger) renew_every: Option<TimeMs>,
+    /// A renewal writes a new token.
+    pub(in crate::ledger) renewal_changes_owner: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +195,7 @@ pub(in crate::ledger) fn judge(
         }
         (Some(life), Some(held)) => {
             let life = case.announced(life, facts);
-            Some(if life.may_be_owned_by(held.owner) {
+            Some(if life.may_be_owned_by(held.owner) || case.may_be_renewed_by_another_token(&life) {
                 case.same_owner(life, held, facts)
             } else {
                 case.other_owner(&life, held, facts)
@@ -283,6 +287,7 @@ impl Case<'_> {
             acquisition_seen: acquired_at.is_some(),
             set_at_known: acquired_at.is_some(),
             unannounced: is_new && !acquired,
+            lost_ttl: false,
         }
     }
 
@@ -362,7 +367,8 @@ impl Case<'_> {
         let Sighting { sent, received, since, .. } = *self.sighting;
         let new = deadline_of(held, self.sighting);
         let (Some(old), Some(now)) = (life.deadline, new) else {
-            return Hold { owner: held.owner.or(life.owner), deadline: new, read_sent: sent, ..life };
+            let lost_ttl = new.is_none() && (life.lost_ttl || life.deadline.is_some());
+            return Hold { owner: held.owner.or(life.owner), deadline: new, read_sent: sent, lost_ttl, ..life };
         };
         let tolerance = 1 + share(received - life.read_sent, RENEWAL_DRIFT);
         let is_later = now.low > old.high() + tolerance;
@@ -382,6 +388,14 @@ impl Case<'_> {
             false => now,
         };
         Hold { owner: held.owner.or(life.owner), deadline: Some(deadline), read_sent: sent, ..life }
+    }
+
+    /// Whether a new owner may be a new token of the same holder: one change replaced it before the
+    /// deadline, and renewals do that here.
+    fn may_be_renewed_by_another_token(&self, life: &Hold) -> bool {
+        let is_one_change = self.watching && !self.doubtful && self.changes < 2;
+        let is_before_deadline = life.deadline.is_none_or(|deadline| self.sighting.until < deadline.low);
+        self.circumstances.renewal_changes_owner && is_one_change && is_before_deadline
     }
 
     fn renewed(&self, life: &mut Hold, old: Deadline, now: Deadline, facts: &mut Vec<Transition>) {

@@ -91,6 +91,8 @@ pub(super) struct LockTracker {
 pub(super) struct NamespaceState {
     pub(super) held: u64,
     pub(super) without_ttl: u64,
+    /// Those among them that had a TTL and lost it.
+    pub(super) lost_ttl: u64,
     /// All key templates of the namespace start with literal text. Redis tracks changes by prefix,
     /// so without such text changes cannot be watched.
     pub(super) watchable: bool,
@@ -119,6 +121,7 @@ impl LockTracker {
         let state = |namespace: &Arc<Namespace>| NamespaceState {
             held: 0,
             without_ttl: 0,
+            lost_ttl: 0,
             watchable: namespace.keys.iter().all(|template| !template.prefix().is_empty()),
             surveyed: Surveyed::default(),
         };
@@ -223,11 +226,13 @@ impl NamespaceState {
     pub(super) fn gains(&mut self, lock: &TrackedLock) {
         self.held += 1;
         self.without_ttl += u64::from(lock.life.deadline.is_none());
+        self.lost_ttl += u64::from(lock.life.lost_ttl);
     }
 
     pub(super) fn loses(&mut self, lock: &TrackedLock) {
         self.held -= 1;
         self.without_ttl -= u64::from(lock.life.deadline.is_none());
+        self.lost_ttl -= u64::from(lock.life.lost_ttl);
     }
 }
 

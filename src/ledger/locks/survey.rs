@@ -122,6 +122,7 @@ impl LockTracker {
                 observed_since: self.links.observed_since(now),
                 held: state.held,
                 without_ttl: if namespace.no_ttl_is_normal { 0 } else { state.without_ttl },
+                lost_ttl: if namespace.no_ttl_is_normal { 0 } else { state.lost_ttl },
                 renewal_overdue: overdue.min(state.held),
                 not_locks: self.not_locks.values().filter(of_namespace).count() as u64,
                 ttl_remaining_min_seconds: first_deadline.map(|first| seconds((first - now).max(0))),

@@ -10,6 +10,7 @@ mod findings;
 mod layouts;
 mod libraries;
 mod lives;
+mod newest;
 mod scene;
 mod sentinel;
 mod stage;

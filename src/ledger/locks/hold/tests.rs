@@ -18,7 +18,9 @@ const WATCHED: SightingContext = SightingContext {
     pass_started: 0,
     ttl: None,
     renew_every: None,
+    renewal_changes_owner: false,
 };
+const ROTATING: SightingContext = SightingContext { renewal_changes_owner: true, ..WATCHED };
 const SCANNED: SightingContext = SightingContext { watching: false, ..WATCHED };
 const DOUBTFUL: SightingContext = SightingContext { doubtful: true, ..WATCHED };
 const FAILED_OVER: SightingContext = SightingContext { doubtful: true, failover: true, ..WATCHED };
@@ -249,6 +251,35 @@ fn another_owner() {
     then(WATCHED, seen(11_100, 1), held(2, 10_000), "expired at 11002 after 10002, acquired at 11100");
     let stalled = Sighting { since: Some(9000), ..seen(12_000, 2) };
     then(WATCHED, stalled, held(2, 10_000), "unknown at 12000, acquired at 12000");
+}
+
+#[test]
+fn a_new_token_may_be_a_renewal() {
+    let acquired = || (ROTATING, seen(1000, 1), held(1, 5000), "acquired at 1000");
+    let renewed = || (ROTATING, seen(3000, 1), held(2, 5000), "renewed 1 margin 0.60");
+    let life = live(&[acquired(), renewed(), (ROTATING, seen(4000, 1), held(3, 5000), "renewed 1 margin 0.80")]);
+    assert_eq!(life.map(|life| (life.owner, life.renewals, life.began)), Some((Some(owner(3)), 2, 1000)));
+    live(&[acquired(), renewed(), (ROTATING, seen(7000, 1), ABSENT, "released at 7000 after 6000")]);
+    // Several changes, an owner after the deadline, and passes may all hide an absence.
+    live(&[acquired(), (ROTATING, seen(3000, 2), held(2, 5000), "released at 3000 after 2000, acquired at 3000")]);
+    live(&[acquired(), (ROTATING, seen(7000, 1), held(2, 5000), "expired at 6002 after 5002, acquired at 7000")]);
+    let scanned = SightingContext { watching: false, ..ROTATING };
+    live(&[
+        (scanned, scan(1000), held(1, 5000), "acquired"),
+        (scanned, scan(3000), held(2, 5000), "unknown at 3001, acquired"),
+    ]);
+}
+
+#[test]
+fn a_lock_that_loses_its_ttl_says_so_until_it_has_one_again() {
+    let without = || Some(Held { ttl_ms: None, ..held(1, 0).unwrap() });
+    let acquired = || (WATCHED, seen(1000, 1), held(1, 5000), "acquired at 1000");
+    let lost_ttl = |steps: &[Step]| live(steps).map(|life| life.lost_ttl);
+    let lost = || (WATCHED, seen(2000, 1), without(), "");
+    assert_eq!(lost_ttl(&[acquired()]), Some(false));
+    assert_eq!(lost_ttl(&[acquired(), lost(), (WATCHED, seen(3000, 0), without(), "")]), Some(true));
+    assert_eq!(lost_ttl(&[acquired(), lost(), (WATCHED, seen(3000, 1), held(1, 5000), "")]), Some(false));
+    assert_eq!(lost_ttl(&[(WATCHED, seen(1000, 1), without(), "acquired at 1000"), lost()]), Some(false));
 }
 
 #[test]
