@@ -75,7 +75,7 @@ impl OwnerParser<'_> {
     }
 
     /// The fields of a hash that are owners, from a reply to `HSCAN`.
-    pub(super) fn fields_of_owners<'v>(self, reply: &'v Value) -> impl Iterator<Item = &'v [u8]> {
+    pub(super) fn fields_of_owners(self, reply: &Value) -> impl Iterator<Item = &[u8]> {
         let names = fields(reply).into_iter().flatten().map(|(field, _)| field);
         names.filter(move |name| *name != MODE && self.is_owner(name))
     }
