@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
-"""How good are the pages? Scenarios, the exporter's own series, the real rule engine, our rules beside others.
+"""Measures the quality of the pages: plays scenarios, and evaluates the exporter's own series with
+the real rule engine, for our rules and for other rules.
 
-usage: alert_bench.py [--seeds N] [--only REGEX] [--split open|sealed|all] [--promtool PATH] [--markdown FILE] [--results FILE] [--smoke]
+usage: alert_bench.py [--seeds N] [--only REGEX] [--split open|sealed|all] [--promtool PATH]
+                      [--markdown FILE] [--results FILE] [--smoke]
 
-Each scenario of alerts/scenarios/manifest.json is played with several seeds. examples/lock_history plays lock users in virtual time and gives
-what the exporter's own code showed at each scrape. All runs go to promtool as clusters of their own, with the rules as shipped. Asked is when each
-cluster was first paged, how often, for how long, and what tickets it had. A page before the onset of an incident, in a quiet scenario, or of a
-namespace that the incident is not about, is false.
-Beside the corpus there are bursts of growing length, and whole days. --smoke plays a few short scenarios with a debug build. With
---results every run is noted in a file when it has been judged, and what is noted there is not played again: an interrupted benchmark goes on. The
-file knows nothing of the rules: begin a new one when they change."""
+Plays each scenario of alerts/scenarios/manifest.json with several seeds. examples/lock_history
+simulates programs that use locks in virtual time and returns what the exporter's code exports at
+each scrape. Each run is a separate cluster in promtool, with the bundled rules. For each cluster the
+benchmark measures when the first page came, how often and for how long it paged, and which tickets
+it had. A page is false if it comes before the start of an incident, in a quiet scenario, or from a
+lock namespace that the incident does not concern.
+
+The benchmark also plays bursts of growing length, and complete days. --smoke plays a few short
+scenarios with a debug build. With --results, each evaluated run is appended to a file, and runs in
+the file are not played again: an interrupted benchmark continues. The file does not depend on the
+rules: start a new one when they change."""
 
 import argparse
 import collections

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes alerts/prometheus-operator.yml: the rules of alerts/redis_lock.rules.yml as a PrometheusRule manifest.
+"""Writes alerts/prometheus-operator.yml: the rules of alerts/redis_lock.rules.yml as a
+PrometheusRule manifest.
 
 usage: make_prometheusrule.py [--check]
 
-With --check nothing is written; exit code 1 if the committed manifest is not what it should be. The rules are put in as text, so
-comments stay and no YAML library is needed.
+With --check, writes nothing and exits with status 1 if the committed manifest is stale. The rules
+are copied as text, so comments stay and no YAML library is needed.
 """
 
 import pathlib
@@ -13,8 +14,9 @@ import sys
 ALERTS = pathlib.Path(__file__).resolve().parent.parent / "alerts"
 TARGET = ALERTS / "prometheus-operator.yml"
 HEAD = """\
-# Made from redis_lock.rules.yml by scripts/make_prometheusrule.py: change that, not this.
-# kube-prometheus-stack picks up only objects with the label `release: <name of its release>`, unless told otherwise: add it.
+# Generated from redis_lock.rules.yml by scripts/make_prometheusrule.py. Change that file instead.
+# By default, kube-prometheus-stack uses only objects with the label `release: <name of its release>`:
+# add it.
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:

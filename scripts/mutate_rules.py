@@ -1,27 +1,34 @@
 #!/usr/bin/env python3
-"""Do the rule tests find mistakes? Changes one thing in one rule at a time and checks that a test fails.
+"""Tests the rule tests: changes one thing in one rule at a time and checks that a test fails.
 
-usage: mutate_rules.py [--sample N] [--seed S] [--rules FILE] [--only REGEX] [--cases REGEX] [--promtool PATH] [--processes N] [--least SHARE] [--results FILE] [--list]
+usage: mutate_rules.py [--sample N] [--seed S] [--rules FILE] [--only REGEX] [--cases REGEX]
+                       [--promtool PATH] [--processes N] [--least SHARE] [--results FILE] [--list]
 
-These things change: each number and duration (doubled, halved; 0 becomes 1 and 1 becomes 0), each comparison (negated, and without
-`bool`), + - * /, and/or/unless, sum, min, max and group, the function over a range (max, min, sum, count and avg_over_time), each matcher
-of a selector (another value, and negated), each list of labels to group or join by (without each label; `instance` added to what is
-grouped), `for` and `keep_firing_for` (doubled, halved or removed), each label of an alert.
+These things change: each number and duration (doubled, halved; 0 becomes 1 and 1 becomes 0), each
+comparison (negated, and without `bool`), + - * /, and/or/unless, sum, min, max and group, the
+function over a range (max, min, sum, count and avg_over_time), each matcher of a selector (another
+value, and negated), each list of labels to group or join by (without each label; `instance` added
+to what is grouped), `for` and `keep_firing_for` (doubled, halved or removed), each label of an
+alert.
 
-All mutants of a rule run at once. Each mutant gets its own copy of the rule and of all rules downstream. The names of the copies end with
-the number of the mutant, and alerts also have it in the label `mutant`. Rules upstream exist once. The cases are those that concern the
-alerts downstream, the most likely killers first. Survivors go on to the next cases. Nothing else can change, so the verdicts are those of
-the complete tests, in a fraction of the time. A mutant whose rule can no longer be evaluated is killed.
+All mutants of a rule run at once. Each mutant gets its own copy of the rule and of all rules
+downstream. The names of the copies end with the number of the mutant, and alerts also have it in
+the label `mutant`. Rules upstream exist once. The cases are those that concern the alerts
+downstream, the most likely killers first. Survivors go on to the next cases. Nothing else can
+change, so the results are those of the complete tests, in a fraction of the time. A mutant whose
+rule can no longer be evaluated is killed.
 
-A mutant that changes no alert may still change an annotation. So survivors, and mutants of rules that only annotations read, are also
-tested on annotations.
+A mutant that changes no alert may still change an annotation. So survivors, and mutants of rules
+that only annotations read, are also tested on annotations.
 
---results FILE records each verdict with the rules and the cases that it depends on. A later run with the same file tests only what has
-changed: a mutant stays killed while the case that killed it exists, and a survivor meets only subjects that have new cases.
+--results FILE records each result with the rules and the cases that it depends on. A later run with
+the same file tests only what has changed: a mutant stays killed while the case that killed it
+exists, and a survivor is tested only on subjects with new cases.
 
-alerts/mutation/equivalent.json lists the mutants that no test can kill because they behave the same, each with its reason. The score is
-killed / (all - equivalent). Exit status 1 if the score is below --least (default: 95 %), if a mutant of that list is killed or does not
-exist, and, when all mutants run, if a survivor is not on the list. docs/alert-quality.md has the latest numbers."""
+alerts/mutation/equivalent.json lists the mutants that no test can kill because they behave the
+same, each with its reason. The score is killed / (all - equivalent). Exit status 1 if the score is
+below --least (default: 95 %), if a mutant of that list is killed or does not exist, and, when all
+mutants run, if a survivor is not on the list. docs/alert-quality.md has the latest numbers."""
 
 import argparse
 import collections

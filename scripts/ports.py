@@ -1,7 +1,8 @@
 """Starts servers that cannot choose their own port, such as redis-server and Prometheus.
 
-Nobody can reserve a port for another program. So a server is started on a port that looks free, and on another one if it ends because
-somebody else was faster. src/util/ports.rs does the same for Rust, and start_on_free_port of scripts/lib.sh for shell scripts."""
+Nobody can reserve a port for another program. So a server is started on a port that looks free, and
+on another one if it exits because another program took the port first. src/util/ports.rs does the
+same for Rust, and start_on_free_port of scripts/lib.sh for shell scripts."""
 
 import os
 import random

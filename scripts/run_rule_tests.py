@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""Writes the tests of the alert rules into target/rule-tests and runs them with promtool. The cases are in scripts/rule_tests.
+"""Writes the tests of the alert rules into target/rule-tests and runs them with promtool. The cases
+are in scripts/rule_tests.
 
-usage: run_rule_tests.py [--whole] [--again] [--write-only] [PROMTOOL...]      (default: the promtool on the PATH)
+usage: run_rule_tests.py [--whole] [--again] [--write-only] [PROMTOOL...]
+       (default: the promtool on the PATH)
 
-Focused tests load only the rules that their cases need, which takes a third of the time (scripts/rule_tests/focus.py tells why this is
-enough). With --whole, each case runs against the complete rule file.
+Focused tests load only the rules that their cases need, which takes a third of the time
+(scripts/rule_tests/focus.py explains why this is enough). With --whole, each case runs against the
+complete rule file.
 
-A test that passed is not run again while its rules, its cases and the version of promtool stay the same. --again runs it anyway.
---write-only runs nothing, for a look at the files. Exit status 1 if a test fails.
+A test that passed is not run again while its rules, its cases and the version of promtool stay the
+same. --again runs it anyway. --write-only only writes the files. Exits with status 1 if a test
+fails.
 """
 
 import argparse

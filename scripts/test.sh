@@ -44,14 +44,18 @@ integration_tests() { cargo_tests --test integration -- "$threads" "$@"; }
 # sees several changes at once, so they do not run beside a dozen others.
 exact_tests=(keyspace::truth:: keyspace::findings::)
 
+# Random faults while workers use locks, on each kind of installation. They mostly wait, so they run side by side.
+fault_tests=keyspace::fault_model::counts
+
 # integration_and_exact_tests FILTER...
 integration_and_exact_tests() {
   local test others=()
-  for test in "${exact_tests[@]}"; do
+  for test in "${exact_tests[@]}" "$fault_tests"; do
     others+=(--skip "$test")
   done
   integration_tests "$@" "${others[@]}"
   cargo_tests --test integration -- --test-threads=1 "${exact_tests[@]}"
+  cargo_tests --test integration -- --test-threads=5 "$fault_tests"
 }
 
 # The step `servers` tests the commands that the installed Redis may not know.

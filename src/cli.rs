@@ -1,6 +1,6 @@
-//! The command line: clap structs, the addresses they hold, and the exit codes of the program.
+//! The command line: flags as clap structs, and the exit codes of the program.
 //!
-//! None of the structs can be printed with `{:?}`: URLs in them may hold passwords.
+//! The structs with URLs do not implement `Debug`, because a URL may contain a password.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,44 +14,45 @@ use crate::config::{Overrides, presets};
 use crate::http::listener::ListenAddress;
 use crate::util::units;
 
-/// Exit code: all is well.
+/// Exit code: success, nothing found.
 pub const EXIT_OK: u8 = 0;
-/// Exit code: a command did its work and found something.
+/// Exit code: the command ran and has findings.
 pub const EXIT_FINDINGS: u8 = 1;
-/// Exit code: the work could not be done.
+/// Exit code: the command could not run.
 pub const EXIT_FAILED: u8 = 2;
-/// Exit code: bad flags, or a bad configuration for `run` and `replay`.
+/// Exit code: invalid flags, or an invalid configuration for `run` and `replay`.
 pub const EXIT_USAGE: u8 = 64;
 
-/// Used where neither a flag nor the configuration says where the password for Redis is.
+/// Contains the password for Redis if neither a flag nor the configuration states where it is.
 const PASSWORD_VARIABLE: &str = "REDIS_LOCK_EXPORTER_REDIS_PASSWORD";
 
 const DEFAULT_PORT: u16 = 9877;
 
 const EXAMPLES: &str = "\
 Examples:
-  Watch the logs of Cordum, keep counts in memory only:
+  Read the logs of Cordum, keep counts only in memory:
     redis_lock_exporter --logs.path '/var/log/cordum/*.log' --preset cordum
   Watch the locks in Redis too:
     redis_lock_exporter --redis.url redis://127.0.0.1:6379 --logs.path '/var/log/cordum/*.log' --preset cordum
   Run with a configuration file, keep counts across restarts:
     redis_lock_exporter --config.file /etc/redis_lock_exporter.yaml --state.dir /var/lib/redis_lock_exporter
-  Check a configuration, and what it makes of a sample of lines:
+  Check a configuration, and show how it counts the lines of a sample:
     redis_lock_exporter check --config.file redis_lock_exporter.yaml --logs sample.log
   Count what happened last week:
     redis_lock_exporter replay --preset cordum /var/log/cordum/scheduler.log.*.gz
-  See what a preset reads, and what it cannot see:
+  Show what a preset reads, and what it cannot observe:
     redis_lock_exporter presets show redis-py
   Compare the TTLs with how the locks are held and renewed:
     redis_lock_exporter advise --exporter http://127.0.0.1:9877
-  Rehearse everything that can happen to locks, on a Redis of its own:
+  Rehearse the failures of locks with a temporary Redis:
     redis_lock_exporter drill
-  See it all at work on this machine, with an incident:
+  Run everything on this machine, with an incident:
     redis_lock_exporter demo
 
-Exit codes: 0 fine, 1 findings (check, advise, drill) or not well (healthcheck), 2 failed, 64 bad usage or configuration.";
+Exit codes: 0 success, 1 findings (check, advise, drill) or unhealthy (healthcheck), 2 failure, 64 invalid usage or
+configuration.";
 
-/// Prometheus exporter for distributed locks in Redis: lost locks, failed renewals, and why.
+/// Prometheus exporter for distributed locks in Redis: lost locks, failed renewals, and their causes.
 #[derive(Parser)]
 #[command(name = "redis_lock_exporter", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct Cli {
@@ -63,160 +64,160 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Watch logs and Redis, and serve metrics (the default: its flags work without the word `run` too)
+    /// Read logs, watch Redis and serve metrics (the default command: the word `run` is optional)
     Run(RunArgs),
-    /// Check a configuration and show every problem with its line; exits with 1 if there are any
+    /// Check a configuration and show every problem with its line; exits with status 1 if there are any
     Check(CheckArgs),
-    /// Read whole log files once, with the same rules as the daemon, and show what happened
+    /// Read log files once from start to end, with the same rules as the daemon, and show what happened
     Replay(ReplayArgs),
-    /// Say which TTL and renewal interval the locks should have, from what was seen of them; exits with 1 if others
+    /// Recommend TTLs and renewal intervals from observed holds; exits with status 1 if the current ones should change
     Advise(AdviseArgs),
-    /// Rehearse the failures of locks with real workers, and prove that they are seen; exits with 1 if one is not
+    /// Rehearse the failures of locks with real workers; exits with status 1 if the exporter does not detect one
     Drill(DrillArgs),
     /// A worker process of a drill
     #[command(name = "drill-worker", hide = true)]
     DrillWorker,
-    /// List the presets, or explain one: what it reads, what it can see and what it cannot
+    /// List the presets, or explain one: what it reads, what it can observe and what it cannot
     Presets(PresetsArgs),
-    /// Ask a running exporter whether it is well, for containers; exits with 0 if it is and 1 if not
+    /// Check the health of a running exporter, for containers; exits with status 1 if it is unhealthy
     Healthcheck(HealthcheckArgs),
-    /// Write the rules, dashboards, runbooks and examples that fit this program to a directory
+    /// Write the rules, dashboards, runbooks and examples of this version to a directory
     Pack(PackArgs),
-    /// Print the completions of a shell
+    /// Print the completion script for a shell
     Completions(CompletionsArgs),
-    /// Print the manual page, or write that of every command to a directory
+    /// Print the manual page, or write the manual pages of all commands to a directory
     Man(ManArgs),
-    /// Show everything on this machine: a Redis, services that lock, the exporter, Prometheus, and an incident
+    /// Run everything on this machine: Redis, services that use locks, the exporter, Prometheus, and an incident
     Demo(DemoArgs),
 }
 
 #[derive(Clone, Args)]
 pub struct RunArgs {
-    /// What to watch, as YAML (see docs/configuration.md)
+    /// YAML file that states what to observe (see docs/configuration.md)
     #[arg(long = "config.file", value_name = "FILE")]
     pub config_file: Option<PathBuf>,
-    /// A log file, a pattern with * and **, or - for standard input; repeatable, added to those of the configuration
+    /// A log file, a pattern with * and **, or - for standard input; repeatable, in addition to the configuration
     #[arg(long = "logs.path", value_name = "GLOB")]
     pub logs_path: Vec<String>,
     /// The Redis whose locks to watch: redis://HOST:PORT/DATABASE, rediss:// (TLS) or unix:///PATH
     #[arg(long = "redis.url", value_name = "URL")]
     pub redis_url: Option<String>,
-    /// A file with the password for Redis, read at each connection; the environment variable
-    /// REDIS_LOCK_EXPORTER_REDIS_PASSWORD may have the password instead
+    /// A file with the password for Redis, read at each connection; alternatively set the environment variable
+    /// REDIS_LOCK_EXPORTER_REDIS_PASSWORD
     #[arg(long = "redis.password-file", value_name = "FILE")]
     pub redis_password_file: Option<PathBuf>,
-    /// A set of namespaces and rules that is part of the program; repeatable, added to those of the configuration
+    /// A built-in set of lock namespaces and rules; repeatable, in addition to the configuration
     #[arg(long = "preset", value_name = "NAME")]
     pub presets: Vec<String>,
-    /// Directory for offsets and counts; without it they are kept in memory and lost at the end
+    /// Directory for positions and counts; without it they are lost when the exporter stops
     #[arg(long = "state.dir", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    // Not a comment for the documentation, which would take [IPV6] for a link.
+    // Not a doc comment: rustdoc would take [IPV6] for a link.
     #[arg(
         long = "web.listen-address",
         value_name = "ADDRESS",
-        help = "Address to serve metrics on: :PORT (every interface), HOST:PORT, [IPV6]:PORT, or unix:///PATH for a \
-                socket, unix:///PATH?mode=660 with its permissions; repeatable [default: :9877]"
+        help = "Address to listen on: :PORT (all interfaces), HOST:PORT, [IPV6]:PORT, unix:///PATH for a Unix socket, \
+                or unix:///PATH?mode=660 to set its permissions; repeatable [default: :9877]"
     )]
     pub listen_addresses: Vec<ListenAddress>,
-    /// Serve on the sockets that systemd passes (socket activation), and on addresses that are given; not on the default
+    /// Listen on the sockets that systemd passes (socket activation) and on given addresses, not on the default one
     #[arg(long = "web.systemd-socket")]
     pub systemd_socket: bool,
-    /// TLS, users and headers, in the format of Prometheus' exporter-toolkit (see docs/web-configuration.md)
+    /// File with TLS, users and headers, in the format of Prometheus' exporter-toolkit (see docs/web-configuration.md)
     #[arg(long = "web.config.file", value_name = "FILE")]
     pub web_config_file: Option<PathBuf>,
-    /// Connections at the same time, for each address; more wait for their turn
+    /// Maximum number of open connections for each address; further connections wait
     #[arg(long = "web.max-connections", value_name = "N", default_value = "512", value_parser = at_least_one)]
     pub max_connections: usize,
     /// Allow reloading the configuration with POST /-/reload
     #[arg(long = "web.enable-lifecycle")]
     pub enable_lifecycle: bool,
-    /// Do not serve /api, nor the page at /, which needs it
+    /// Do not serve /api and the page at /, which needs it
     #[arg(long = "web.disable-api")]
     pub disable_api: bool,
     /// Do not serve the page at / and the runbooks
     #[arg(long = "web.disable-page")]
     pub disable_page: bool,
-    /// How much to log
+    /// Lowest level of the messages to log
     #[arg(long = "log.level", value_name = "LEVEL", default_value = "info")]
     pub log_level: LogLevel,
-    /// How to log
+    /// Format of log messages
     #[arg(long = "log.format", value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
 }
 
 #[derive(Clone, Args)]
-#[command(after_help = "With --logs but without --config.file and --preset only the generic rules are used.\n\n\
-                        Exit codes: 0 no problems, 1 problems, 2 the sample could not be read, 64 bad usage.")]
+#[command(after_help = "With --logs but without --config.file and --preset, only the generic rules are used.\n\n\
+                        Exit codes: 0 no problems, 1 problems, 2 the sample cannot be read, 64 invalid usage.")]
 pub struct CheckArgs {
     /// The configuration to check
     #[arg(long = "config.file", value_name = "FILE")]
     pub config_file: Option<PathBuf>,
-    /// A preset to use in addition to those of the configuration; repeatable
+    /// A preset to use in addition to the presets of the configuration; repeatable
     #[arg(long = "preset", value_name = "NAME")]
     pub presets: Vec<String>,
-    /// A sample log (plain, .gz, or - for standard input): show what the rules make of each line, or why nothing
+    /// A sample log (plain, .gz, or - for standard input): show what each line counts as, or why it does not count
     #[arg(long = "logs", value_name = "FILE")]
     pub logs: Option<PathBuf>,
-    /// A web configuration to check, certificates and keys included
+    /// A web configuration to check, including its certificates and keys
     #[arg(long = "web.config.file", value_name = "FILE")]
     pub web_config_file: Option<PathBuf>,
-    /// A file of Prometheus rules: find metrics, labels and values in it that this exporter does not have
+    /// A Prometheus rule file: find metrics, labels and label values that this exporter does not have
     #[arg(long = "rules", value_name = "FILE", conflicts_with = "logs")]
     pub rules: Option<PathBuf>,
-    /// Text for people or JSON for programs
+    /// Output format: text or JSON
     #[arg(long = "output", value_name = "FORMAT", default_value = "text")]
     pub output: CheckOutput,
 }
 
 #[derive(Clone, Args)]
-#[command(after_help = "Without --config.file and --preset only the generic rules are used.\n\n\
-                        Exit codes: 0 fine, 2 a file could not be read, 64 bad usage or configuration.")]
+#[command(after_help = "Without --config.file and --preset, only the generic rules are used.\n\n\
+                        Exit codes: 0 success, 2 a file cannot be read, 64 invalid usage or configuration.")]
 pub struct ReplayArgs {
-    /// Log files to read from beginning to end: plain, .gz, or - for standard input
+    /// Log files to read from start to end: plain, .gz, or - for standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Namespaces and rules; its log sources and state directory are not used
+    /// The configuration with lock namespaces and rules; its log sources and state directory are ignored
     #[arg(long = "config.file", value_name = "FILE")]
     pub config_file: Option<PathBuf>,
-    /// A preset to use in addition to those of the configuration; repeatable
+    /// A preset to use in addition to the presets of the configuration; repeatable
     #[arg(long = "preset", value_name = "NAME")]
     pub presets: Vec<String>,
-    /// A table for people, one JSON object for each event, or metrics in Prometheus text form
+    /// Output format: a table, one JSON object for each event, or metrics in the Prometheus text format
     #[arg(long = "output", value_name = "FORMAT", default_value = "table")]
     pub output: ReplayOutput,
-    /// Leave the ids of locks out of events
+    /// Do not print lock ids in events
     #[arg(long = "redact")]
     pub redact: bool,
 }
 
 #[derive(Clone, Args)]
-#[command(after_help = "docs/ttl-advice.md has the formulas and their limits.\n\n\
-                        Exit codes: 0 nothing to change, 1 findings, 2 no advice to be had, 64 bad usage.")]
+#[command(after_help = "docs/ttl-advice.md explains the formulas and their limits.\n\n\
+                        Exit codes: 0 nothing to change, 1 findings, 2 no advice is possible, 64 invalid usage.")]
 #[command(group = clap::ArgGroup::new("from").required(true).args(["exporter", "prometheus"]))]
 pub struct AdviseArgs {
-    /// A running exporter: what it has seen since its counters began, with fine histograms
+    /// A running exporter: use what it observed since its counters began, with fine histograms
     #[arg(long = "exporter", value_name = "URL")]
     pub exporter: Option<String>,
-    /// A Prometheus that scrapes exporters: what they have seen over a longer time, with coarser histograms
+    /// A Prometheus that scrapes exporters: use a longer time, with coarser histograms
     #[arg(long = "prometheus", value_name = "URL")]
     pub prometheus: Option<String>,
-    /// How far to look back, with --prometheus
+    /// Time to evaluate, with --prometheus
     #[arg(long = "range", value_name = "DURATION", default_value = "7d", value_parser = duration, conflicts_with = "exporter")]
     pub range: Duration,
-    /// Only targets with this label `cluster`, with --prometheus
+    /// Only targets with this value of the label `cluster`, with --prometheus
     #[arg(long = "cluster", value_name = "NAME", conflicts_with = "exporter")]
     pub cluster: Option<String>,
     /// Only this lock namespace; repeatable
     #[arg(long = "namespace", value_name = "NAME")]
     pub namespaces: Vec<String>,
-    /// A pause that owners who renew must survive, whether or not one was seen: garbage collection, failover
+    /// A pause that owners who renew must survive even if none was observed: garbage collection, failover
     #[arg(long = "pause", value_name = "DURATION", value_parser = duration)]
     pub pause: Option<Duration>,
-    /// For https: whom to trust instead of the system's certificates
+    /// For https: certificates to trust instead of the system's
     #[arg(long = "ca-file", value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
-    /// Text for people or JSON for programs
+    /// Output format: text or JSON
     #[arg(long = "output", value_name = "FORMAT", default_value = "text")]
     pub output: AdviseOutput,
 }
@@ -250,43 +251,43 @@ pub enum DrillScenario {
 
 #[derive(Clone, Args)]
 #[command(
-    after_help = "Without --redis.url a redis-server of its own is started, without --exporter an exporter of its own. It \
-                        writes only in keys that begin with redis_lock_drill: and its run id, and deletes them again.\n\n\
-                        Exit codes: 0 all expectations held, 1 one failed, 2 the drill could not be run, 64 bad usage."
+    after_help = "Without --redis.url the drill starts a redis-server, without --exporter it starts an exporter. It writes \
+                        only to keys that begin with redis_lock_drill: and its run id, and deletes them at the end.\n\n\
+                        Exit codes: 0 all expectations are met, 1 one is not met, 2 the drill cannot run, 64 invalid usage."
 )]
 pub struct DrillArgs {
-    /// What to rehearse; all of it if none is given
+    /// Scenarios to rehearse [default: all]
     #[arg(value_name = "SCENARIO", value_enum)]
     pub scenarios: Vec<DrillScenario>,
-    /// Show the scenarios and what is expected of each
+    /// List the scenarios and their expectations
     #[arg(long = "list")]
     pub list: bool,
-    /// Show what the configuration of an exporter needs for --exporter
+    /// Print the configuration that the exporter needs for --exporter
     #[arg(long = "print-config", conflicts_with = "list")]
     pub print_config: bool,
     /// The Redis of a staging environment: redis://HOST:PORT/DATABASE
     #[arg(long = "redis.url", value_name = "URL")]
     pub redis_url: Option<String>,
-    /// A file with the password for Redis; the environment variable REDIS_LOCK_EXPORTER_REDIS_PASSWORD may have the
-    /// password instead
+    /// A file with the password for Redis; alternatively set the environment variable
+    /// REDIS_LOCK_EXPORTER_REDIS_PASSWORD
     #[arg(long = "redis.password-file", value_name = "FILE", requires = "redis_url")]
     pub redis_password_file: Option<PathBuf>,
-    /// A running exporter to check, which watches that Redis and reads that log: http://HOST:PORT
+    /// A running exporter to check, which watches this Redis and reads this log file: http://HOST:PORT
     #[arg(long = "exporter", value_name = "URL", requires_all = ["redis_url", "log_file", "run_id"])]
     pub exporter: Option<String>,
-    /// Where the workers log, instead of a file that is removed at the end
+    /// Log file of the workers [default: a temporary file]
     #[arg(long = "log-file", value_name = "FILE")]
     pub log_file: Option<PathBuf>,
-    /// Part of all keys, as in the exporter's configuration; at random if it is not given
+    /// Part of all keys, the same as in the exporter's configuration [default: random]
     #[arg(long = "run-id", value_name = "ID", value_parser = parse_run_id)]
     pub run_id: Option<String>,
-    /// A Prometheus with the bundled rules that scrapes the exporter: wait for pages, and for silence where it is right
+    /// A Prometheus that scrapes the exporter and has the bundled rules: check which alerts fire and which do not
     #[arg(long = "prometheus", value_name = "URL")]
     pub prometheus: Option<String>,
-    /// How long to wait for alerts after the last failure: a scrape, two evaluations, and a little
+    /// How long to wait for alerts after the last failure; at least one scrape and two evaluations
     #[arg(long = "prometheus.settle", value_name = "DURATION", default_value = "75s", value_parser = duration)]
     pub prometheus_settle: Duration,
-    /// Where an exporter of the drill's own listens
+    /// Address of the exporter that the drill starts
     #[arg(
         long = "web.listen-address",
         value_name = "ADDRESS",
@@ -294,13 +295,13 @@ pub struct DrillArgs {
         conflicts_with = "exporter"
     )]
     pub listen_address: ListenAddress,
-    /// How many times shorter than 30s the TTLs are
+    /// Divide the TTL of 30s by this number
     #[arg(long = "speed", value_name = "NUMBER", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=30))]
     pub speed: u32,
-    /// Repeat each failure for this long, such as 10m, which is long enough for a page; otherwise each happens once
+    /// Repeat each failure for this time; 10m is enough for a page [default: once]
     #[arg(long = "duration", value_name = "DURATION", value_parser = duration)]
     pub duration: Option<Duration>,
-    /// How to show the report
+    /// Output format of the report
     #[arg(long = "output", value_name = "FORMAT", default_value = "text")]
     pub output: DrillOutput,
     /// A file for the report: JSON if its name ends in .json, otherwise Markdown; repeatable
@@ -317,54 +318,54 @@ pub enum DrillOutput {
 
 #[derive(Clone, Args)]
 #[command(
-    after_help = "An exporter that asks for a password is healthy, for it answers; to see whether it is ready takes \
+    after_help = "An exporter that requires a password is healthy, because it answers. To check whether it is ready, use \
                         --user and --password-file.\n\n\
-                        Exit codes: 0 well, 1 not well or no answer, 64 bad usage."
+                        Exit codes: 0 healthy, 1 unhealthy or no answer, 64 invalid usage."
 )]
 pub struct HealthcheckArgs {
-    /// Where it listens: http://HOST:PORT, https://HOST:PORT or unix:///PATH
+    /// Address of the exporter: http://HOST:PORT, https://HOST:PORT or unix:///PATH
     #[arg(long = "url", value_name = "URL", default_value = "http://127.0.0.1:9877")]
     pub url: String,
-    /// Ask whether it is ready (/-/ready), not only whether it answers (/-/healthy)
+    /// Check whether the exporter is ready (/-/ready), not only whether it answers (/-/healthy)
     #[arg(long = "ready")]
     pub ready: bool,
-    /// How long it may take, in seconds
+    /// Time limit in seconds
     #[arg(long = "timeout", value_name = "SECONDS", default_value = "5", value_parser = at_least_one)]
     pub timeout: usize,
-    /// For https://: whom to trust instead of the system's certificates
+    /// For https://: certificates to trust instead of the system's
     #[arg(long = "ca-file", value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
-    /// For https://: take any certificate, as that of the own machine may have another name
+    /// For https://: accept any certificate, because the local machine may have another name
     #[arg(long = "insecure")]
     pub insecure: bool,
-    /// For https://: the certificate to show
+    /// For https://: the client certificate
     #[arg(long = "cert-file", value_name = "FILE", requires = "key_file")]
     pub cert_file: Option<PathBuf>,
-    /// The key of that certificate
+    /// The private key of the client certificate
     #[arg(long = "key-file", value_name = "FILE", requires = "cert_file")]
     pub key_file: Option<PathBuf>,
-    /// The user of basic authentication
+    /// User name for basic authentication
     #[arg(long = "user", value_name = "NAME", requires = "password_file")]
     pub user: Option<String>,
-    /// A file with the password of that user
+    /// A file with the password of the user
     #[arg(long = "password-file", value_name = "FILE", requires = "user")]
     pub password_file: Option<PathBuf>,
 }
 
 #[derive(Clone, Args)]
-#[command(after_help = "Without options the files are those of the project's repository, byte for byte.\n\n\
-                        Exit codes: 0 written, 2 refused or failed, 64 bad usage.")]
+#[command(after_help = "Without options the files are identical to those in the project's repository.\n\n\
+                        Exit codes: 0 success, 2 failure, 64 invalid usage.")]
 pub struct PackArgs {
-    /// Where to write; made if it is not there
+    /// Directory to write to; created if it does not exist
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
-    /// Where your runbooks are: the alert's name is put behind it, or in the place of {alert}
+    /// Address of your runbooks: the name of the alert is appended, or replaces {alert}
     #[arg(long = "runbook-base-url", value_name = "URL")]
     pub runbook_base_url: Option<String>,
     /// Label matchers for every metric in rules and dashboards, such as 'env="prod",team=~"a|b"'
     #[arg(long = "selector", value_name = "MATCHERS")]
     pub selector: Option<String>,
-    /// Replace files that are there and different
+    /// Replace existing files that differ
     #[arg(long = "force")]
     pub force: bool,
 }
@@ -377,35 +378,38 @@ pub struct CompletionsArgs {
 
 #[derive(Clone, Args)]
 pub struct ManArgs {
-    /// Where to write redis_lock_exporter.1 and one page for each command; without it the main page is printed
+    /// Directory for redis_lock_exporter.1 and one page for each command [default: print the main page]
     #[arg(value_name = "DIR")]
     pub directory: Option<PathBuf>,
 }
 
 #[derive(Clone, Args)]
-#[command(after_help = "Needs redis-server on PATH; prometheus and alertmanager are used where they are there too. \
-                        Everything listens on 127.0.0.1 only.\n\n\
-                        Exit codes: 0 fine, 1 not everybody saw the incident (with --duration), 2 failed, 64 bad usage.")]
+#[command(
+    after_help = "Needs redis-server on PATH. Uses prometheus and alertmanager if they are on PATH. Everything listens \
+                        only on 127.0.0.1.\n\n\
+                        Exit codes: 0 success, 1 something did not detect the incident (with --duration), 2 failure, \
+                        64 invalid usage."
+)]
 pub struct DemoArgs {
-    /// When the incident begins by itself, counted from the start
+    /// Time from the start to the automatic incident
     #[arg(long = "incident-after", value_name = "DURATION", default_value = "1m", value_parser = duration)]
     pub incident_after: Duration,
-    /// Which incident begins by itself
+    /// The automatic incident
     #[arg(long = "incident", value_name = "INCIDENT", default_value = "pauses")]
     pub incident: DemoIncident,
-    /// End after this time, with a summary; without it the demo runs until q or Ctrl-C
+    /// Stop after this time and print a summary [default: run until q or Ctrl-C]
     #[arg(long = "duration", value_name = "DURATION", value_parser = duration)]
     pub duration: Option<Duration>,
-    /// By what TTLs and the durations of the alert rules are divided, from 1 to 30
+    /// Divide TTLs and the durations of the alert rules by this number, from 1 to 30
     #[arg(long = "speed", value_name = "NUMBER", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=30))]
     pub speed: u32,
-    /// Text for people or, at the end, JSON for programs
+    /// Output format: text, or JSON at the end
     #[arg(long = "output", value_name = "FORMAT", default_value = "text")]
     pub output: DemoOutput,
     /// Do not start Prometheus and Alertmanager
     #[arg(long = "without-prometheus")]
     pub without_prometheus: bool,
-    /// Leave the directory with logs, configuration and state behind
+    /// Keep the directory with logs, configuration and state
     #[arg(long = "keep")]
     pub keep: bool,
 }
@@ -413,11 +417,11 @@ pub struct DemoArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DemoIncident {
-    /// One node freezes for longer than its locks live, again and again
+    /// One node repeatedly freezes for longer than the TTL of its locks
     Pauses,
-    /// Answers of Redis take longer than services wait for them
+    /// Replies of Redis take longer than the services wait
     SlowNetwork,
-    /// Redis fails over and its locks are gone
+    /// Redis fails over and loses its locks
     Failover,
 }
 
@@ -443,19 +447,19 @@ pub enum LogFormat {
 }
 
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Use one with --preset NAME, or with `presets: [NAME]` in the configuration.\n\n\
-                        Exit codes: 0 fine, 64 no such preset.")]
+#[command(after_help = "Use a preset with --preset NAME, or with `presets: [NAME]` in the configuration.\n\n\
+                        Exit codes: 0 success, 64 no such preset.")]
 pub struct PresetsArgs {
     #[command(subcommand)]
     pub command: Option<PresetsCommand>,
-    /// How to write it
+    /// Output format
     #[arg(long = "output", value_name = "FORMAT", default_value = "text", global = true)]
     pub output: CheckOutput,
 }
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum PresetsCommand {
-    /// Explain one preset, and show its YAML
+    /// Explain one preset and print its YAML
     Show {
         #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(presets::names()))]
         name: String,
@@ -475,7 +479,7 @@ pub enum ReplayOutput {
     Metrics,
 }
 
-/// A usage error or a request for help, to be printed; then exit with `exit_code`.
+/// A usage error or a request for help. The caller prints it and exits with `exit_code`.
 #[derive(Debug)]
 pub struct NotParsed {
     pub error: clap::Error,
@@ -483,7 +487,8 @@ pub struct NotParsed {
 }
 
 impl Cli {
-    /// Parses the arguments, the program's name first. Where clap would exit with 2, this says 64.
+    /// Parses the arguments, starting with the name of the program. A usage error has exit code 64
+    /// instead of clap's 2.
     pub fn parse_from<I, T>(arguments: I) -> Result<Command, NotParsed>
     where
         I: IntoIterator<Item = T>,
@@ -499,9 +504,8 @@ impl Cli {
     }
 }
 
-/// Without most of it: a URL may have a password in it.
 impl RunArgs {
-    /// Beside the sockets of systemd, the default included.
+    /// The addresses to listen on in addition to the sockets of systemd.
     pub fn listen_addresses(&self) -> Vec<ListenAddress> {
         match self.listen_addresses.is_empty() && !self.systemd_socket {
             true => vec![ListenAddress::Tcp { host: String::new(), port: DEFAULT_PORT }],
@@ -522,7 +526,6 @@ impl RunArgs {
     }
 }
 
-/// Without most of it, as above.
 impl CheckArgs {
     pub fn has_generic_rules_only(&self) -> bool {
         self.config_file.is_none() && self.presets.is_empty()
@@ -551,7 +554,7 @@ impl DrillArgs {
     }
 }
 
-/// Part of keys and of label values.
+/// A run id is part of keys and label values.
 fn parse_run_id(text: &str) -> Result<String, String> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     match is_plain && (4..=32).contains(&text.len()) {
@@ -563,7 +566,7 @@ fn parse_run_id(text: &str) -> Result<String, String> {
 fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number) if number > 0 => Ok(number),
-        _ => Err("expected a number from 1".to_owned()),
+        _ => Err("expected a number of at least 1".to_owned()),
     }
 }
 

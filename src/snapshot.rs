@@ -5,14 +5,16 @@
 //! were saved, so a crash cannot make a counter go backwards. The one exception is a state file
 //! that cannot be saved.
 
-use crate::model::position::SourceTotals;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::config::Config;
 use crate::config::rules::countable::CountableSeries;
-use crate::model::counters::{Histogram, KeyspaceCounters, LogCounters, ReplyBounds, Tally};
-use crate::model::failure::Cause;
+use crate::model::counters::{FailureCounters, Histogram, KeyspaceCounters, ReplyBounds, Tally};
+use crate::model::failure::{Cause, FailureKind};
+use crate::model::label::{Label, label_enum};
 use crate::model::namespace::Namespace;
+use crate::model::position::SourceTotals;
 use crate::model::sighting::OperationsSource;
 use crate::util::clock::TimeMs;
 
@@ -22,7 +24,7 @@ pub struct Snapshot {
     pub namespaces: Vec<NamespaceView>,
     /// Which series each namespace can have, in the same order. For a namespace without an entry,
     /// all series exist.
-    pub told: Arc<[CountableSeries]>,
+    pub countable: Arc<[CountableSeries]>,
     /// In configuration order.
     pub sources: Vec<SourceView>,
     /// `None` if no Redis is configured.
@@ -37,7 +39,7 @@ pub struct Snapshot {
 #[derive(Clone, Debug)]
 pub struct NamespaceView {
     pub namespace: Arc<Namespace>,
-    pub logs: LogCounters,
+    pub logs: FailureCounters,
     /// The causes of the counted `not_owned` failures. A cause is added some seconds after its
     /// failure.
     pub causes: Tally<Cause>,
@@ -46,12 +48,14 @@ pub struct NamespaceView {
     pub lately: RecentActivity,
 }
 
-/// What happened in the last minutes and in the last hour. Covers only the time since the process
-/// started; not saved.
+/// What happened in the last minutes and in the last hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecentActivity {
     /// One entry for each of [`Ratios::WINDOWS`].
     pub windows: [RecentCounts; 2],
+    /// How much of each window was observed, in milliseconds. Less than the window after a start,
+    /// and after a reload that changed the namespace.
+    pub observed: [TimeMs; 2],
     /// The last hour in steps of [`RecentActivity::STEP`], oldest first.
     pub line: Vec<ChartPoint>,
 }
@@ -62,21 +66,23 @@ impl RecentActivity {
     pub const STEP: TimeMs = 30_000;
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Counts of one time window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecentCounts {
-    pub not_owned: u64,
-    pub renewal_failures: u64,
-    pub releases: u64,
-    pub renewals: u64,
-    pub expirations: u64,
-    pub acquisitions: u64,
-    /// Without those that found the lock held by another owner, and those that the program
-    /// canceled.
-    pub acquire_failures: u64,
-    pub abandonments: u64,
-    pub unlocked_work: u64,
-    pub conflicting_writes: u64,
-    pub fence_regressions: u64,
+    /// Without the [expected](crate::model::failure::Failure::is_expected) ones.
+    pub failures: Tally<FailureKind>,
+    pub operations: Tally<ObservedOperation>,
+}
+
+label_enum! {
+    /// What Redis shows. The text is the name of the count in the API.
+    ObservedOperation {
+        Acquisition = "acquisitions",
+        Renewal = "renewals",
+        Release = "releases",
+        Expiration = "expirations",
+        FenceRegression = "fence_regressions",
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,6 +92,8 @@ pub struct ChartPoint {
     pub not_owned: u32,
     pub renewal_failures: u32,
     pub expirations: u32,
+    /// How much of the step was observed.
+    pub observed_ms: u32,
 }
 
 /// What Redis shows about the locks of one namespace.
@@ -117,7 +125,8 @@ pub struct KeyspaceNow {
     pub last_held: Vec<(String, TimeMs)>,
 }
 
-/// Ratios over a time window. `None` if the denominator is zero.
+/// Ratios over a time window. `None` if the denominator is zero, or if changes within the window
+/// were missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ratios {
     pub not_owned: Option<f64>,

@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use redis_lock_exporter::rehearsal::fleet::cordum::{LineWriter, MILLISECOND, NOT_OWNED, Nanos, SECOND, Said, Service};
+use redis_lock_exporter::rehearsal::fleet::cordum::{
+    LineWriter, LogMessage, MILLISECOND, NOT_OWNED, Nanos, SECOND, Service,
+};
 use redis_lock_exporter::rehearsal::fleet::{Random, Uuid};
 
 use crate::truth::Truth;
@@ -162,32 +164,36 @@ impl Due {
         let (job, run, error) = (id.as_str(), id.as_str(), NOT_OWNED);
         use Service::{Gateway, Scheduler, WorkflowEngine};
         let (service, said) = match (self.kind, self.step) {
-            (Kind::JobReleaseLost, 0 | 2) => (Scheduler, Said::TokenMismatch { key: &job_key }),
-            (Kind::JobReleaseLost, 1) => (Scheduler, Said::JobReleaseFailed { job, error }),
-            (Kind::JobReleaseLost, _) => (Scheduler, Said::JobReleaseRetryFailed { job, ttl: JOB_TTL, error }),
+            (Kind::JobReleaseLost, 0 | 2) => (Scheduler, LogMessage::TokenMismatch { key: &job_key }),
+            (Kind::JobReleaseLost, 1) => (Scheduler, LogMessage::JobReleaseFailed { job, error }),
+            (Kind::JobReleaseLost, _) => (Scheduler, LogMessage::JobReleaseRetryFailed { job, ttl: JOB_TTL, error }),
             (Kind::JobRenewalLost, step @ (0 | 1)) => {
-                (Scheduler, Said::JobRenewalFailed { job, attempt: u32::from(step) + 1, error })
+                (Scheduler, LogMessage::JobRenewalFailed { job, attempt: u32::from(step) + 1, error })
             }
-            (Kind::JobRenewalLost, 2) => (Scheduler, Said::JobAbandoned { job, failures: 3, error }),
-            (Kind::JobRenewalLost, _) => (Scheduler, Said::JobReleaseSkipped { job }),
+            (Kind::JobRenewalLost, 2) => (Scheduler, LogMessage::JobAbandoned { job, failures: 3, error }),
+            (Kind::JobRenewalLost, _) => (Scheduler, LogMessage::JobReleaseSkipped { job }),
             (Kind::JobRenewalRedisDown, _) => {
-                (Scheduler, Said::JobRenewalFailed { job, attempt: 1, error: &timed_out })
+                (Scheduler, LogMessage::JobRenewalFailed { job, attempt: 1, error: &timed_out })
             }
-            (Kind::ReconcilerRenewalLost, _) => (Scheduler, Said::ReconcilerRenewalFailed { error }),
-            (Kind::ReconcilerAcquireFailed, _) => (Scheduler, Said::LeaderAcquisitionFailed { error: &no_leader }),
+            (Kind::ReconcilerRenewalLost, _) => (Scheduler, LogMessage::ReconcilerRenewalFailed { error }),
+            (Kind::ReconcilerAcquireFailed, _) => {
+                (Scheduler, LogMessage::LeaderAcquisitionFailed { error: &no_leader })
+            }
             (Kind::DuplicateTerminalState, step) => {
                 let state = if step == 0 { "TIMEOUT" } else { "SUCCEEDED" };
-                (Scheduler, Said::JobStateChanged { job, state })
+                (Scheduler, LogMessage::JobStateChanged { job, state })
             }
-            (Kind::ApprovalReleaseLost, 0) => (Gateway, Said::TokenMismatch { key: &job_key }),
-            (Kind::ApprovalReleaseLost, _) => (Gateway, Said::ApprovalReleaseFailed { job, error }),
-            (Kind::ApprovalBusy, _) => (Gateway, Said::ApprovalBusy { job, waited: Duration::from_millis(2003) }),
-            (Kind::GatewayRunReleaseLost, 0) => (Gateway, Said::TokenMismatch { key: &run_key }),
-            (Kind::GatewayRunReleaseLost, _) => (Gateway, Said::ResultReleaseFailed { run, key: &run_key, error }),
-            (Kind::EngineRunReleaseLost, 0) => (WorkflowEngine, Said::TokenMismatch { key: &run_key }),
-            (Kind::EngineRunReleaseLost, _) => (WorkflowEngine, Said::RunReleaseFailed { run, error }),
-            (Kind::EngineRunRenewalLost, _) => (WorkflowEngine, Said::RunRenewalFailed { run, error }),
-            (Kind::EngineLocalOnly, _) => (WorkflowEngine, Said::RunLocalOnly { run, error: &no_run }),
+            (Kind::ApprovalReleaseLost, 0) => (Gateway, LogMessage::TokenMismatch { key: &job_key }),
+            (Kind::ApprovalReleaseLost, _) => (Gateway, LogMessage::ApprovalReleaseFailed { job, error }),
+            (Kind::ApprovalBusy, _) => (Gateway, LogMessage::ApprovalBusy { job, waited: Duration::from_millis(2003) }),
+            (Kind::GatewayRunReleaseLost, 0) => (Gateway, LogMessage::TokenMismatch { key: &run_key }),
+            (Kind::GatewayRunReleaseLost, _) => {
+                (Gateway, LogMessage::ResultReleaseFailed { run, key: &run_key, error })
+            }
+            (Kind::EngineRunReleaseLost, 0) => (WorkflowEngine, LogMessage::TokenMismatch { key: &run_key }),
+            (Kind::EngineRunReleaseLost, _) => (WorkflowEngine, LogMessage::RunReleaseFailed { run, error }),
+            (Kind::EngineRunRenewalLost, _) => (WorkflowEngine, LogMessage::RunRenewalFailed { run, error }),
+            (Kind::EngineLocalOnly, _) => (WorkflowEngine, LogMessage::RunLocalOnly { run, error: &no_run }),
         };
         truth.add_message(said.message());
         said.write(out, self.time, service);

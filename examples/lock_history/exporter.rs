@@ -119,6 +119,8 @@ impl Exporter {
             config: Arc::clone(&self.config),
             state: std::mem::take(&mut self.state),
             directory: None,
+            memory_file: None,
+            memory: None,
             sources_now: Arc::new(Mutex::new(vec![SourceNow { open_files: 1, ..SourceNow::default() }])),
             redis: self.eyes.redis.then(|| RedisSide { now: Arc::clone(&self.redis_now), reads: asked }),
             publish,
@@ -126,7 +128,8 @@ impl Exporter {
             started,
             reloads: reloaded,
         });
-        let task = tokio::spawn(pipeline.run(Inputs { events, inquiries: inquired }));
+        let new_configurations = mpsc::channel(1).1;
+        let task = tokio::spawn(pipeline.run(Inputs { events, inquiries: inquired, reloads: new_configurations }));
         self.up = false;
         self.generation = None;
         self.running = Some(Running { inputs, reads, published, task, _inquiries: inquiries, _reloads: reloads });
@@ -179,8 +182,8 @@ impl Exporter {
             shown.namespaces.iter().map(|view| namespaces.contains(&view.namespace.name.as_str())).collect();
         let mut wanted = is_wanted.iter();
         shown.namespaces.retain(|_| *wanted.next().unwrap_or(&false));
-        let told = snapshot.told.iter().zip(&is_wanted).filter(|(_, wanted)| **wanted);
-        shown.told = told.map(|(told, _)| told.clone()).collect();
+        let countable = snapshot.countable.iter().zip(&is_wanted).filter(|(_, wanted)| **wanted);
+        shown.countable = countable.map(|(series, _)| series.clone()).collect();
         Some(exposition::render(&shown, TextFormat::Classic))
     }
 

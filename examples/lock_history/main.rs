@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use redis_lock_exporter::client::scrape::Samples;
 use redis_lock_exporter::rehearsal::fleet::Random;
 use redis_lock_exporter::util::clock;
 use redis_lock_exporter::util::clock::TimeMs;
@@ -174,11 +175,12 @@ impl<'a> Recorder<'a> {
         for post in posts.iter().filter(|_| !is_gap) {
             let text = post.exporter.scrape(namespaces);
             self.put("up", "", post.instance, f64::from(u8::from(text.is_some())));
-            for line in text.iter().flat_map(|text| text.lines()).filter(|line| !line.starts_with('#')) {
-                let Some((series, value)) = line.rsplit_once(' ') else { continue };
+            for (series, value) in Samples::parse(&text.unwrap_or_default()) {
                 let (name, labels) =
-                    series.split_once('{').map_or((series, ""), |(name, rest)| (name, rest.trim_end_matches('}')));
-                let (true, Ok(value)) = (self.is_wanted(name), value.parse::<f64>()) else { continue };
+                    series.split_once('{').map_or((&*series, ""), |(name, rest)| (name, rest.trim_end_matches('}')));
+                if !self.is_wanted(name) {
+                    continue;
+                }
                 // Times in the rule tests start at 0.
                 let is_time = name.ends_with("_timestamp_seconds") || name.ends_with("start_time_seconds");
                 let value = if is_time { value - self.zero as f64 / 1_000.0 } else { value };

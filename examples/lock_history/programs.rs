@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use redis_lock_exporter::rehearsal::fleet::Random;
 use redis_lock_exporter::rehearsal::fleet::cordum::{
-    self, CordumLogFormat, LineWriter, NOT_OWNED, RENEWAL_BUDGET, Said, TimeScale,
+    self, CordumLogFormat, LineWriter, LogMessage, NOT_OWNED, RENEWAL_BUDGET, TimeScale,
 };
 use redis_lock_exporter::util::clock::TimeMs;
 use serde::Deserialize;
@@ -205,9 +205,11 @@ impl Programs {
             let error = format!("job store try acquire lock {}: {why}", job.key);
             let (name, error) = (&*id.to_string(), &*error);
             return match kind {
-                Kind::Workflow => self.say(&job, at, Said::RunLocalOnly { run: name, error }),
-                Kind::Scheduler => self.say_each(&job, at, tries, Said::JobAcquisitionFailed { job: name, error }),
-                Kind::Admission => self.say_each(&job, at, tries, Said::AdmissionFailed { org: name, error }),
+                Kind::Workflow => self.say(&job, at, LogMessage::RunLocalOnly { run: name, error }),
+                Kind::Scheduler => {
+                    self.say_each(&job, at, tries, LogMessage::JobAcquisitionFailed { job: name, error })
+                }
+                Kind::Admission => self.say_each(&job, at, tries, LogMessage::AdmissionFailed { org: name, error }),
             };
         }
         self.set(&job, at);
@@ -237,14 +239,14 @@ impl Programs {
         match outcome {
             Ok(()) => self.set(&job, at),
             Err((error, _)) if job.kind == Kind::Scheduler && strikes >= RENEWAL_BUDGET => {
-                self.say(&job, at, Said::JobAbandoned { job: name, failures: strikes, error: &error });
+                self.say(&job, at, LogMessage::JobAbandoned { job: name, failures: strikes, error: &error });
                 self.jobs.remove(&id);
                 return;
             }
             Err((error, tries)) => {
                 let said = match job.kind {
-                    Kind::Scheduler => Said::JobRenewalFailed { job: name, attempt: strikes, error: &error },
-                    _ => Said::RunRenewalFailed { run: name, error: &error },
+                    Kind::Scheduler => LogMessage::JobRenewalFailed { job: name, attempt: strikes, error: &error },
+                    _ => LogMessage::RunRenewalFailed { run: name, error: &error },
                 };
                 self.say_each(&job, at, tries, said);
             }
@@ -274,7 +276,7 @@ impl Programs {
                 self.store.remove(&job.key, at);
             }
             Before::Fine => {
-                self.say(&job, at, Said::TokenMismatch { key: &job.key });
+                self.say(&job, at, LogMessage::TokenMismatch { key: &job.key });
                 self.say(&job, at + 1, release_failed(job.kind, &id.to_string(), NOT_OWNED));
             }
         }
@@ -396,7 +398,7 @@ impl Programs {
     }
 
     /// Writes one line for each attempt.
-    fn say_each(&mut self, job: &Job, at: TimeMs, tries: u32, said: Said) {
+    fn say_each(&mut self, job: &Job, at: TimeMs, tries: u32, said: LogMessage) {
         let mut time = at;
         for _ in 0..tries {
             self.say(job, time, said);
@@ -404,7 +406,7 @@ impl Programs {
         }
     }
 
-    fn say(&mut self, job: &Job, at: TimeMs, said: Said) {
+    fn say(&mut self, job: &Job, at: TimeMs, said: LogMessage) {
         said.write(&mut self.writer, 0, job.kind.service());
         let text = String::from_utf8_lossy(&self.writer.out).into_owned();
         self.writer.out.clear();
@@ -412,11 +414,11 @@ impl Programs {
     }
 }
 
-fn release_failed<'a>(kind: Kind, name: &'a str, error: &'a str) -> Said<'a> {
+fn release_failed<'a>(kind: Kind, name: &'a str, error: &'a str) -> LogMessage<'a> {
     match kind {
-        Kind::Workflow => Said::RunReleaseFailed { run: name, error },
-        Kind::Scheduler => Said::JobReleaseFailed { job: name, error },
-        Kind::Admission => Said::AdmissionReleaseFailed { org: name, error },
+        Kind::Workflow => LogMessage::RunReleaseFailed { run: name, error },
+        Kind::Scheduler => LogMessage::JobReleaseFailed { job: name, error },
+        Kind::Admission => LogMessage::AdmissionReleaseFailed { org: name, error },
     }
 }
 

@@ -18,7 +18,7 @@ for add_cases in (
     not_owned.not_owned, sustained_ratio.not_owned_tiers, budget_burn.burn, budget_burn.long_burn, failure_rates.rates, failure_rates.rates_beside,
     renewal.renewal, sustained_ratio.renewal_tiers, unlocked_work.unlocked, acquire.acquire, events.events, abandoned.abandoned_share,
     state.state, lifecycle.lifecycle, lifecycle_limits.lifecycle_limits, redis.redis, exporter.exporter, exporter.exporter_limits,
-    two_exporters.twins, beside_ratios.beside_ratios, beside_ratios.beside_burn, beside_ratios.beside_rates, beside_state.beside_state,
+    two_exporters.twins, beside_ratios.beside_ratios, beside_ratios.beside_rare, beside_ratios.beside_burn, beside_ratios.beside_rates, beside_state.beside_state,
     beside_state.beside_lifecycle, beside_state.beside_trends, beside_state.beside_ttl, beside_exporters.beside_exporters,
     bursts.arithmetic, annotations.text, cordum.cordum, cordum.cordum_limits,
 ):

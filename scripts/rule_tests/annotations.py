@@ -7,7 +7,7 @@ from .world import World, clock, counter, gauge, parse_alert
 RUNBOOKS = "https://github.com/redis-lock-exporter/redis_lock_exporter/blob/main/docs/runbooks/"
 
 
-def say(name, world, minute):
+def add_texts(name, world, minute):
     """Adds a case for the texts of TEXTS[name]: exactly these alerts fire, with these
     annotations."""
     entries = []
@@ -32,7 +32,7 @@ def text():
         ("lost", {}), ("renew", {"policy": "continue"}), ("stop", {"severity": "ticket"}), ("bare", {}), ("stuck", {"traffic": 5}), ("quit", {"traffic": 5}), ("fence", {}), ("twice", {}),
         ("leader", {"style": "loop", "config": {"leader_absent_seconds": 180}}), ("late", {}), ("eternal", {}),
         ("slow", {"config": {"max_hold_seconds": 600}}), ("churn", {}), ("expire", {}), ("short", {"config": {"ttl_seconds": 30}}),
-        ("early", {"style": "loop"}), ("takeover", {}),
+        ("early", {"style": "loop"}), ("relay", {"style": "loop", "config": {"ttl_seconds": 30}}), ("takeover", {}),
     ):
         w.namespace(name, cluster="east", **more)
     w.namespace("far", cluster="east", instance="b:9190", redis="second", logs=False)
@@ -59,6 +59,8 @@ def text():
     put(w, "eternal", "without_ttl", gauge(40, (0, 0), (5, 2)), redis="main")
     put(w, "slow", "oldest_acquired_timestamp_seconds", clock(40, (0, None), (10, 10)), redis="main")
     put(w, "churn", "owner_changes_total", counter(40, (5, 40, 4)), redis="main", after="expiry")
+    put(w, "relay", "owner_changes_total", counter(40, (5, 40, 6)), redis="main", after="unknown")
+    put(w, "relay", "held", gauge(40, (0, 1)), redis="main")
     put(w, "expire", "expirations_total", counter(40, (5, 40, 20)), redis="main")
     put(w, "short", "not_owned_causes_total", counter(40, (10, 40, 0.5)), cause="expired_never_renewed")
     put(w, "short", "recommended_ttl_seconds", gauge(40, (0, 90)), redis="main")
@@ -69,7 +71,7 @@ def text():
     put(w, "takeover", "takeovers_total", counter(40, (10, 40, 1.5)), redis="main", within_slo="true")
     w.put("redis_lock_exporter_redis_failovers_total", counter(40, (5, 5.5, 1), (12, 12.5, 1), (20, 20.5, 1), (28, 28.5, 1)), **one)
     reached(w, gauge(40, (0, 1), (10, 0)), **{**one, "instance": "b:9190"})
-    say("what alerts about namespaces and Redis say", w, 30)
+    add_texts("texts about lock namespaces and Redis", w, 30)
 
     # Different exporters read the logs and watch Redis. The links lead to the one that watches
     # Redis, and the texts contain what it saw.
@@ -86,7 +88,7 @@ def text():
         w.put("redis_lock_owner_changes_total", counter(40, (10, 40, 0.5)), lock_namespace=name, after="unknown", **sees)
     w.put("redis_lock_recommended_ttl_seconds", gauge(40, (0, 90)), lock_namespace="short", **sees)
     w.put("redis_lock_exporter_redis_failovers_total", counter(40, (10, 10.5, 1)), **{**one, "instance": "b:9190"})
-    say("what alerts say where logs and Redis are seen by different exporters", w, 30)
+    add_texts("texts if different exporters read the logs and watch Redis", w, 30)
 
     # Several exporters watch Redis: of two exporters on one Redis the larger number counts, the
     # numbers of two Redis are added, and events older than half an hour no longer count. Other
@@ -114,14 +116,14 @@ def text():
             w.put(f"redis_lock_{metric}_total", counter(50, (15, 50, node)), reason="denied", **{**own, "lock_namespace": metric})
         for metric, labels in (("abandonments", {}), ("conflicting_writes", {"kind": "duplicate_terminal_state"})):
             w.put(f"redis_lock_{metric}_total", gauge(50, (0, None), (40, node)), **labels, **own)
-    say("what is said of Redis that several exporters see", w, 46)
+    add_texts("texts if several exporters watch Redis", w, 46)
 
     # A Redis Cluster with one unavailable primary.
     w = World(40).exporter(cluster="east").namespace(cluster="east")
     w.put("redis_lock_exporter_redis_nodes", gauge(40, (0, 3)), **one)
     w.put("redis_lock_exporter_redis_nodes_up", gauge(40, (0, 3), (10, 2)), **one)
     w.put("redis_lock_exporter_redis_up", gauge(40, (0, 1), (10, 0)), **one)
-    say("what is said of a part of Redis", w, 30)
+    add_texts("texts about a part of Redis", w, 30)
 
     # Alerts that need an hour of past, with the links of links.rules.yml.
     w = World(90).exporter(cluster="east").namespace("busy", cluster="east").namespace("rate", cluster="east", redis=None, policy="continue").namespace("margin", cluster="east").namespace("burn", cluster="east")
@@ -133,7 +135,7 @@ def text():
     for bound in ("0.3", "0.4", "0.6", "0.7", "+Inf"):
         put(w, "margin", "renewal_margin_ratio_bucket", counter(90, (0, 60, 20 if float(bound) >= 0.7 else 0), (60, 90, 20 if float(bound) >= 0.4 else 0)), redis="main", le=bound)
     put(w, "burn", "not_owned_total", counter(90, (5, 90, 1.5)), operation="release")
-    say("what alerts that know the past say, with links", w, 84)
+    add_texts("texts of alerts that compare with the past, with links", w, 84)
 
     w = World(40).exporter(cluster="east").namespace(cluster="east")
     w.exporter("c:9190", cluster="east", redis=False).exporter("d:9190", cluster="east", logs=False).exporter("e:9190", cluster="east", job="logs", redis=False)
@@ -154,8 +156,8 @@ def text():
     w.put("redis_lock_exporter_redis_permission_denied", gauge(40, (0, 1)), command="CLIENT", **one)
     put(w, "jobs", "release_failures_total", counter(40, (5, 40, 1)), reason="denied")
     w.put("redis_lock_exporter_config_last_reload_successful", gauge(40, (0, 0)), **one)
-    say("what alerts about exporters say", w, 30)
+    add_texts("texts about exporters", w, 30)
 
     w = World(30).exporter().namespace()
     w.gone(5)
-    say("what is said when nothing watches", w, 20)
+    add_texts("text if no exporter runs", w, 20)

@@ -84,7 +84,7 @@ def beside_ratios():
         # without "passes" and "logs".
         f"count(lock_namespace:redis_lock_{ratio}{{CLUSTER}}) == bool 14"
         for of, minutes in (("not_owned_per_operation", (2, 5, 10, 30)), ("renewal_failures_per_renewal", (2, 5, 10, 30)), ("acquire_failures_per_attempt", (2, 10))) for ratio in (f"{of}:ratio{m}m" for m in minutes)
-    ] + [f"max(lock_namespace:redis_lock_unlocked_work_per_start:ratio{m}m{{CLUSTER,lock_namespace=\"logs\"}}) == bool 1" for m in (2, 10)])
+    ] + [f"max(lock_namespace:redis_lock_unlocked_work_per_start:ratio{m}m{{CLUSTER,lock_namespace=\"{name}\"}}) == bool 1" for m in (2, 10, 30) for name in ("logs", "passes")])
 
     # The same names in another cluster: everything fails.
     w, tickets = World(36).exporter(), "all fenced stops"
@@ -100,6 +100,33 @@ def beside_ratios():
             **fails, **{f"{name}/{severity}": names for name in (a, u, *(["Abandoned"] if minute > 20 else []), "DuplicateTerminalState") for severity, names in (("critical", pages_too), ("warning", tickets))},
         }) for minute in (18.5, 25, 34)},
     })
+
+
+def beside_rare():
+    """The second pattern of UnlockedWork: half of the work of 30 minutes."""
+    page = "UnlockedWork/critical"
+
+    def namespace(w, name, every=4, end=60, acquired=0, **config):
+        w.namespace(name, traffic=acquired, renewals=0, config=config)
+        w.put("redis_lock_unlocked_work_total", counter(60, *[(at, at + 0.5, 1) for at in range(10, end, every)]), **JOBS | {"lock_namespace": name})
+
+    # rare: fires. few: fewer than min_failures. part: a third of the work. sparse: too few slices.
+    # over: no slice in the last 10 minutes, and min_failures is low only then. steady: fires because
+    # of the first pattern.
+    w = World(60).exporter()
+    namespace(w, "rare")
+    namespace(w, "few", min_failures=1e5)
+    namespace(w, "part", acquired=0.25)
+    namespace(w, "sparse", every=8, min_failures=1)
+    namespace(w, "over", every=2, end=34)
+    w.namespace("steady")
+    w.put("redis_lock_unlocked_work_total", counter(60, (10, 60, 5)), **JOBS | {"lock_namespace": "steady"})
+    w.put("redis_lock_config_min_failures", gauge(60, (0, 1e5), (48, 5)), **JOBS | {"lock_namespace": "over"})
+    case("beside", "namespaces of one cluster: rare work", w, {15: [], 26: named({page: "steady"}), **{minute: named({page: "rare steady"}) for minute in (40, 50, 59)}})
+    w, names = World(60).exporter(), "few part sparse over"
+    for name in names.split():
+        namespace(w, name, min_failures=5)
+    case("beside", "namespaces of another cluster: rare work", w, {26: [], 40: named({page: names}), 59: named({page: names})})
 
 
 def beside_burn():

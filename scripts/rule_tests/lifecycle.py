@@ -65,6 +65,7 @@ def lifecycle():
     w = usual(100, style="loop")
     changes(w, (10, 100, 10))
     case("lifecycle", "loops change hands by expiry", w, {30: [], 100: []})
+    loop_churn(churn, changes)
     w = usual(100)
     changes(w, (10, 12, 400), (30, 32, 400), after="unknown")
     case("lifecycle", "two failovers move every lock", w, {m: [] for m in (13, 20, 32, 36, 40)})
@@ -246,3 +247,58 @@ def lifecycle():
     w = World(110).exporter().exporter("b:9190").namespace().namespace(instance="b:9190", redis="second", logs=False)
     w.put("redis_lock_acquire_failures_total", counter(110, (10, 150, 30)), reason="busy", **JOBS)
     case("lifecycle", "two Redis: 43 % of the attempts find the lock taken", w, {100: []})
+
+
+def loop_churn(churn, changes):
+    """A lock of style loop may change its owner once per TTL, by expiry."""
+
+    def loop(minutes, ttl=30, held=1, **more):
+        w = usual(minutes, style="loop", config={"ttl_seconds": ttl}, **more)
+        w.put("redis_lock_held", gauge(minutes, (0, held)), **SEEN)
+        return w
+
+    # Six per TTL for a third of the half hour are two on average.
+    w = loop(100)
+    changes(w, (10, 50, 6), after="unknown")
+    case("lifecycle", "a loop's lock changes its owner six times per TTL", w, {19: [], 22: [churn], 60: [churn], 70: [churn], 95: []})
+    w = loop(60, source="scan")
+    changes(w, (10, 60, 6), after="unknown")
+    case("lifecycle", "a loop's lock changes its owner six times per TTL, as passes show it", w, {19: [], 22: [churn]})
+    for per_ttl, fires in ((1, False), (1.75, False), (2.5, True)):
+        w = loop(60)
+        changes(w, (5, 60, per_ttl))
+        case("lifecycle", f"a loop's lock changes its owner {per_ttl} times per TTL by expiry", w, {15: [], 45: [churn] if fires else [], 59: [churn] if fires else []})
+    w = loop(60)
+    changes(w, (5, 60, 1.25))
+    changes(w, (5, 60, 1.25), after="unknown")
+    changes(w, (5, 60, 20), after="release")
+    case("lifecycle", "a loop's lock: expiry and unknown ends are added up", w, {15: [], 45: [churn]})
+    w = loop(60)
+    changes(w, (5, 60, 20), after="release")
+    case("lifecycle", "a loop's lock is released each time", w, {30: [], 59: []})
+    for held, fires in ((4, False), (2, True)):
+        w = loop(60, held=held)
+        changes(w, (5, 60, 6), after="unknown")
+        case("lifecycle", f"{held} locks of a loop share six owner changes per TTL", w, {15: [], 45: [churn] if fires else []})
+    # Half an hour after four locks were held at once, there is only one again.
+    w = loop(60)
+    w.put("redis_lock_held", gauge(60, (0, 1), (20, 4), (21, 1)), **SEEN)
+    changes(w, (5, 60, 6), after="unknown")
+    case("lifecycle", "four locks of a loop are held for a minute", w, {18: [churn], 34: [churn], 46: [], 59: [churn]})
+    for ttl, fires in ((240, False), (900, True)):
+        w = loop(60, ttl=ttl)
+        changes(w, *[(5 + 2.5 * i, 5.5 + 2.5 * i, 1) for i in range(22)], after="unknown")
+        case("lifecycle", f"a loop's lock with a TTL of {ttl} s changes its owner every 2.5 minutes", w, {15: [], 45: [churn] if fires else []})
+    w = loop(60, ttl=900, held=100)
+    changes(w, (10, 12, 100), (30, 32, 100), after="unknown")
+    case("lifecycle", "two failovers move every lock of a loop four times", w, {m: [] for m in (13, 20, 32, 36, 40)})
+    w = World(60).exporter().exporter("b:9190").namespace(style="loop", config={"ttl_seconds": 30}).namespace(style="loop", instance="b:9190", logs=False, config={"ttl_seconds": 30})
+    for instance in ("a:9190", "b:9190"):
+        w.put("redis_lock_held", gauge(60, (0, 1)), **{**SEEN, "instance": instance})
+        changes(w, (5, 60, 1.75), after="unknown", instance=instance)
+    case("lifecycle", "two exporters see the same 1.75 owner changes per TTL", w, {30: [], 59: []})
+    w = World(60).exporter().exporter("b:9190").namespace(style="loop", config={"ttl_seconds": 30}).namespace(style="loop", instance="b:9190", redis="second", logs=False, config={"ttl_seconds": 30})
+    for labels in (SEEN, {**SEEN, "instance": "b:9190", "redis": "second"}):
+        w.put("redis_lock_held", gauge(60, (0, 1)), **labels)
+        changes(w, (5, 60, 2.5), after="unknown", **labels)
+    case("lifecycle", "two Redis: a loop's lock in each changes its owner 2.5 times per TTL", w, {15: [], 45: [churn]})

@@ -33,7 +33,7 @@ def unlocked():
     case("unlocked_work", "five minutes are no page", w, {17: [], 18: [], 20: [], 30: []})
     w = World(60).exporter(redis=False).namespace(redis=None)
     unlock(w, (10, 25, 0.6))
-    case("unlocked_work", "only logs: any is enough, if it goes on", w, {17: [], 20: [page], 25: [page], 45: []})
+    case("unlocked_work", "only logs: any is enough, if it goes on", w, {17: [], 20: [page], 25: [page], 45: [page], 49: []})
     w = World(60).exporter(redis=False).namespace(redis=None)
     unlock(w, (10, 12, 60))
     case("unlocked_work", "only logs: a burst of two minutes is no page", w, {m: [] for m in (11, 13, 15, 18, 20)})
@@ -71,3 +71,73 @@ def unlocked():
     w = World(25).exporter(redis=False).namespace(redis=None, config={"min_failures": 0.1})
     unlock(w, (10, 25, 1 / 32))
     case("unlocked_work", "only logs: hardly any, and it goes on", w, {17: [], 19: [page]})
+    rare(page, unlock)
+
+
+def rare(page, unlock):
+    """A small namespace: one run every few minutes, and half of them or more have no lock."""
+
+    def every(minutes, begin, end, offset=0):
+        """One event every so many minutes."""
+        return [(at, at + 0.5, 1) for at in range(begin + offset, end, minutes)]
+
+    # 10 and more bad slices of 20 in each 10 minutes. Five events at 26.5. The last one is at 46.5:
+    # its slices leave the window of 10 minutes at 58, keep_firing_for adds 10.
+    w = usual(75, traffic=0)
+    unlock(w, *every(4, 10, 50))
+    case("unlocked_work", "one run every 4 minutes, none has a lock", w, {20: [], 26: [], 31: [page], 46: [page], 65: [page], 70: []})
+    w = usual(40, traffic=0, severity="ticket")
+    unlock(w, *every(4, 10, 40))
+    case("unlocked_work", "one run every 4 minutes, none has a lock, tickets", w, {26: [], 31: ["UnlockedWork/warning lock_namespace=jobs"]})
+    for source in ("scan", None):
+        w = usual(60, traffic=0, source=source) if source else World(60).exporter(redis=False).namespace(redis=None)
+        unlock(w, *every(4, 10, 60))
+        case("unlocked_work", f"one run every 4 minutes, seen by {source or 'logs only'}", w, {26: [], 31: [page], 60: [page]})
+    w = World(60).exporter(redis=False).namespace(redis=None)
+    unlock(w, (10, 12, 60), (30, 32, 60))
+    case("unlocked_work", "only logs: two bursts of two minutes", w, {m: [] for m in (13, 20, 32, 34, 36, 40)})
+    for acquired, fires in ((8, True), (2, False)):
+        w = usual(60, traffic=0)
+        w.put("redis_lock_acquisitions_total", counter(60, *every(acquired, 0, 60, offset=1)), **SEEN)
+        unlock(w, *every(4, 10, 60))
+        case("unlocked_work", f"one run every 4 minutes without a lock, one every {acquired} with it", w, {26: [], 40: [page] if fires else [], 59: [page] if fires else []})
+    # 7.5 in half an hour, 15 in an hour.
+    w = usual(90, traffic=0, config={"min_failures": 10})
+    unlock(w, *every(4, 10, 90))
+    case("unlocked_work", "one run every 4 minutes where ten failures are allowed", w, {40: [], 88: []})
+    # 15 bad slices of 60 in half an hour, 30 in an hour.
+    w = usual(90, traffic=0, config={"min_failures": 1})
+    unlock(w, *every(8, 10, 90))
+    case("unlocked_work", "one run every 8 minutes", w, {40: [], 88: []})
+    w = usual(85, traffic=0)
+    w.put("redis_lock_acquisitions_total", counter(85, (0, 45, 20)), **SEEN)
+    unlock(w, *every(4, 20, 85))
+    case("unlocked_work", "traffic ends, and what remains has no lock", w, {45: [], 62: [], 80: [page]})
+    # As many runs have a lock as have none. If the twin were added, it would be a third.
+    twins = World(60).exporter().exporter("b:9190", logs=False)
+    twins.namespace(traffic=0).namespace(instance="b:9190", logs=False, traffic=0)
+    for instance in ("a:9190", "b:9190"):
+        twins.put("redis_lock_acquisitions_total", counter(60, (0, 60, 0.125)), **{**SEEN, "instance": instance})
+    unlock(twins, (0, 60, 1 / 64), *every(4, 10, 60))
+    case("unlocked_work", "two exporters see the same half of the runs", twins, {26: [], 45: [page]})
+    # The twin sees no acquisition.
+    w = World(60).exporter().exporter("b:9190", logs=False)
+    w.namespace(traffic=0.25).namespace(instance="b:9190", logs=False, traffic=0)
+    unlock(w, *every(4, 10, 60))
+    case("unlocked_work", "two exporters: one of them sees that two of three runs have a lock", w, {45: [], 59: []})
+    w = World(60).exporter().exporter("b:9190").namespace(traffic=0).namespace(instance="b:9190", traffic=0)
+    unlock(w, *every(8, 10, 60))
+    unlock(w, *every(8, 14, 60), instance="b:9190")
+    case("unlocked_work", "one run every 4 minutes, in the logs of two exporters", w, {26: [], 31: [page]})
+    w = World(60).exporter().exporter("b:9190", logs=False)
+    w.namespace(traffic=0).namespace(instance="b:9190", redis="second", logs=False, traffic=0)
+    w.put("redis_lock_acquisitions_total", counter(60, (0, 60, 0.09375)), **SEEN)
+    w.put("redis_lock_acquisitions_total", counter(60, (0, 60, 0.09375)), **{**SEEN, "instance": "b:9190", "redis": "second"})
+    unlock(w, *every(4, 10, 60))
+    case("unlocked_work", "two Redis: two of three runs have a lock", w, {45: [], 59: []})
+    # One more bad slice at 46, because acquisitions follow at once: half of 30 minutes is bad until
+    # 52.
+    w = usual(70, traffic=0)
+    unlock(w, (10, 30, 100), (45.5, 46, 1))
+    w.put("redis_lock_acquisitions_total", counter(70, (46, 46.5, 200)), **SEEN)
+    case("unlocked_work", "a single bad slice after an incident", w, {30: [page], 49: [page], 57: [page], 66: []})

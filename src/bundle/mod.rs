@@ -121,7 +121,7 @@ impl Changes {
     pub fn check(&self) -> Result<(), String> {
         if let Some(selector) = &self.selector {
             if !is_list_of_matchers(selector) {
-                return Err("--selector wants matchers such as 'env=\"prod\",team=~\"a|b\"', without braces".to_owned());
+                return Err("--selector needs matchers such as 'env=\"prod\",team=~\"a|b\"', without braces".to_owned());
             }
             // These characters would end the value in a line of YAML.
             if selector.contains(['\n', '\r']) || selector.contains(": ") || selector.contains(" #") {
@@ -130,7 +130,7 @@ impl Changes {
         }
         match &self.runbook_base_url {
             Some(url) if url.contains(char::is_whitespace) || !url.contains("://") => {
-                Err("--runbook-base-url wants a URL such as https://wiki.example.com/runbooks".to_owned())
+                Err("--runbook-base-url needs a URL such as https://wiki.example.com/runbooks".to_owned())
             }
             _ => Ok(()),
         }

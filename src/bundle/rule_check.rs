@@ -102,7 +102,7 @@ fn check_expression(expression: &str, place: YamlPosition, recorded: &[&str], fi
         if name.contains(':') {
             if name.contains(PREFIX) && !recorded.contains(&name) {
                 let help = did_you_mean(name, recorded, "add the recording rule, or use a metric of docs/metrics.md");
-                findings.add(place, format!("no rule of this file, nor a bundled one, records `{name}`"), help);
+                findings.add(place, format!("neither this file nor the bundled rules record `{name}`"), help);
             }
         } else if name.starts_with(PREFIX) {
             match metrics().find(|metric| is_series_of(metric, name)) {

@@ -9,4 +9,4 @@
 
 pub mod http;
 pub mod prometheus;
-pub(crate) mod scrape;
+pub mod scrape;

@@ -1,13 +1,14 @@
-//! The samples of one scrape of an exporter. The demo and the drill compare them with what their
-//! workers did.
+//! The samples of one scrape of an exporter. The demo, the drill and the tests compare them with
+//! what really happened.
 //!
 //! Lines that cannot be parsed are skipped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
+use std::ops::Deref;
 
 /// Values, keyed by series as `/metrics` writes it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Samples(BTreeMap<String, f64>);
+pub struct Samples(BTreeMap<String, f64>);
 
 /// Selects series of one metric by their labels.
 #[derive(Clone, Debug)]
@@ -19,8 +20,13 @@ pub(crate) struct SeriesSelector {
 }
 
 impl Samples {
-    /// Parses the classic text format. Keeps only the series that `is_kept` accepts.
-    pub(crate) fn parse(text: &str, is_kept: impl Fn(&str) -> bool) -> Self {
+    /// Parses the classic text format.
+    pub fn parse(text: &str) -> Self {
+        Self::parse_some(text, |_| true)
+    }
+
+    /// Keeps only the series that `is_kept` accepts.
+    pub(crate) fn parse_some(text: &str, is_kept: impl Fn(&str) -> bool) -> Self {
         let series_and_values = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
             let (series, value) = line.rsplit_once(' ')?;
             if is_kept(series) { Some((series.to_owned(), value.parse().ok()?)) } else { None }
@@ -38,8 +44,13 @@ impl Samples {
         self.0.extend(changed.0);
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Returns the sum over all series of a metric that have these labels, or 0 if there is none.
+    pub fn total(&self, metric: &str, labels: &[(&str, &str)]) -> f64 {
+        let fits = |series: &str| {
+            let mut labels = labels.iter();
+            metric_of(series) == metric && labels.all(|(name, value)| label_of(series, name) == Some(value))
+        };
+        self.0.iter().filter(|(series, _)| fits(series)).map(|(_, value)| value).sum()
     }
 
     /// Returns the sum over all selected series, or 0 if there is none.
@@ -84,6 +95,23 @@ impl SeriesSelector {
     }
 }
 
+impl Deref for Samples {
+    type Target = BTreeMap<String, f64>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl IntoIterator for Samples {
+    type Item = (String, f64);
+    type IntoIter = btree_map::IntoIter<String, f64>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
 fn metric_of(series: &str) -> &str {
     series.split('{').next().unwrap_or_default()
 }
@@ -107,7 +135,7 @@ mod tests {
                     redis_lock_a_total{lock_namespace=\"n\",cause=\"d\"} 3\nredis_lock_a_total{lock_namespace=\"nn\"} 7\n\
                     redis_lock_a_total{path=\"a,b {x}\",lock_namespace=\"m\"} 9\n\
                     redis_lock_hold_seconds_bucket{le=\"1\"} 4\nother_total 5\nredis_lock_held 1\n";
-        let samples = Samples::parse(text, |series| !series.starts_with("redis_lock_hold_seconds_bucket"));
+        let samples = Samples::parse_some(text, |series| !series.starts_with("redis_lock_hold_seconds_bucket"));
         assert_eq!(samples.0.len(), 6);
         let selector = |labels: &[(&'static str, &str)]| SeriesSelector::new("redis_lock_a_total", labels);
         let sum = |labels: &[(&'static str, &str)]| samples.sum(&selector(labels));
@@ -116,6 +144,11 @@ mod tests {
         assert_eq!(sum(&[("lock_namespace", "m")]), 9.0);
         assert_eq!(samples.sum(&selector(&[("lock_namespace", "n")]).but(&[("cause", "c")])), 3.0);
         assert_eq!((sum(&[]), sum(&[("namespace", "n")])), (21.0, 0.0));
+        let total = |labels: &[(&str, &str)]| samples.total("redis_lock_a_total", labels);
+        assert_eq!(
+            (total(&[]), total(&[("lock_namespace", "n")]), total(&[("lock_namespace", "x")])),
+            (21.0, 5.0, 0.0)
+        );
         assert!(!samples.has(&SeriesSelector::new("redis_lock_b_total", &[])));
         let causes = samples.by_label(&selector(&[("lock_namespace", "n")]), "cause");
         assert_eq!(causes, BTreeMap::from([("c".to_owned(), 2.0), ("d".to_owned(), 3.0)]));

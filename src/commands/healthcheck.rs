@@ -58,7 +58,7 @@ fn judge(args: &HealthcheckArgs, response: Response) -> anyhow::Result<String> {
         return Ok("healthy, and asks for a password".to_owned());
     }
     if response.status == BAD_REQUEST && response.body == HTTPS_WANTED.as_bytes() && !args.ready {
-        return Ok("healthy, and wants https".to_owned());
+        return Ok("healthy, and requires https".to_owned());
     }
     response.text()
 }

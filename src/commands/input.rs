@@ -13,9 +13,9 @@ use flate2::read::MultiGzDecoder;
 use crate::config::DEFAULT_MAX_LINE_BYTES;
 use crate::logs::blocks::{Blocks, Cut, FileBlocks};
 use crate::logs::extract::Extractor;
-use crate::logs::files::ASSUMED_BYTES_PER_MS;
 use crate::logs::files::prefetch::PrefetchedPart;
 use crate::model::log_event::LogEvent;
+use crate::model::namespace::NamespaceId;
 use crate::util::clock::TimeMs;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -59,7 +59,7 @@ pub(super) fn open(path: &Path) -> anyhow::Result<LogInput> {
     }
     let name = path.display().to_string();
     let mut file = File::open(path).with_context(|| format!("cannot open {name:?}"))?;
-    let metadata = file.metadata().with_context(|| format!("cannot look at {name:?}"))?;
+    let metadata = file.metadata().with_context(|| format!("cannot access {name:?}"))?;
     if metadata.is_dir() {
         anyhow::bail!("{name:?} is a directory; name the files in it");
     }
@@ -80,11 +80,53 @@ pub(super) fn open(path: &Path) -> anyhow::Result<LogInput> {
     Ok(LogInput { pieces, length })
 }
 
-/// Returns the time of an event. If the line has no time, its distance in bytes from the start is
-/// converted to a time, as when the daemon reads a backlog. `bytes_before` is the size of the files
-/// read before this one.
-pub(super) fn time_of(event: &LogEvent, now: TimeMs, bytes_before: u64) -> TimeMs {
-    event.time.unwrap_or_else(|| now + ((bytes_before + event.offset) / ASSUMED_BYTES_PER_MS) as TimeMs)
+/// The times of events, for the decision which lines belong to one failure.
+///
+/// A line without a time belongs to the failure of the line directly before it, if both are about
+/// the same lock. The distance between other lines says nothing about the time between them, so
+/// they get times that no join window covers.
+pub(super) struct EventTimes {
+    latest: TimeMs,
+    previous: Option<PreviousEvent>,
+}
+
+struct PreviousEvent {
+    at: TimeMs,
+    /// Counted from the start of the first file.
+    end: u64,
+    namespace: NamespaceId,
+    lock: Option<String>,
+}
+
+impl EventTimes {
+    /// Longer than any join window.
+    const APART_MS: TimeMs = 365 * 24 * 3_600_000;
+
+    pub(super) fn new(now: TimeMs) -> Self {
+        Self { latest: now, previous: None }
+    }
+
+    /// `bytes_before` is the size of the files read before this one: the last line of a rotated
+    /// file is adjacent to the first line of the next file.
+    pub(super) fn time_of(&mut self, event: &LogEvent, bytes_before: u64) -> TimeMs {
+        let at = match (event.time, &self.previous) {
+            (Some(time), _) => time,
+            (None, Some(previous)) if previous.is_continued_by(event, bytes_before) => previous.at,
+            (None, _) => {
+                self.latest = self.latest.saturating_add(Self::APART_MS);
+                self.latest
+            }
+        };
+        let LogEvent { end, namespace, lock, .. } = event;
+        self.previous = Some(PreviousEvent { at, end: bytes_before + end, namespace: *namespace, lock: lock.clone() });
+        at
+    }
+}
+
+impl PreviousEvent {
+    fn is_continued_by(&self, event: &LogEvent, bytes_before: u64) -> bool {
+        self.end == bytes_before + event.offset && self.namespace == event.namespace && self.lock == event.lock
+    }
 }
 
 /// A closed pipe, as in `... | head`, is not a failure.

@@ -44,7 +44,7 @@ fn write(args: &PackArgs, files: &[BundledFile]) -> anyhow::Result<()> {
     }
     if !changed.is_empty() && !args.force {
         let list = changed.join("\n  ");
-        bail!("these files are there and different, nothing was written (--force replaces them):\n  {list}");
+        bail!("these files exist and differ, nothing was written (--force replaces them):\n  {list}");
     }
     for (path, file) in &pending {
         let directory = path.parent().unwrap_or(&args.directory);

@@ -68,7 +68,7 @@ fn list() -> String {
         let PresetRow { name, language, library, .. } = PresetRow::of(preset);
         let _ = writeln!(text, "{name:<width$}  {language:<10}  {library}");
     }
-    text + "\n`presets show NAME` tells what one sees, and what it cannot see.\n"
+    text + "\n`presets show NAME` shows what a preset can and cannot observe.\n"
 }
 
 fn explain(preset: &Preset) -> String {
@@ -101,10 +101,10 @@ fn sections(preset: &Preset) -> Vec<(&'static str, Vec<String>)> {
         Checked::Source(what) => format!("read in the source: {what}"),
     });
     let sections = vec![
-        ("From the logs it sees", sees(logs)),
-        ("From the logs it cannot see", plain(&logs.blind_to)),
-        ("From Redis it sees", sees(keyspace)),
-        ("From Redis it cannot see", plain(&keyspace.blind_to)),
+        ("Observed in the logs", sees(logs)),
+        ("Not observed in the logs", plain(&logs.blind_to)),
+        ("Observed in Redis", sees(keyspace)),
+        ("Not observed in Redis", plain(&keyspace.blind_to)),
         ("It needs", needed),
         ("To know", plain(notes)),
         ("Namespaces", preset.namespaces.clone()),

@@ -16,14 +16,16 @@ use serde::Serialize;
 use tracing::error;
 
 use crate::cli::{EXIT_FAILED, EXIT_USAGE, ReplayArgs, ReplayOutput};
-use crate::commands::input::{self, Pieces, is_closed_pipe};
+use crate::commands::input::{self, EventTimes, Pieces, is_closed_pipe};
 use crate::commands::table;
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
 use crate::exposition::{Build, ProcessStats, Scrape, TextFormat};
-use crate::ledger::{Counted, Ledger};
+use crate::ledger::Ledger;
 use crate::logs::blocks::{Cut, count_lines};
 use crate::logs::extract::{Extractor, LineAssembler};
 use crate::logs::rules::RuleSet;
+use crate::model::failure::Failure;
+use crate::model::label::Label;
 use crate::model::log_event::LogEvent;
 use crate::model::position::SourceTotals;
 use crate::snapshot::{NamespaceView, Snapshot};
@@ -70,6 +72,7 @@ struct Replay<'a> {
     seen: SourceTotals,
     started: Instant,
     now: TimeMs,
+    times: EventTimes,
     progress: ReplayProgress,
 }
 
@@ -104,6 +107,7 @@ impl<'a> Replay<'a> {
             seen: SourceTotals::default(),
             started: Instant::now(),
             now: clock::now(),
+            times: EventTimes::new(clock::now()),
             progress: ReplayProgress::new(),
         }
     }
@@ -153,7 +157,7 @@ impl<'a> Replay<'a> {
     fn count(&mut self, file: &str, bytes_before: u64, events: &mut Vec<LogEvent>) -> anyhow::Result<()> {
         for event in events.drain(..) {
             self.seen.events += 1;
-            let at = input::time_of(&event, self.now, bytes_before);
+            let at = self.times.time_of(&event, bytes_before);
             let counted = self.ledger.apply(at, self.now, &event);
             if let (ReplayOutput::Events, Some(counted)) = (self.args.output, counted) {
                 self.progress.clear();
@@ -163,7 +167,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn print(&mut self, file: &str, event: &LogEvent, counted: Counted) -> anyhow::Result<()> {
+    fn print(&mut self, file: &str, event: &LogEvent, counted: Failure) -> anyhow::Result<()> {
         let namespace = &self.config.namespaces[event.namespace.0 as usize];
         let lock = namespace.name_lock(event.lock.as_deref());
         let redact = self.args.redact;
@@ -171,10 +175,10 @@ impl<'a> Replay<'a> {
             file,
             offset: event.offset,
             time: event.time.and_then(clock::format),
-            event: counted.event,
+            event: counted.event_name(),
             lock_namespace: &namespace.name,
-            operation: counted.operation,
-            reason: counted.reason.map(crate::model::label::Label::as_str),
+            operation: counted.operation_name(),
+            reason: counted.reason().map(Label::as_str),
             lock_id: (!redact).then_some(lock.id),
             lock_key: lock.key.filter(|_| !redact),
             rule: self.config.rules.name(event.rule),

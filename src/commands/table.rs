@@ -5,27 +5,42 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use crate::model::counters::{LogCounters, Tally};
-use crate::model::failure::{Operation, Reason};
+use crate::model::counters::FailureCounters;
+use crate::model::failure::{Failure, FailureKind, Operation, Reason};
 use crate::model::label::Label;
 use crate::model::position::SourceTotals;
 use crate::snapshot::NamespaceView;
 
-/// Heading and value of each column except the first.
-type Column = (&'static str, fn(&LogCounters) -> u64);
+/// A column, except the first.
+struct Column {
+    heading: String,
+    count: fn(&FailureCounters, FailureKind) -> u64,
+    kind: FailureKind,
+}
 
-const COLUMNS: [Column; 10] = [
-    ("LOST AT RELEASE", |counters| counters.not_owned.get(Operation::Release)),
-    ("LOST AT RENEWAL", |counters| counters.not_owned.get(Operation::Renew)),
-    ("LOST", |counters| counters.not_owned.get(Operation::Unknown)),
-    ("RENEWAL FAILED", |counters| sum(&counters.renewal_failures)),
-    ("RELEASE FAILED", |counters| sum(&counters.release_failures)),
-    ("BUSY", |counters| counters.acquire_failures.get(Reason::Busy)),
-    ("NOT ACQUIRED", |counters| sum(&counters.acquire_failures) - counters.acquire_failures.get(Reason::Busy)),
-    ("ABANDONED", |counters| counters.abandonments),
-    ("UNLOCKED WORK", |counters| counters.unlocked_work),
-    ("CONFLICTS", |counters| sum(&counters.conflicting_writes)),
-];
+fn columns() -> Vec<Column> {
+    FailureKind::ALL.iter().flat_map(|kind| columns_of(*kind)).collect()
+}
+
+/// Losses have a column for each operation. Acquisitions that found the lock taken have their own.
+fn columns_of(kind: FailureKind) -> Vec<Column> {
+    let column = |heading: &str, count| Column { heading: heading.to_owned(), count, kind };
+    match kind {
+        FailureKind::NotOwned => vec![
+            column("LOST AT RELEASE", |counters, _| counters.get(Failure::NotOwned(Operation::Release))),
+            column("LOST AT RENEWAL", |counters, _| counters.get(Failure::NotOwned(Operation::Renew))),
+            column("LOST", |counters, _| counters.get(Failure::NotOwned(Operation::Unknown))),
+        ],
+        FailureKind::AcquireFailed => vec![
+            column("BUSY", |counters, _| counters.get(BUSY)),
+            column("NOT ACQUIRED", |counters, kind| counters.total(kind) - counters.get(BUSY)),
+        ],
+        FailureKind::ConflictingWrite => vec![column("CONFLICTS", FailureCounters::total)],
+        kind => vec![column(&kind.as_str().replace('_', " ").to_uppercase(), FailureCounters::total)],
+    }
+}
+
+const BUSY: Failure = Failure::AcquireFailed(Reason::Busy);
 
 pub(super) fn write(
     out: &mut impl Write,
@@ -33,9 +48,11 @@ pub(super) fn write(
     seen: &SourceTotals,
     took: Duration,
 ) -> io::Result<()> {
+    let columns = columns();
+    let numbers = |view: &NamespaceView| columns.iter().map(|column| (column.count)(&view.logs, column.kind)).collect();
     let rows: Vec<(&str, Vec<u64>)> = namespaces
         .iter()
-        .map(|view| (view.namespace.name.as_str(), COLUMNS.iter().map(|(_, number)| number(&view.logs)).collect()))
+        .map(|view| (view.namespace.name.as_str(), numbers(view)))
         .filter(|(_, numbers): &(&str, Vec<u64>)| numbers.iter().any(|number| *number > 0))
         .collect();
     if rows.is_empty() {
@@ -43,14 +60,14 @@ pub(super) fn write(
     } else {
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default().max("NAMESPACE".len());
         write!(out, "{:width$}", "NAMESPACE")?;
-        for (heading, _) in &COLUMNS {
-            write!(out, "  {heading}")?;
+        for column in &columns {
+            write!(out, "  {}", column.heading)?;
         }
         writeln!(out)?;
         for (name, numbers) in rows {
             write!(out, "{name:width$}")?;
-            for ((heading, _), number) in COLUMNS.iter().zip(numbers) {
-                write!(out, "  {number:>width$}", width = heading.len())?;
+            for (column, number) in columns.iter().zip(numbers) {
+                write!(out, "  {number:>width$}", width = column.heading.len())?;
             }
             writeln!(out)?;
         }
@@ -58,8 +75,4 @@ pub(super) fn write(
     let megabytes = seen.bytes as f64 / 1e6;
     write!(out, "\n{} lines, {megabytes:.1} MB in {:.2} s", seen.lines, took.as_secs_f64())?;
     writeln!(out, "; {} of the lines speak of locks, {} were too long", seen.events, seen.oversized_lines)
-}
-
-fn sum<L: Label>(tally: &Tally<L>) -> u64 {
-    tally.iter().map(|(_, count)| count).sum()
 }

@@ -87,7 +87,11 @@ impl About {
     pub(super) fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
         let fields = YamlMapping::of(node, "`about`", &FIELDS, findings)?;
         for required in ["title", "language", "library", "checked", "logs", "keyspace"] {
-            fields.require(required, "a preset tells what it is, how that was checked and what it can see", findings);
+            fields.require(
+                required,
+                "a preset states what it is, how that was checked and what it can observe",
+                findings,
+            );
         }
         let nodes = fields.items("checked", findings);
         let checked: Vec<Checked> = nodes.iter().filter_map(|node| Checked::read(node, findings)).collect();

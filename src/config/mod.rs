@@ -164,18 +164,18 @@ impl Config {
             let mut add = |text: String| found.push(BlindSpot { preset: preset.name.clone(), text });
             let (has_logs, has_redis) = (!self.logs.is_empty(), self.redis.is_some());
             if !has_redis && !preset.reads_logs {
-                add("its library logs nothing, so without `redis: {url: ...}` nothing at all is seen of it".to_owned());
+                add("its library logs nothing, so without `redis: {url: ...}` nothing is observed".to_owned());
             } else if !has_redis && !logs.blind_to.is_empty() {
-                add(format!("without `redis` it cannot see: {}", logs.blind_to.join("; ")));
+                add(format!("without `redis` it cannot observe: {}", logs.blind_to.join("; ")));
             }
             if has_redis && !has_logs && preset.reads_logs && !keyspace.blind_to.is_empty() {
-                add(format!("without `logs` it cannot see: {}", keyspace.blind_to.join("; ")));
+                add(format!("without `logs` it cannot observe: {}", keyspace.blind_to.join("; ")));
             }
             if let (true, Some(level @ (LibraryLogLevel::Debug | LibraryLogLevel::Info | LibraryLogLevel::Notice))) =
                 (has_logs, log_level)
             {
                 add(format!(
-                    "some of its lines are written at the level {}; a program that logs only what is above it hides them",
+                    "some of its lines have the level {}; they are missing if the program logs only higher levels",
                     level.as_str()
                 ));
             }
@@ -183,7 +183,7 @@ impl Config {
                 let is_without = |own: &&Arc<Namespace>| own.name == namespace.namespace && own.keys.is_empty();
                 if self.namespaces.iter().any(|own| is_without(&own)) {
                     let namespace = &namespace.namespace;
-                    add(format!("the namespace {namespace} has no keys, so Redis is not looked at for it"));
+                    add(format!("the namespace {namespace} has no keys, so it is not watched in Redis"));
                 }
             }
         }
@@ -352,10 +352,8 @@ fn ask_for_keys(
             }
             asks = true;
             let title = &about.title;
-            let message = format!(
-                "the preset `{}` does not know which keys are locks: {title} has no prefix of its own",
-                preset.name
-            );
+            let message =
+                format!("the preset `{}` does not know which keys are locks: {title} has no fixed prefix", preset.name);
             let help = format!(
                 "add `namespaces: [{{name: {namespace}, keys: [\"{example}\"]}}]` with the keys of your program, or \
                  `keys: []` if its logs are enough"
@@ -381,7 +379,7 @@ fn choose_presets(user: &RawConfig, overrides: &Overrides, findings: &mut Proble
             let (message, help) = unknown(&preset.value);
             findings.add(preset.place, message, help);
         } else if chosen.iter().any(|other| other.name == preset.value) {
-            findings.add(preset.place, format!("the preset `{}` is there twice", preset.value), "remove one of them");
+            findings.add(preset.place, format!("the preset `{}` is listed twice", preset.value), "remove one of them");
         } else {
             chosen.push(SelectedPreset { name: preset.value.clone(), place: Some(preset.place) });
         }

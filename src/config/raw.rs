@@ -16,7 +16,7 @@ use super::rules::raw::{RawReason, RawRule};
 use super::yaml::document::{YamlNode, YamlValue};
 use super::yaml::fields::{Located, YamlMapping, text};
 use super::yaml::problem::ProblemCollector;
-use crate::model::namespace::{OnRenewalFailure, Severity, Style};
+use crate::model::namespace::{AcquiredWith, OnRenewalFailure, Severity, Style};
 
 /// A program that tolerates more failed renewals in a row than this does not give up at all.
 const MAX_FAILURE_BUDGET: u64 = 1000;
@@ -48,6 +48,7 @@ pub(super) struct RawNamespace {
     pub(super) owner: Option<RawOwner>,
     pub(super) no_ttl_is_normal: Option<Located<bool>>,
     pub(super) components: Option<Vec<Located<String>>>,
+    pub(super) acquired_with: Option<Located<AcquiredWith>>,
     pub(super) style: Option<Located<Style>>,
     pub(super) on_renewal_failure: Option<Located<OnRenewalFailure>>,
     pub(super) severity: Option<Located<Severity>>,
@@ -134,15 +135,16 @@ fn read_items<T>(
 
 impl RawNamespace {
     #[rustfmt::skip]
-    const FIELDS: [&str; 21] = [
-        "name", "like", "keys", "exclude", "owner", "components", "style", "on_renewal_failure", "severity", "ttl",
-        "no_ttl_is_normal", "renew_every", "renewal_changes_owner", "takeover_slo", "retry_every",
+    const FIELDS: [&str; 22] = [
+        "name", "like", "keys", "exclude", "owner", "acquired_with", "components", "style", "on_renewal_failure",
+        "severity", "ttl", "no_ttl_is_normal", "renew_every", "renewal_changes_owner", "takeover_slo", "retry_every",
         "renewal_failure_budget", "max_hold", "leader_absent", "strict", "fence", "thresholds",
     ];
 
     fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
         let fields = YamlMapping::of(node, "a namespace", &Self::FIELDS, findings)?;
         fields.require("name", "add `name: NAME`, which becomes the label lock_namespace", findings);
+        let acquired_with = [("any", AcquiredWith::Any), ("nx", AcquiredWith::Nx)];
         let style = [("item", Style::Item), ("loop", Style::Loop)];
         let policy = [("fence", OnRenewalFailure::Fence), ("continue", OnRenewalFailure::Continue)];
         let severity = [("page", Severity::Page), ("ticket", Severity::Ticket)];
@@ -154,6 +156,7 @@ impl RawNamespace {
             owner: fields.get("owner").and_then(|node| RawOwner::read(node, findings)),
             no_ttl_is_normal: fields.boolean("no_ttl_is_normal", findings),
             components: fields.texts("components", findings),
+            acquired_with: fields.choice("acquired_with", &acquired_with, findings),
             style: fields.choice("style", &style, findings),
             on_renewal_failure: fields.choice("on_renewal_failure", &policy, findings),
             severity: fields.choice("severity", &severity, findings),

@@ -1,6 +1,7 @@
 //! The only writer of the ledger: receives batches, applies them, saves, and only then publishes.
 //!
-//! `run` starts one pipeline per generation. Published numbers have been saved, so a crash never
+//! `run` starts one pipeline for the life of the process. A reload gives it a new configuration
+//! ([`Reload`]) and keeps everything that the ledger remembers. Published numbers have been saved, so a crash never
 //! makes a counter go backward. The one exception: if saving fails for 5 seconds (disk full,
 //! read-only), the pipeline publishes unsaved numbers, because no numbers during an incident are
 //! worse than a counter that may go backward. `state_durable` is then 0.
@@ -10,11 +11,12 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::config::{Config, LogKind};
+use crate::daemon::memory_file::MemoryFile;
 use crate::daemon::state_file::{SavedState, StateDirectory, encode};
-use crate::ledger::{KeyspaceSettings, Ledger};
+use crate::ledger::{KeyspaceSettings, Ledger, LinkContinuity, Memory, Reconfiguration};
 use crate::model::input::{Batch, PipelineInput, PushReceipt, SourcePosition};
 use crate::model::namespace::NamespaceId;
 use crate::model::query::Inquiry;
@@ -29,6 +31,10 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 /// and `PROMPT_SAVE_SHARE` times the duration of the last save.
 const PROMPT_SAVE: Duration = Duration::from_millis(100);
 const PROMPT_SAVE_SHARE: u32 = 4;
+/// The memory file is written so seldom that it grows by at most this many bytes a second.
+const MEMORY_BYTES_PER_SECOND: f64 = 65_536.0;
+/// Time between two saves of an unchanged memory. It contains until when the exporter observed.
+const MEMORY_REFRESH: Duration = Duration::from_secs(60);
 /// If saving fails for this long, unsaved numbers are published.
 const SHOW_UNSAVED_AFTER: Duration = Duration::from_secs(5);
 /// How often the pipeline asks the ledger for locks whose deadline has passed.
@@ -47,6 +53,7 @@ pub struct Pipeline {
     /// The saved state, without the ledger.
     state: SavedState,
     directory: Option<Arc<StateDirectory>>,
+    memory: MemorySaver,
     sources_now: Arc<Mutex<Vec<SourceNow>>>,
     redis: Option<RedisSide>,
     next_survey: Instant,
@@ -68,6 +75,10 @@ pub struct PipelineParts {
     pub config: Arc<Config>,
     pub state: SavedState,
     pub directory: Option<Arc<StateDirectory>>,
+    /// `None` without a state directory, or if the file cannot be used.
+    pub memory_file: Option<Arc<MemoryFile>>,
+    /// What the previous process remembered.
+    pub memory: Option<Memory>,
     pub sources_now: Arc<Mutex<Vec<SourceNow>>>,
     /// `None` if no Redis is configured.
     pub redis: Option<RedisSide>,
@@ -78,6 +89,7 @@ pub struct PipelineParts {
 }
 
 /// Connects the pipeline with the keyspace source, in addition to the event queue.
+#[derive(Clone)]
 pub struct RedisSide {
     pub now: Arc<Mutex<RedisNow>>,
     /// Keys that the keyspace source should read.
@@ -88,6 +100,19 @@ pub struct RedisSide {
 pub struct Inputs {
     pub events: mpsc::Receiver<PipelineInput>,
     pub inquiries: mpsc::Receiver<Inquiry>,
+    pub reloads: mpsc::Receiver<Reload>,
+}
+
+/// A new configuration for a running pipeline. All sources of the old configuration have ended,
+/// except links that are kept.
+pub struct Reload {
+    pub config: Arc<Config>,
+    pub sources_now: Arc<Mutex<Vec<SourceNow>>>,
+    /// `None` if no Redis is configured.
+    pub redis: Option<RedisSide>,
+    pub links: LinkContinuity,
+    /// Gets the positions of the old sources, from which the new sources start.
+    pub positions: oneshot::Sender<SavedState>,
 }
 
 /// Result of the last attempt to load the configuration.
@@ -116,28 +141,58 @@ impl ReloadStatus {
     }
 }
 
+/// Decides when the memory file is saved.
+struct MemorySaver {
+    file: Option<Arc<MemoryFile>>,
+    changed: bool,
+    is_failing: bool,
+    /// The earliest time of the next save.
+    next: Instant,
+}
+
+impl MemorySaver {
+    fn file_if_due(&self) -> Option<Arc<MemoryFile>> {
+        let due = if self.changed { self.next } else { self.next + MEMORY_REFRESH };
+        self.file.clone().filter(|_| Instant::now() >= due)
+    }
+
+    /// Records a save and the size of the file.
+    fn note(&mut self, saved: std::io::Result<usize>) {
+        let size = saved.as_ref().copied().unwrap_or_default();
+        let pause = Duration::from_secs_f64(size as f64 / MEMORY_BYTES_PER_SECOND);
+        self.next = Instant::now() + pause.max(SAVE_INTERVAL);
+        self.changed = saved.is_err();
+        match saved {
+            Err(error) if !self.is_failing => {
+                warn!(%error, "cannot save the memory of the last hour, trying again every second");
+                self.is_failing = true;
+            }
+            Err(_) => {}
+            Ok(_) => self.is_failing = false,
+        }
+    }
+}
+
 impl Pipeline {
     pub fn new(setup: PipelineParts) -> Self {
-        let PipelineParts { config, mut state, directory, sources_now, redis, publish, ready, started, reloads } =
-            setup;
+        let PipelineParts { config, mut state, directory, memory_file, memory, sources_now, .. } = setup;
+        let PipelineParts { redis, publish, ready, started, reloads, .. } = setup;
         let saved = std::mem::take(&mut state.ledger);
         let ledger = Ledger::new(config.namespaces.clone(), config.join_window, saved);
-        let mut ledger = ledger.naming_rules(config.rules.names());
-        if let Some(redis) = &config.redis {
-            let watched = if redis.watch.enabled { Duration::ZERO } else { redis.scan.interval };
-            ledger = ledger.observing(KeyspaceSettings {
-                max_tracked_locks: redis.max_tracked_locks,
-                cause_wait: (CAUSE_WAIT + watched).as_millis() as TimeMs,
-            });
+        let mut ledger = ledger.naming_rules(config.rules.names()).starting_at(clock::steady());
+        if let Some(settings) = keyspace_settings(&config) {
+            ledger = ledger.observing(settings);
         }
-        let journals = config.logs.iter().filter(|source| matches!(source.kind, LogKind::Journal(_))).count();
-        // The tailer always runs, even without files to follow.
-        let unstarted = 1 + journals;
+        if let (Some(memory), Some(file)) = (memory, &memory_file) {
+            ledger = ledger.remembering(memory, &file.hasher(), clock::steady(), clock::now());
+        }
+        let unstarted = readers(&config);
         let pipeline = Self {
             config,
             ledger,
             state,
             directory,
+            memory: MemorySaver { file: memory_file, changed: true, is_failing: false, next: Instant::now() },
             sources_now,
             redis,
             next_survey: Instant::now(),
@@ -157,7 +212,7 @@ impl Pipeline {
 
     /// Runs until all senders of events are dropped. Then saves once more and returns the state.
     pub async fn run(mut self, inputs: Inputs) -> SavedState {
-        let Inputs { mut events, mut inquiries } = inputs;
+        let Inputs { mut events, mut inquiries, mut reloads } = inputs;
         let mut next_save = Instant::now();
         let mut prompt_save = Instant::now();
         let mut due = interval(DUE_INTERVAL);
@@ -173,26 +228,59 @@ impl Pipeline {
                 }
                 _ = due.tick(), if self.redis.is_some() => self.ask_for_due_reads(),
                 Some(inquiry) = inquiries.recv() => self.ledger.answer(inquiry, clock::steady()),
+                Some(reload) = reloads.recv() => {
+                    // The batches of the old sources refer to the old configuration.
+                    for _ in 0..events.len() {
+                        events.try_recv().into_iter().for_each(|input| self.receive(input));
+                    }
+                    let positions = self.reconfigure(reload);
+                    self.save_and_publish().await;
+                    // The receiver is gone only if the process ends.
+                    let _ = positions.send(self.state.clone());
+                }
                 received = events.recv() => match received {
-                    Some(PipelineInput::Logs(batch)) => {
-                        self.apply(batch);
-                        if !self.awaiting_save.is_empty() && self.failing_since.is_none() {
+                    Some(input) => {
+                        let is_start = matches!(input, PipelineInput::LogsReady);
+                        self.receive(input);
+                        if is_start {
+                            // After the first save of the start positions, no line is lost.
+                            next_save = Instant::now();
+                        } else if !self.awaiting_save.is_empty() && self.failing_since.is_none() {
                             next_save = next_save.min(prompt_save);
                         }
-                    }
-                    Some(PipelineInput::Link(batch)) => self.apply_link(batch),
-                    Some(PipelineInput::LogsReady) => {
-                        self.unstarted = self.unstarted.saturating_sub(1);
-                        // Save now: after the first save of the start positions, no line is lost.
-                        next_save = Instant::now();
                     }
                     None => break,
                 }
             }
         }
+        (self.memory.changed, self.memory.next) = (true, Instant::now());
         self.save_and_publish().await;
         self.state.ledger = self.ledger.into_saved();
         self.state
+    }
+
+    fn receive(&mut self, input: PipelineInput) {
+        match input {
+            PipelineInput::Logs(batch) => self.apply(batch),
+            PipelineInput::Link(batch) => self.apply_link(batch),
+            PipelineInput::LogsReady => self.unstarted = self.unstarted.saturating_sub(1),
+        }
+    }
+
+    fn reconfigure(&mut self, reload: Reload) -> oneshot::Sender<SavedState> {
+        let Reload { config, sources_now, redis, links, positions } = reload;
+        let change = Reconfiguration {
+            namespaces: config.namespaces.clone(),
+            join_window: config.join_window,
+            rule_names: config.rules.names(),
+            keyspace: keyspace_settings(&config),
+            links,
+        };
+        self.ledger.reconfigure(change, clock::steady());
+        self.unstarted = readers(&config);
+        (self.config, self.sources_now, self.redis) = (config, sources_now, redis);
+        (self.next_survey, self.changed) = (Instant::now(), true);
+        positions
     }
 
     fn apply(&mut self, batch: Batch) {
@@ -264,6 +352,7 @@ impl Pipeline {
                         info!("state is saved again");
                     }
                     self.changed = false;
+                    self.memory.changed = true;
                     for saved in self.awaiting_save.drain(..) {
                         // A client that stopped waiting sends its lines again, and they are
                         // recognized.
@@ -285,6 +374,10 @@ impl Pipeline {
                 }
             }
         }
+        // Only saved counts are remembered.
+        if !self.changed {
+            self.save_memory().await;
+        }
         self.publish.send_replace(Arc::new(self.snapshot()));
         if self.unstarted == 0 {
             self.ready.send_replace(true);
@@ -302,6 +395,13 @@ impl Pipeline {
         self.state.saves = saves;
         self.state.saved_at = saved_at;
         Ok(())
+    }
+
+    async fn save_memory(&mut self) {
+        let Some(file) = self.memory.file_if_due() else { return };
+        let memory = self.ledger.memory(&file.hasher(), clock::steady(), clock::now());
+        let saved = tokio::task::spawn_blocking(move || file.save(&memory)).await;
+        self.memory.note(saved.unwrap_or_else(|error| Err(std::io::Error::other(error))));
     }
 
     /// Updates only the health of the exporter and of Redis. The other published numbers stay the
@@ -331,7 +431,7 @@ impl Pipeline {
         });
         Snapshot {
             namespaces: namespaces.collect(),
-            told: self.config.rules.countable(),
+            countable: self.config.rules.countable(),
             sources: sources.collect(),
             redis: self.redis_view(),
             exporter: self.exporter_view(),
@@ -361,4 +461,20 @@ impl Pipeline {
             started: self.started_at,
         }
     }
+}
+
+/// `None` if no Redis is configured.
+fn keyspace_settings(config: &Config) -> Option<KeyspaceSettings> {
+    let redis = config.redis.as_ref()?;
+    let watched = if redis.watch.enabled { Duration::ZERO } else { redis.scan.interval };
+    Some(KeyspaceSettings {
+        max_tracked_locks: redis.max_tracked_locks,
+        cause_wait: (CAUSE_WAIT + watched).as_millis() as TimeMs,
+    })
+}
+
+/// Number of log readers that report their start positions. The tailer always runs, even without
+/// files to follow.
+fn readers(config: &Config) -> usize {
+    1 + config.logs.iter().filter(|source| matches!(source.kind, LogKind::Journal(_))).count()
 }

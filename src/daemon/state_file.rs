@@ -7,9 +7,10 @@
 //! overwritten. The directory is locked, because two processes would overwrite each other's state.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::hash::Hasher;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -88,13 +89,18 @@ pub struct StateDirectory {
 impl StateDirectory {
     pub fn open(path: &Path) -> Result<Self, StateError> {
         let fail = |source| StateError::Directory { path: path.to_owned(), source };
-        fs::create_dir_all(path).map_err(fail)?;
+        // Only the user of the exporter may look into a new directory.
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fail)?;
         let lock = File::options().create(true).truncate(false).write(true).open(path.join(LOCK)).map_err(fail)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(StateError::InUse { path: path.to_owned() }),
             Err(TryLockError::Error(source)) => Err(fail(source)),
         }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Returns the saved state. Returns an empty state if there is no file, or if the file was

@@ -14,21 +14,34 @@ use super::Scrape;
 use super::metric::{Distribution, Metric, MetricKind, Number, Numbers};
 use super::metrics::{metrics, seconds, timestamp};
 use crate::config::rules::countable::CountableSeries;
-use crate::model::counters::{LogCounters, Tally};
-use crate::model::failure::{Cause, Operation};
+use crate::model::counters::Tally;
+use crate::model::failure::{Cause, FailureKind};
 use crate::model::label::Label;
 use crate::model::namespace::Namespace;
 use crate::model::sighting::OperationsSource;
-use crate::report::advice::{self, Advice, Evidence, advise};
-use crate::snapshot::{KeyspaceView, NamespaceView, Ratios};
+use crate::report::advice::{Advice, BucketedSample, Evidence, advise};
+use crate::snapshot::{KeyspaceView, NamespaceView, Ratios, Snapshot};
 
 #[derive(Debug)]
-pub(super) struct SnapshotCollector(pub(super) Scrape);
+pub(super) struct SnapshotCollector {
+    scrape: Scrape,
+    /// The TTL advice of each namespace. Computed once, because several metrics show it.
+    advice: Vec<Option<Advice>>,
+}
+
+impl SnapshotCollector {
+    pub(super) fn new(scrape: Scrape) -> Self {
+        let Snapshot { namespaces, redis, .. } = &*scrape.snapshot;
+        let replies = redis.as_ref().map(|redis| BucketedSample::of(&redis.now.reply_seconds)).unwrap_or_default();
+        let advice = namespaces.iter().map(|view| Some(advise(&view.namespace, &Evidence::of(view, &replies)?)));
+        Self { advice: advice.collect(), scrape }
+    }
+}
 
 impl Collector for SnapshotCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         for metric in metrics() {
-            let samples = self.0.samples(metric);
+            let samples = self.scrape.samples(metric, &self.advice);
             if samples.is_empty() {
                 continue;
             }
@@ -54,20 +67,14 @@ enum SampleValue {
 }
 
 impl Scrape {
-    fn samples(&self, metric: &Metric) -> Vec<MetricSample<'_>> {
+    fn samples<'a>(&'a self, metric: &Metric, advice: &'a [Option<Advice>]) -> Vec<MetricSample<'a>> {
         let names = metric.labels();
         match metric.numbers {
             Numbers::Namespace(read) => {
                 let views = self.snapshot.namespaces.iter();
                 views.filter_map(|view| sample(names, &[&view.namespace.name], read(view))).collect()
             }
-            Numbers::Logs(read, can_be) => {
-                let views = self.told().filter(|(view, told)| can_be(told) || read(&view.logs) > 0);
-                views.filter_map(|(view, _)| logged(names, view, read)).collect()
-            }
-            Numbers::Operation(tally) => self.tallied(names, tally, |_| Operation::ALL),
-            Numbers::Reason(tally, possible) => self.tallied(names, tally, possible),
-            Numbers::Conflict(tally, possible) => self.tallied(names, tally, possible),
+            Numbers::Failures(kind) => self.failures(names, kind),
             Numbers::Cause => {
                 // Locks of a namespace without key templates are not observed in Redis, so their
                 // cause is always unknown.
@@ -88,8 +95,8 @@ impl Scrape {
                 .filter_map(|seen| sample(names, &seen.labels(), read(seen.namespace, seen.view)))
                 .collect(),
             Numbers::Advice(read) => {
-                let advised = self.advised();
-                advised.filter_map(|(labels, advice)| sample(names, &labels, seconds(read(&advice)))).collect()
+                let advised = self.advised(advice);
+                advised.filter_map(|(labels, advice)| sample(names, &labels, seconds(read(advice)))).collect()
             }
             Numbers::Distribution(read) => {
                 let distributions = self.observed().filter_map(|seen| {
@@ -154,40 +161,33 @@ impl Scrape {
         }
     }
 
-    /// Returns a sample for every label value that can be counted for a namespace, including zeros:
+    /// Returns a sample for every series that can be counted for a namespace, including zeros:
     /// Prometheus sees an increase at the first failure only if the series already exists at 0.
-    /// Values that were counted are always shown.
-    fn tallied<L: Label>(
-        &self,
-        names: &[&'static str],
-        tally: fn(&LogCounters) -> &Tally<L>,
-        possible: fn(&CountableSeries) -> &[L],
-    ) -> Vec<MetricSample<'_>> {
+    /// Series that were counted are always shown.
+    fn failures(&self, names: &[&'static str], kind: FailureKind) -> Vec<MetricSample<'_>> {
         let mut samples = Vec::new();
-        for (view, told) in self.told() {
-            let counts = tally(&view.logs).iter().filter(|(label, count)| *count > 0 || possible(told).contains(label));
-            samples.extend(counts.filter_map(|(label, count)| {
-                sample(names, &[&view.namespace.name, label.as_str()], Some(Number::Whole(count)))
+        for (view, countable) in self.countable() {
+            let series = view.logs.series(kind).filter(|(failure, count)| *count > 0 || countable.contains(*failure));
+            samples.extend(series.filter_map(|(failure, count)| {
+                let labels: Vec<&str> = iter::once(view.namespace.name.as_str()).chain(failure.label_value()).collect();
+                sample(names, &labels, Some(Number::Whole(count)))
             }));
         }
         samples
     }
 
     /// Returns each namespace with the series that can be counted for it.
-    fn told(&self) -> impl Iterator<Item = (&NamespaceView, &CountableSeries)> {
+    fn countable(&self) -> impl Iterator<Item = (&NamespaceView, &CountableSeries)> {
         static EVERYTHING: LazyLock<CountableSeries> = LazyLock::new(CountableSeries::everything);
-        let told = self.snapshot.told.iter().chain(iter::repeat(&*EVERYTHING));
-        self.snapshot.namespaces.iter().zip(told)
+        let countable = self.snapshot.countable.iter().chain(iter::repeat(&*EVERYTHING));
+        self.snapshot.namespaces.iter().zip(countable)
     }
 
     /// Returns the namespaces that are observed in Redis, with their labels and their TTL advice.
-    fn advised(&self) -> impl Iterator<Item = ([&str; 2], Advice)> {
-        self.snapshot.redis.iter().flat_map(|redis| {
-            let replies = advice::BucketedSample::of(&redis.now.reply_seconds);
-            self.snapshot.namespaces.iter().filter_map(move |view| {
-                let evidence = Evidence::of(view, &replies)?;
-                Some(([redis.name.as_str(), &view.namespace.name], advise(&view.namespace, &evidence)))
-            })
+    fn advised<'a>(&'a self, advice: &'a [Option<Advice>]) -> impl Iterator<Item = ([&'a str; 2], &'a Advice)> {
+        self.snapshot.redis.iter().flat_map(move |redis| {
+            let views = self.snapshot.namespaces.iter().zip(advice);
+            views.filter_map(|(view, advice)| Some(([redis.name.as_str(), &view.namespace.name], advice.as_ref()?)))
         })
     }
 
@@ -239,14 +239,6 @@ impl<'a> Observed<'a> {
             .filter_map(|((window, _), ratios)| self.sample(names, window, rounded(read(self.namespace, ratios))))
             .collect()
     }
-}
-
-fn logged<'a>(
-    names: &[&'static str],
-    view: &'a NamespaceView,
-    read: fn(&LogCounters) -> u64,
-) -> Option<MetricSample<'a>> {
-    sample(names, &[&view.namespace.name], Some(Number::Whole(read(&view.logs))))
 }
 
 fn counted<'a, L: Label>(names: &[&'static str], labels: &[&'a str], tally: &Tally<L>) -> Vec<MetricSample<'a>> {

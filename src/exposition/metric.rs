@@ -7,9 +7,8 @@ use std::time::Duration;
 use prometheus_client::metrics::MetricType;
 
 use super::ProcessStats;
-use crate::config::rules::countable::CountableSeries;
-use crate::model::counters::{Bounds, Histogram, LogCounters, Tally};
-use crate::model::failure::{ConflictKind, Operation, Reason};
+use crate::model::counters::{Bounds, Histogram};
+use crate::model::failure::FailureKind;
 use crate::model::namespace::Namespace;
 use crate::report::advice::Advice;
 use crate::snapshot::{ExporterView, KeyspaceView, NamespaceView, Ratios, RedisNow, SourceView};
@@ -77,12 +76,7 @@ impl Distribution {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Numbers {
     Namespace(fn(&NamespaceView) -> Option<Number>),
-    /// The second function returns whether the number can be counted for the namespace at all.
-    Logs(fn(&LogCounters) -> u64, fn(&CountableSeries) -> bool),
-    Operation(fn(&LogCounters) -> &Tally<Operation>),
-    /// The second function returns the label values that can be counted for the namespace.
-    Reason(fn(&LogCounters) -> &Tally<Reason>, fn(&CountableSeries) -> &[Reason]),
-    Conflict(fn(&LogCounters) -> &Tally<ConflictKind>, fn(&CountableSeries) -> &[ConflictKind]),
+    Failures(FailureKind),
     Cause,
     /// This variant and all others up to `Ratio` have samples only if Redis is configured and the
     /// namespace has keys.
@@ -109,10 +103,8 @@ pub(super) enum Numbers {
 impl Metric {
     pub fn labels(&self) -> &'static [&'static str] {
         match self.numbers {
-            Numbers::Namespace(_) | Numbers::Logs(..) => &["lock_namespace"],
-            Numbers::Operation(_) => &["lock_namespace", "operation"],
-            Numbers::Reason(..) => &["lock_namespace", "reason"],
-            Numbers::Conflict(..) => &["lock_namespace", "kind"],
+            Numbers::Namespace(_) => &["lock_namespace"],
+            Numbers::Failures(kind) => kind.info().labels,
             Numbers::Cause => &["lock_namespace", "cause"],
             Numbers::Keyspace(_) | Numbers::Advice(_) | Numbers::Distribution(_) => &["redis", "lock_namespace"],
             Numbers::OwnerChange => &["redis", "lock_namespace", "after"],

@@ -85,7 +85,7 @@ pub struct Scrape {
 impl Scrape {
     pub fn render(self, format: TextFormat) -> String {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(SnapshotCollector(self)));
+        registry.register_collector(Box::new(SnapshotCollector::new(self)));
         let mut openmetrics = String::with_capacity(64 * 1024);
         text::encode(&mut openmetrics, &registry)
             .expect("a String takes every write, and no metric is a native histogram");

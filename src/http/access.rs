@@ -52,6 +52,16 @@ struct PasswordCache {
     bad: HashSet<u128>,
 }
 
+/// A user's name and password, to be compared.
+struct Login {
+    /// See [`Access::key`].
+    key: u128,
+    /// The bcrypt hash of the user. If there is no such user, a hash that takes as long to compare.
+    hash: String,
+    exists: bool,
+    password: Vec<u8>,
+}
+
 /// The remaining tokens of a rate limit.
 struct TokenBucket {
     limit: RateLimit,
@@ -98,10 +108,10 @@ impl Access {
         }
         let Some((name, password)) = credentials(headers) else { return Err(AccessDenied::Unauthorized) };
         let (hash, exists) = users.find(&name);
-        let key = self.key(&name, hash, &password);
-        let is_good = match self.remembered(key) {
+        let login = Login { key: self.key(&name, hash, &password), hash: hash.to_owned(), exists, password };
+        let is_good = match self.remembered(login.key) {
             Some(is_good) => is_good,
-            None => self.compare(key, hash, password, exists, users.len()).await?,
+            None => self.compare(login, users.len()).await?,
         };
         if is_good { Ok(()) } else { Err(AccessDenied::Unauthorized) }
     }
@@ -112,14 +122,8 @@ impl Access {
         (is_good || verdicts.bad.contains(&key)).then_some(is_good)
     }
 
-    async fn compare(
-        &self,
-        key: u128,
-        hash: &str,
-        password: Vec<u8>,
-        exists: bool,
-        n_users: usize,
-    ) -> Result<bool, AccessDenied> {
+    async fn compare(&self, login: Login, n_users: usize) -> Result<bool, AccessDenied> {
+        let Login { key, hash, exists, password } = login;
         let _waiting = match self.waiting.try_acquire() {
             Ok(permit) => permit,
             Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => return Err(AccessDenied::Busy),
@@ -129,7 +133,6 @@ impl Access {
         if let Some(is_good) = self.remembered(key) {
             return Ok(is_good);
         }
-        let hash = hash.to_owned();
         let compared = tokio::task::spawn_blocking(move || {
             let fits = bcrypt::verify(password, &hash).unwrap_or(false);
             // The permit is held until the comparison ends, even if the client is gone.
@@ -137,18 +140,13 @@ impl Access {
             fits
         });
         let is_good = compared.await.map_err(|_| AccessDenied::Busy)? && exists;
-        self.remember(key, is_good, n_users + SPARE_GOOD_VERDICTS);
-        Ok(is_good)
-    }
-
-    /// Clears a full cache. Each lost entry costs one more comparison.
-    fn remember(&self, key: u128, is_good: bool, max_good: usize) {
-        let Ok(mut verdicts) = self.verdicts.lock() else { return };
-        let (set, max) = if is_good { (&mut verdicts.good, max_good) } else { (&mut verdicts.bad, MAX_BAD_VERDICTS) };
-        if set.len() >= max {
-            set.clear();
+        if let Ok(mut verdicts) = self.verdicts.lock() {
+            match is_good {
+                true => remember(key, &mut verdicts.good, n_users + SPARE_GOOD_VERDICTS),
+                false => remember(key, &mut verdicts.bad, MAX_BAD_VERDICTS),
+            }
         }
-        set.insert(key);
+        Ok(is_good)
     }
 
     /// Includes the bcrypt hash, so that cached results of an old password no longer match.
@@ -160,6 +158,14 @@ impl Access {
         }
         hasher.finish128().as_u128()
     }
+}
+
+/// Clears a full cache. Each lost entry costs one more comparison.
+fn remember(key: u128, verdicts: &mut HashSet<u128>, max: usize) {
+    if verdicts.len() >= max {
+        verdicts.clear();
+    }
+    verdicts.insert(key);
 }
 
 /// Returns name and password from `Authorization: Basic ...`.

@@ -155,7 +155,8 @@ fn front_page<B>(context: &Context, request: &Request<B>) -> HttpResponse {
         let page = shown(request, page::DOCUMENT.text, page::DOCUMENT.content_type);
         return with(page, CONTENT_SECURITY_POLICY, page::CONTENT_SECURITY_POLICY);
     }
-    let page = landing::page(&context.app.snapshot.borrow(), Build::CURRENT, has_api);
+    let routes: &[&str] = if has_api { &api::ROUTES } else { &[] };
+    let page = landing::page(&context.app.snapshot.borrow(), Build::CURRENT, routes);
     with(shown(request, &page, HTML), CONTENT_SECURITY_POLICY, landing::CONTENT_SECURITY_POLICY)
 }
 

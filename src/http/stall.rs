@@ -79,9 +79,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::time::Instant;
 
     use tokio::net::UnixStream;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -105,7 +105,8 @@ mod tests {
         assert!(started.elapsed() >= Duration::from_millis(50));
     }
 
-    #[tokio::test]
+    /// On virtual time, so that a busy machine cannot delay the reader.
+    #[tokio::test(start_paused = true)]
     async fn a_reader_that_takes_something_starts_the_time_anew() {
         let (stream, reader) = UnixStream::pair().unwrap();
         let mut guard = StallGuard::new(stream, Duration::from_millis(500));

@@ -108,7 +108,7 @@ impl WebFile {
         };
         match timeout(RELOAD_LIMIT, asked).await {
             Ok(Some(outcome)) => outcome.map_err(|problems| problems.to_string()),
-            Ok(None) => Err("the web configuration is not followed any more".to_owned()),
+            Ok(None) => Err("the web configuration is no longer followed".to_owned()),
             Err(_) => Err("reading the web configuration takes too long".to_owned()),
         }
     }

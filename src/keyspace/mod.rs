@@ -25,6 +25,7 @@ mod topology;
 mod wire;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -38,6 +39,10 @@ use crate::model::key_index::KeyMap;
 use crate::model::namespace::Namespace;
 use crate::model::sighting::{LinkId, OwnerHasher};
 use crate::snapshot::RedisNow;
+
+/// Longest time between two attempts to reach a Redis that was reached before. Most likely it is
+/// restarting, and what happens to its locks before the exporter is connected again is missed.
+const RETRY_KNOWN_WITHIN: Duration = Duration::from_secs(1);
 
 /// The parts that the keyspace source is built from.
 pub struct KeyspaceSource {

@@ -16,7 +16,7 @@ use tracing::{error, info, warn};
 use super::status::{self, LinkStatus, LinkTotals};
 use super::topology::slots::slot_of;
 use super::topology::{self, DiscoverError, Primary};
-use super::{KeyspaceSource, LinkSetup, Shared, link};
+use super::{KeyspaceSource, LinkSetup, RETRY_KNOWN_WITHIN, Shared, link};
 use crate::config::redis::{Address, RedisConfig, RedisMode};
 use crate::model::input::PipelineInput;
 use crate::model::sighting::{LinkBatch, LinkEvent, LinkId};
@@ -98,7 +98,7 @@ impl Supervisor {
                     Ok((result, took)) => self.take(result, &took).await,
                     Err(error) => {
                         error!(%error, "looking for the primaries of redis failed");
-                        self.next_discovery = Some(Instant::now() + self.backoff.next());
+                        self.discover_again();
                     }
                 },
                 () = shared.rediscover.notified() => self.hasten_discovery(),
@@ -160,9 +160,16 @@ impl Supervisor {
                     warn!(error = %failure, "cannot find the primaries of redis, trying again");
                 }
                 self.failure = Some(failure);
-                self.next_discovery = Some(Instant::now() + self.backoff.next());
+                self.discover_again();
             }
         }
+    }
+
+    /// Schedules the next attempt after a failed discovery.
+    fn discover_again(&mut self) {
+        let pause =
+            if self.links.is_empty() { self.backoff.next() } else { self.backoff.next_up_to(RETRY_KNOWN_WITHIN) };
+        self.next_discovery = Some(Instant::now() + pause);
     }
 
     /// Stops the links of nodes that are no longer primaries, and starts links to new primaries.

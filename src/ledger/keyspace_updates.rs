@@ -6,16 +6,16 @@
 
 use std::sync::Arc;
 
+use super::Ledger;
 use super::causes::incidents::Incident;
 use super::causes::{self, Explanation, Loss};
+use super::failures::EventContext;
 use super::locks::history::CountedLine;
 use super::locks::hold::Hold;
 use super::locks::ring::KeyHash;
 use super::locks::{AllCounters, KeyspaceSettings, LockTracker};
-use super::recent::Event;
-use super::{Counted, EventContext, Ledger};
 use crate::model::counters::Tally;
-use crate::model::failure::{Cause, Operation};
+use crate::model::failure::{Cause, Failure, FailureKind, Operation};
 use crate::model::label::Label;
 use crate::model::log_event::RuleId;
 use crate::model::namespace::{Namespace, NamespaceId};
@@ -27,11 +27,15 @@ use crate::util::clock::TimeMs;
 impl Ledger {
     /// Enables the tracking of locks in Redis.
     pub fn observing(mut self, settings: KeyspaceSettings) -> Self {
+        self.observe(LockTracker::new(settings, &self.namespaces));
+        self
+    }
+
+    pub(super) fn observe(&mut self, keyspace: LockTracker) {
         for namespace in self.namespaces.iter().filter(|namespace| !namespace.keys.is_empty()) {
             self.saved.keyspace.entry(namespace.name.clone()).or_default();
         }
-        self.keyspace = Some(LockTracker::new(settings, &self.namespaces));
-        self
+        self.keyspace = Some(keyspace);
     }
 
     /// Sets the names of rules by [`RuleId`]. Without them, incidents show an empty name.
@@ -83,7 +87,7 @@ impl Ledger {
 
     /// Events of the last minutes and the last hour.
     pub fn lately(&self, namespace: NamespaceId, now: TimeMs) -> RecentActivity {
-        self.recents.get(usize::from(namespace.0)).map(|recent| recent.lately(now)).unwrap_or_default()
+        self.recents.get(usize::from(namespace.0)).map(|recent| recent.activity(now)).unwrap_or_default()
     }
 
     pub fn causes(&self, namespace: &Namespace) -> Tally<Cause> {
@@ -127,7 +131,7 @@ impl Ledger {
     /// waited, or an older version that had no causes counted them.
     pub(super) fn settle_saved(&mut self) {
         for (name, counters) in &self.saved.namespaces {
-            let lost = counters.not_owned.total();
+            let lost = counters.total(FailureKind::NotOwned);
             let settled = self.saved.causes.get(name).map_or(0, Tally::total);
             if lost > settled {
                 self.saved.causes.entry(name.clone()).or_default().add(Cause::Unknown, lost - settled);
@@ -137,7 +141,6 @@ impl Ledger {
 
     /// Must be called once for each loss that is counted.
     pub(super) fn lost(&mut self, moment: &EventContext, operation: Operation) {
-        self.happened_lately(moment, Event::NotOwned);
         let loss = Loss {
             at: moment.at,
             namespace: moment.id,
@@ -157,16 +160,11 @@ impl Ledger {
         }
     }
 
-    pub(super) fn happened_lately(&mut self, moment: &EventContext, event: Event) {
-        // The clock of the program may be ahead. No window covers a bucket in the future.
-        self.recents[usize::from(moment.id.0)].add(event, 1, moment.at.min(moment.now));
-    }
-
     /// Adds a counted log event to the history of its lock.
-    pub(super) fn said(&mut self, moment: &EventContext, counted: &Counted) {
+    pub(super) fn said(&mut self, moment: &EventContext, failure: Failure) {
         let (Some(keyspace), Some(lock)) = (&mut self.keyspace, moment.lock) else { return };
-        let reason = counted.reason.map(Label::as_str);
-        let saying = CountedLine { at: moment.at, event: counted.event, reason, rule: moment.rule };
+        let (event, reason) = (failure.event_name(), failure.reason().map(Label::as_str));
+        let saying = CountedLine { at: moment.at, event, reason, rule: moment.rule };
         for key in keyspace.keys_of(moment.id, lock) {
             keyspace.sayings.push(keyspace.hash(&key), saying);
         }
@@ -176,7 +174,7 @@ impl Ledger {
         self.rule_names.get(usize::from(rule.0)).map_or("", String::as_str)
     }
 
-    fn settle_loss(&mut self, loss: Loss) {
+    pub(super) fn settle_loss(&mut self, loss: Loss) {
         let finding = self.keyspace.as_mut().map_or(Explanation::NOTHING, |keyspace| keyspace.explain(&loss));
         let name = self.namespaces[usize::from(loss.namespace.0)].name.clone();
         self.saved.causes.entry(name).or_default().increment(finding.cause);

@@ -44,7 +44,7 @@ pub fn read(max_line_bytes: usize) -> io::Result<Lines> {
     let (sender, receiver) = sync_channel(4);
     thread::Builder::new().name("stdin".to_owned()).spawn(move || match pump(max_line_bytes, &sender) {
         Ok(()) => info!("standard input has ended"),
-        Err(error) => error!(%error, "cannot read standard input any more"),
+        Err(error) => error!(%error, "can no longer read standard input"),
     })?;
     Ok(Lines(Arc::new(Mutex::new(receiver))))
 }

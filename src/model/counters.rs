@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::model::failure::{ConflictKind, Operation, Reason};
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::label::{Label, label_enum};
 
 label_enum! {
@@ -35,6 +35,11 @@ impl<L: Label> Tally<L> {
         self.counts[label.index()] += count;
     }
 
+    /// Adds one count for each label value, in the order of [`Label::ALL`].
+    pub fn add_all(&mut self, counts: &[u32]) {
+        self.counts.iter_mut().zip(counts).for_each(|(sum, count)| *sum += u64::from(*count));
+    }
+
     pub fn get(&self, label: L) -> u64 {
         self.counts[label.index()]
     }
@@ -46,6 +51,14 @@ impl<L: Label> Tally<L> {
     /// Returns every label value with its count, including zeros.
     pub fn iter(&self) -> impl Iterator<Item = (L, u64)> + '_ {
         L::ALL.iter().copied().zip(self.counts.iter().copied())
+    }
+}
+
+impl<L: Label, const N: usize> From<[(L, u64); N]> for Tally<L> {
+    fn from(counts: [(L, u64); N]) -> Self {
+        let mut tally = Self::default();
+        counts.into_iter().for_each(|(label, count)| tally.add(label, count));
+        tally
     }
 }
 
@@ -75,17 +88,104 @@ impl<'de, L: Label> Deserialize<'de> for Tally<L> {
     }
 }
 
-/// Counts of what the logs report about one lock namespace. Each failure is counted once.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LogCounters {
-    pub not_owned: Tally<Operation>,
-    pub renewal_failures: Tally<Reason>,
-    pub release_failures: Tally<Reason>,
-    pub acquire_failures: Tally<Reason>,
-    pub abandonments: u64,
-    pub unlocked_work: u64,
-    pub conflicting_writes: Tally<ConflictKind>,
+/// Counts of what the logs report about one lock namespace. Each failure is counted once. A saved
+/// counter with an unknown name is an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureCounters {
+    /// Indexed by [`FailureKind`], then by [`Failure::series`].
+    counts: Vec<Vec<u64>>,
+}
+
+/// The counters that every state file contains, in the order of the file. Kinds that were added
+/// later follow, and only if they were counted: an older version refuses a file with an unknown
+/// counter.
+const ALWAYS_SAVED: [FailureKind; 7] = [
+    FailureKind::NotOwned,
+    FailureKind::RenewalFailed,
+    FailureKind::ReleaseFailed,
+    FailureKind::AcquireFailed,
+    FailureKind::Abandoned,
+    FailureKind::UnlockedWork,
+    FailureKind::ConflictingWrite,
+];
+
+impl FailureCounters {
+    pub fn increment(&mut self, failure: Failure) {
+        self.add(failure, 1);
+    }
+
+    pub fn add(&mut self, failure: Failure, count: u64) {
+        self.counts[failure.kind().index()][failure.series()] += count;
+    }
+
+    pub fn get(&self, failure: Failure) -> u64 {
+        self.counts[failure.kind().index()][failure.series()]
+    }
+
+    pub fn total(&self, kind: FailureKind) -> u64 {
+        self.counts[kind.index()].iter().fold(0, |sum, count| count.saturating_add(sum))
+    }
+
+    /// Returns every series of the kind with its count, including zeros.
+    pub fn series(&self, kind: FailureKind) -> impl Iterator<Item = (Failure, u64)> + '_ {
+        kind.all_failures().into_iter().zip(self.counts[kind.index()].iter().copied())
+    }
+}
+
+impl Default for FailureCounters {
+    fn default() -> Self {
+        Self { counts: FailureKind::ALL.iter().map(|kind| vec![0; kind.all_failures().len()]).collect() }
+    }
+}
+
+impl Serialize for FailureCounters {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let later = FailureKind::ALL.iter().filter(|kind| !ALWAYS_SAVED.contains(kind) && self.total(**kind) > 0);
+        let saved = ALWAYS_SAVED.iter().chain(later);
+        serializer.collect_map(saved.map(|kind| (kind.counter(), KindCounts { kind: *kind, counters: self })))
+    }
+}
+
+/// The counts of one kind: a number, or numbers above 0 by label value.
+struct KindCounts<'a> {
+    kind: FailureKind,
+    counters: &'a FailureCounters,
+}
+
+impl Serialize for KindCounts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !self.kind.has_label() {
+            return serializer.serialize_u64(self.counters.total(self.kind));
+        }
+        let nonzero = self.counters.series(self.kind).filter(|(_, count)| *count > 0);
+        serializer.collect_map(nonzero.map(|(failure, count)| (failure.label_value(), count)))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum SavedCounts {
+    Number(u64),
+    ByLabel(BTreeMap<String, u64>),
+}
+
+impl<'de> Deserialize<'de> for FailureCounters {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut counters = Self::default();
+        for (name, saved) in BTreeMap::<String, SavedCounts>::deserialize(deserializer)? {
+            let unknown = |what: &str| serde::de::Error::custom(format!("unknown {what} of a failure: {name:?}"));
+            let kind = FailureKind::ALL.iter().find(|kind| kind.counter() == name).ok_or_else(|| unknown("counter"))?;
+            let counts: Vec<(Option<String>, u64)> = match saved {
+                SavedCounts::Number(count) => vec![(None, count)],
+                SavedCounts::ByLabel(counts) => counts.into_iter().map(|(value, count)| (Some(value), count)).collect(),
+            };
+            for (value, count) in counts {
+                let failure = kind.all_failures().into_iter().find(|failure| failure.label_value() == value.as_deref());
+                counters.add(failure.ok_or_else(|| unknown("label value"))?, count);
+            }
+        }
+        Ok(counters)
+    }
 }
 
 /// Counts of the transitions that were inferred from Redis for one lock namespace.
@@ -202,6 +302,7 @@ impl<'de, B: Bounds> Deserialize<'de> for Histogram<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::failure::{Operation, Reason};
 
     #[test]
     fn a_tally_is_saved_by_label_value_without_zeros() {
@@ -237,7 +338,29 @@ mod tests {
         for bad in [r#"{"nothing":1}"#, r#"{"other":-1}"#, r#"{"other":1.5}"#, "[]", "null"] {
             assert!(serde_json::from_str::<Tally<Reason>>(bad).is_err(), "{bad}");
         }
-        assert!(serde_json::from_str::<LogCounters>(r#"{"lost":1}"#).is_err());
-        assert_eq!(serde_json::from_str::<LogCounters>("{}").unwrap(), LogCounters::default());
+    }
+
+    #[test]
+    fn failures_are_saved_by_counter_and_label_value() {
+        let mut counters = FailureCounters::default();
+        counters.increment(Failure::Abandoned(Some(Reason::Other)));
+        counters.increment(Failure::NotOwned(Operation::Renew));
+        counters.add(Failure::AcquireFailed(Reason::Busy), 2);
+        let saved = serde_json::to_string(&counters).unwrap();
+        let expected = r#"{"not_owned":{"renew":1},"renewal_failures":{},"release_failures":{},"acquire_failures":{"busy":2},"abandonments":1,"unlocked_work":0,"conflicting_writes":{}}"#;
+        assert_eq!(saved, expected);
+        assert_eq!(serde_json::from_str::<FailureCounters>(&saved).unwrap(), counters);
+        assert_eq!(serde_json::from_str::<FailureCounters>("{}").unwrap(), FailureCounters::default());
+        let wrong = [
+            r#"{"lost":1}"#,
+            r#"{"lost":{}}"#,
+            r#"{"not_owned":1}"#,
+            r#"{"not_owned":{"busy":1}}"#,
+            r#"{"abandonments":{"busy":1}}"#,
+            r#"{"abandonments":-1}"#,
+        ];
+        for text in wrong {
+            assert!(serde_json::from_str::<FailureCounters>(text).is_err(), "{text}");
+        }
     }
 }

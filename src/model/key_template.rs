@@ -44,7 +44,9 @@ impl KeyTemplate {
                 return Err(format!("`{{{name}}}` in key template `{text}` is not a field name"));
             }
             if literal.is_empty() && matches!(parts.last(), Some(Part::Field(_))) {
-                return Err(format!("two fields touch in key template `{text}`: nothing tells where one ends"));
+                return Err(format!(
+                    "two fields are adjacent in key template `{text}`: where the first one ends is ambiguous"
+                ));
             }
             if !literal.is_empty() {
                 parts.push(Part::Literal(std::mem::take(&mut literal)));

@@ -18,6 +18,22 @@ pub trait Label: Copy + Eq + 'static {
     fn index(self) -> usize;
 }
 
+/// Saves a label as its text: `#[serde(with = "as_text")]`.
+pub(crate) mod as_text {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    use super::Label;
+
+    pub(crate) fn serialize<L: Label, S: Serializer>(label: &L, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(label.as_str())
+    }
+
+    pub(crate) fn deserialize<'de, L: Label, D: Deserializer<'de>>(deserializer: D) -> Result<L, D::Error> {
+        let text = <std::borrow::Cow<str>>::deserialize(deserializer)?;
+        L::parse(&text).ok_or_else(|| de::Error::custom(format_args!("unknown label {text:?}")))
+    }
+}
+
 /// Declares a fieldless enum together with its label values, in the order of the labels.
 macro_rules! label_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {

@@ -3,12 +3,16 @@
 //! `config` builds them. Log sources, links, the ledger and `exposition` read them. Nothing here
 //! does I/O.
 
-use crate::model::key_template::KeyTemplate;
-use crate::model::owner::OwnerRule;
+use std::hash::Hasher;
 use std::time::Duration;
 
+use siphasher::sip::SipHasher13;
+
+use crate::model::key_template::KeyTemplate;
+use crate::model::owner::OwnerRule;
+
 /// Index of a lock namespace in the configuration in effect. `other` is always the last one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct NamespaceId(pub u16);
 
 /// Name of the namespace for all log events that belong to no configured namespace.
@@ -47,6 +51,24 @@ impl OnRenewalFailure {
         match self {
             Self::Fence => "fence",
             Self::Continue => "continue",
+        }
+    }
+}
+
+/// How programs acquire the lock. `nx`: only if its key does not exist, with `NX` or an equal check
+/// in a script, so nobody overwrites a held lock. `any`: perhaps without such a check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AcquiredWith {
+    #[default]
+    Any,
+    Nx,
+}
+
+impl AcquiredWith {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::Nx => "nx",
         }
     }
 }
@@ -95,6 +117,7 @@ pub struct Namespace {
     /// If several namespaces share a key template: only lines with one of these values in their
     /// `component` field belong to this namespace. Empty: any component.
     pub components: Vec<String>,
+    pub acquired_with: AcquiredWith,
     pub style: Style,
     pub on_renewal_failure: OnRenewalFailure,
     pub severity: Severity,
@@ -135,6 +158,7 @@ impl Namespace {
             exclude: Vec::new(),
             owner: OwnerRule::default(),
             components: Vec::new(),
+            acquired_with: AcquiredWith::default(),
             style: Style::Item,
             on_renewal_failure: OnRenewalFailure::Fence,
             severity: Severity::Ticket,
@@ -148,6 +172,26 @@ impl Namespace {
             fence: None,
             thresholds: Thresholds::default(),
         }
+    }
+
+    /// Identifies what belongs to the namespace and what its counts mean. If a new configuration
+    /// changes the identity, the namespace starts over. Policy (thresholds, TTL, severity) is not
+    /// part of it.
+    pub fn identity(&self) -> u64 {
+        let Self { name, keys, exclude, owner, components, style, .. } = self;
+        let mut hasher = SipHasher13::new();
+        hasher.write(format!("{:?}", (name, keys, exclude, owner, components, style)).as_bytes());
+        hasher.finish()
+    }
+
+    /// Whether links read the same keys in the same way for both namespaces.
+    pub fn is_read_like(&self, other: &Self) -> bool {
+        // Regexes cannot be compared, but their texts can.
+        let owner = |namespace: &Self| format!("{:?}", namespace.owner);
+        self.keys == other.keys
+            && self.exclude == other.exclude
+            && self.fence == other.fence
+            && owner(self) == owner(other)
     }
 
     /// Returns the template with the most literal text that matches the key. `None` if no template

@@ -30,6 +30,11 @@ impl OwnerRule {
         skip.is_empty() && part.is_none() && json.is_empty() && not_held.is_none() && !shared
     }
 
+    /// Whether the key of a lock may exist although nobody holds the lock.
+    pub fn may_show_nobody(&self) -> bool {
+        self.not_held.is_some()
+    }
+
     pub fn skips(&self, name: &[u8]) -> bool {
         self.skip.iter().any(|regex| regex.is_match(name))
     }

@@ -8,9 +8,11 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroU64;
 
+use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
 use crate::model::label::{Label, label_enum};
+use crate::model::namespace::NamespaceId;
 use crate::util::clock::TimeMs;
 
 /// Identifies one primary while it is connected or expected to return. Ids are not reused.
@@ -18,8 +20,8 @@ use crate::util::clock::TimeMs;
 pub struct LinkId(pub u16);
 
 /// Keyed hash of an owner's token. The token is a capability: whoever knows it can release the
-/// lock. The exporter keeps only this hash, and the hash key is a secret of the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// lock. The exporter keeps only this hash, and the hash key is a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OwnerHash(NonZeroU64);
 
 impl OwnerHash {
@@ -29,7 +31,8 @@ impl OwnerHash {
     }
 }
 
-/// Creates [`OwnerHash`]es. The secret is random and lives as long as the process.
+/// Creates [`OwnerHash`]es. The secret is random. It lives as long as the process, or as long as the
+/// state directory, so that an owner can be recognized after a restart.
 #[derive(Clone)]
 pub struct OwnerHasher {
     secret: (u64, u64),
@@ -42,10 +45,23 @@ impl OwnerHasher {
         Self { secret: (random(), random()) }
     }
 
+    pub fn with_secret(secret: (u64, u64)) -> Self {
+        Self { secret }
+    }
+
     pub fn hash(&self, token: &[u8]) -> OwnerHash {
+        OwnerHash(NonZeroU64::new(self.hash_bytes(token)).unwrap_or(NonZeroU64::MAX))
+    }
+
+    /// Hashes the key of a lock.
+    pub fn hash_key(&self, key: &str) -> u64 {
+        self.hash_bytes(key.as_bytes())
+    }
+
+    fn hash_bytes(&self, bytes: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.secret.0, self.secret.1);
-        hasher.write(token);
-        OwnerHash(NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MAX))
+        hasher.write(bytes);
+        hasher.finish()
     }
 }
 
@@ -96,11 +112,15 @@ pub struct Sighting {
     /// answered between the two.
     pub sent: TimeMs,
     pub received: TimeMs,
-    /// All changes since the previous read of the key happened at or after this time. `None`
-    /// without tracking: they can have happened at any time since the previous read.
+    /// All changes since the previous read of the key happened at or after this time: when the last
+    /// request before the first push was sent whose reply confirms that all earlier pushes had
+    /// arrived. `None` without tracking: changes can have happened at any time since the previous
+    /// read.
     pub since: Option<TimeMs>,
-    /// All changes since the previous read of the key happened at or before this time: when the
-    /// last push about the key was received, otherwise `received`.
+    /// All announced changes since the previous read of the key happened at or before this time:
+    /// when the last push about the key was received, otherwise `received`. The read itself may
+    /// show a change that is not announced yet, such as an expiration at any time up to `received`.
+    /// After a stall of the connection, `since` is before the stall and `until` after it.
     pub until: TimeMs,
     /// Number of pushes about the key between the previous reply about it and this one. Each push
     /// announces one or more changes.
@@ -119,10 +139,20 @@ label_enum! {
     OperationsSource {
         /// Tracking announces every change.
         Watch = "watch",
+        /// Tracking announces every change, but changes of the last five minutes were missed. The
+        /// counts are a lower bound.
+        Partial = "partial",
         /// Two passes are compared. The counts are a lower bound.
         Scan = "scan",
         /// Operations are not observed.
         None = "none",
+    }
+}
+
+impl OperationsSource {
+    /// Whether changes are pushed, so that only interruptions hide some.
+    pub fn is_pushed(self) -> bool {
+        matches!(self, Self::Watch | Self::Partial)
     }
 }
 
@@ -165,7 +195,7 @@ pub enum LinkEvent {
         started: TimeMs,
         at: TimeMs,
     },
-    /// All keys were deleted by a flush.
+    /// A flush deleted all keys of a database, perhaps of another one: Redis does not say which.
     Flushed {
         at: TimeMs,
     },
@@ -178,6 +208,13 @@ pub enum LinkEvent {
     /// reconnect.
     Gap {
         at: TimeMs,
+    },
+    /// Changes of locks in these namespaces were announced up to `at` and will not be reported,
+    /// because of the limit on reads. Their counts up to `at` are incomplete. The next sighting of
+    /// each of these locks is marked as `missed`.
+    Skipped {
+        at: TimeMs,
+        namespaces: Vec<NamespaceId>,
     },
     Seen(Sighting),
 }

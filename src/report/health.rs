@@ -9,30 +9,42 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::config::STDIN;
+use crate::config::{Config, STDIN};
+use crate::model::failure::FailureKind;
 use crate::model::label::{Label, label_enum};
 use crate::model::namespace::{Namespace, OnRenewalFailure, Severity, Style};
 use crate::model::sighting::OperationsSource;
-use crate::snapshot::{KeyspaceView, NamespaceView, RedisView, Snapshot, SourceView};
-use crate::util::clock::{TimeMs, span};
+use crate::snapshot::{
+    KeyspaceView, NamespaceView, ObservedOperation, Ratios, RecentActivity, RedisView, Snapshot, SourceView,
+};
+use crate::util::clock::TimeMs;
+use crate::util::units::span;
 
-/// Defaults if nothing is configured, the same as in the alert rules.
+// The alert rules contain the same limits as the following constants. A test compares them.
+
+/// Defaults if nothing is configured.
 const DEFAULT_RATIO: f64 = 0.05;
 const DEFAULT_MIN_FAILURES: u64 = 5;
+/// A loop lock may be free for this many TTLs plus this many seconds.
+const DEFAULT_LEADER_ABSENT: (u32, u64) = (2, 120);
+/// A lock of style item may be held for this many TTLs.
+const DEFAULT_MAX_HOLD: u32 = 20;
 /// Limit for expirations as a share of all ended holds.
 const EXPIRY_RATIO: f64 = 0.2;
-/// Share of failed attempts to acquire a lock from which on work has practically stopped.
+/// If this share of the renewals or acquisitions fails, work has practically stopped.
 const STANDSTILL: f64 = 0.5;
 /// Locks with an overdue renewal as a share of held locks: limit for a warning, and for most of the
 /// locks.
 const OVERDUE_SHARES: (f64, f64) = (0.1, 0.5);
+/// Fewer overdue locks than this are never most of the locks.
+const OVERDUE_LOCKS: u64 = 2;
 /// Age at which a snapshot is stale. A snapshot is published every second.
 const STALE_SNAPSHOT: TimeMs = 15_000;
 /// A log with unread bytes is stuck if nothing was read from it for this long.
 const STALLED_LOG: TimeMs = 60_000;
 const SILENT_LOG: TimeMs = 6 * 3_600_000;
-/// Added to the time of three passes. After that a scan is stale.
-const STALE_SCAN_SECONDS: f64 = 60.0;
+/// A scan is stale after this many seconds and this many intervals and passes.
+const STALE_SCAN: (f64, f64) = (60.0, 3.0);
 
 label_enum! {
     /// The level of a finding, worst first.
@@ -77,13 +89,11 @@ pub fn of_exporter(snapshot: &Snapshot, now: TimeMs) -> Vec<HealthFinding> {
         return findings.0;
     }
     if age > STALE_SNAPSHOT {
-        let text = format!("The numbers are {} old: the exporter does not get to publishing new ones.", span(age));
+        let text = format!("The numbers are {} old: the exporter does not publish new ones.", span(age));
         findings.add(Level::Blind, "RedisLockExporterAbsent", text);
     }
     if let Some(redis) = &snapshot.redis {
-        let watches = snapshot.config.as_ref().and_then(|config| config.redis.as_ref());
-        let watches = watches.is_none_or(|redis| redis.watch.enabled);
-        of_redis(redis, watches, now, &mut findings);
+        of_redis(redis, snapshot.config.as_deref(), now, &mut findings);
     }
     for source in &snapshot.sources {
         of_log(source, now, &mut findings);
@@ -94,24 +104,26 @@ pub fn of_exporter(snapshot: &Snapshot, now: TimeMs) -> Vec<HealthFinding> {
         findings.add(Level::Warning, "RedisLockStateNotSaved", text.to_owned());
     }
     if !exporter.config_reload_ok {
-        let text = "The configuration was refused at the last reload; the old one is in effect.";
+        let text = "The last reload rejected the configuration; the old one is in effect.";
         findings.add(Level::Warning, "RedisLockConfigReloadFailed", text.to_owned());
     }
     findings.sorted()
 }
 
-fn of_redis(redis: &RedisView, watches: bool, now: TimeMs, findings: &mut HealthFindings) {
+fn of_redis(redis: &RedisView, config: Option<&Config>, now: TimeMs, findings: &mut HealthFindings) {
     let RedisView { name, now: state } = redis;
     let complaints = state.complaints.join("; ");
     if !state.is_up() {
         let why = if complaints.is_empty() { String::new() } else { format!(": {complaints}") };
         let (up, known) = (state.nodes_up, state.nodes);
-        let text = format!("Redis {name} is not seen, {up} of {known} known primaries connected{why}.");
+        let text = format!("Redis {name} is not reachable, {up} of {known} known primaries are connected{why}.");
         findings.add(Level::Critical, "RedisLockRedisDown", text);
         return;
     }
+    let watches = config.and_then(|config| config.redis.as_ref()).is_none_or(|redis| redis.watch.enabled);
     if watches && !state.is_tracking() {
-        let text = format!("Redis {name} does not push changes: short holds are missed, counts are lower bounds.");
+        let text =
+            format!("Redis {name} does not push changes: short holds are not observed, counts are lower bounds.");
         findings.add(Level::Blind, "RedisLockTrackingLost", text);
     }
     if !complaints.is_empty() {
@@ -122,15 +134,16 @@ fn of_redis(redis: &RedisView, watches: bool, now: TimeMs, findings: &mut Health
         findings.add(Level::Blind, runbook, format!("Redis {name}: {complaints}."));
     }
     let (interval, duration) = (state.scan_interval_seconds, state.scan_duration_seconds);
-    let patience = 3.0 * (interval.unwrap_or(0.0) + duration.unwrap_or(0.0)) + STALE_SCAN_SECONDS;
+    let (seconds, passes) = STALE_SCAN;
+    let patience = seconds + passes * (interval.unwrap_or(0.0) + duration.unwrap_or(0.0));
     match state.scan_last_success {
         None => {
             let progress = state.scan_progress.map_or_else(String::new, |share| format!(", {} so far", percent(share)));
-            let text = format!("Redis {name}: the first look over all keys is not done{progress}.");
+            let text = format!("Redis {name}: the first pass over all keys is not complete{progress}.");
             findings.add(Level::Blind, "RedisLockScanStale", text);
         }
         Some(last) if (now - last) as f64 > patience * 1000.0 => {
-            let text = format!("Redis {name}: the last look over all keys was {} ago.", span(now - last));
+            let text = format!("Redis {name}: the last pass over all keys was {} ago.", span(now - last));
             findings.add(Level::Blind, "RedisLockScanStale", text);
         }
         Some(_) => {}
@@ -144,7 +157,7 @@ fn of_log(source: &SourceView, now: TimeMs, findings: &mut HealthFindings) {
         findings.add(Level::Blind, "RedisLockLogSilent", format!("Log source {name}: {complaint}."));
     } else if state.open_files == 0 {
         let text = match name.as_str() {
-            STDIN => "Standard input has ended: nothing is read from it any more.".to_owned(),
+            STDIN => "Standard input has ended: nothing more is read from it.".to_owned(),
             _ => format!("No log file is open for {name}."),
         };
         findings.add(Level::Blind, "RedisLockLogSilent", text);
@@ -160,10 +173,19 @@ fn of_log(source: &SourceView, now: TimeMs, findings: &mut HealthFindings) {
 /// Returns findings about one namespace, according to its own thresholds.
 pub fn of_namespace(view: &NamespaceView, now: TimeMs) -> Vec<HealthFinding> {
     let mut findings = HealthFindings::default();
-    of_losses(view, &mut findings);
-    of_renewals(view, &mut findings);
-    of_acquisitions(view, &mut findings);
-    of_damage(view, &mut findings);
+    for (kind, count) in view.lately.windows[0].failures.iter().filter(|(_, count)| *count > 0) {
+        match kind {
+            FailureKind::NotOwned => of_losses(view, count, &mut findings),
+            FailureKind::RenewalFailed => of_renewals(view, count, &mut findings),
+            FailureKind::Abandoned => of_abandonments(view, count, &mut findings),
+            // Either the lock was lost, or Redis failed. Both are findings of their own.
+            FailureKind::ReleaseFailed => {}
+            FailureKind::AcquireFailed => of_acquisitions(view, count, &mut findings),
+            FailureKind::UnlockedWork => of_unlocked_work(view, count, &mut findings),
+            FailureKind::ConflictingWrite => of_conflicting_writes(view, count, &mut findings),
+        }
+    }
+    of_fences(view, &mut findings);
     if let Some(keyspace) = &view.keyspace {
         of_keyspace(&view.namespace, keyspace, now, &mut findings);
         of_expiries(view, keyspace, &mut findings);
@@ -171,81 +193,64 @@ pub fn of_namespace(view: &NamespaceView, now: TimeMs) -> Vec<HealthFinding> {
     findings.sorted()
 }
 
-fn of_losses(view: &NamespaceView, findings: &mut HealthFindings) {
+fn of_losses(view: &NamespaceView, lost: u64, findings: &mut HealthFindings) {
     let NamespaceView { namespace, keyspace, lately, .. } = view;
-    let lost = lately.windows[0].not_owned;
-    if lost == 0 {
-        return;
-    }
-    let locks = counted(lost, "lock was", "locks were");
+    let locks = format!("{} lost{}", counted(lost, "lock was", "locks were"), within(lately));
     let enough = lost >= min_failures(namespace);
     let (threshold, complete) = (namespace.thresholds.not_owned_ratio.unwrap_or(DEFAULT_RATIO), ratio(keyspace));
     match complete.and_then(|ratios| ratios.not_owned) {
         Some(ratio) if enough && ratio > threshold => {
             let (ratio, threshold) = (percent(ratio), percent(threshold));
-            let text =
-                format!("{locks} lost in 5 minutes: {ratio} of releases and renewals were refused, above {threshold}.");
+            let text = format!("{locks}: {ratio} of releases and renewals were rejected, above {threshold}.");
             findings.add(urgent(namespace), "RedisLockNotOwnedRatioHigh", text);
         }
         Some(ratio) => {
             let (ratio, threshold) = (percent(ratio), percent(threshold));
-            let text =
-                format!("{locks} lost in 5 minutes: {ratio} of releases and renewals; it pages above {threshold}.");
+            let text = format!("{locks}: {ratio} of releases and renewals; it pages above {threshold}.");
             findings.add(Level::Warning, "RedisLockNotOwnedRatioHigh", text);
         }
         None => {
-            let text = format!("{locks} lost in 5 minutes; how many operations went well is not known.");
+            let text = format!("{locks}; the number of successful operations is unknown.");
             let level = if enough { urgent(namespace) } else { Level::Warning };
             findings.add(level, "RedisLockNotOwnedRateHigh", text);
         }
     }
 }
 
-fn of_renewals(view: &NamespaceView, findings: &mut HealthFindings) {
+fn of_renewals(view: &NamespaceView, failed: u64, findings: &mut HealthFindings) {
     let NamespaceView { namespace, keyspace, lately, .. } = view;
-    let failed = lately.windows[0].renewal_failures;
-    if failed == 0 {
-        return;
-    }
-    let renewals = counted(failed, "renewal", "renewals");
+    let renewals = format!("{} failed{}", counted(failed, "renewal", "renewals"), within(lately));
     let threshold = namespace.thresholds.renewal_failure_ratio.unwrap_or(DEFAULT_RATIO);
     let runbook = "RedisLockRenewalFailureRatioHigh";
     match ratio(keyspace).and_then(|ratios| ratios.renewal_failure) {
         Some(ratio) if failed >= min_failures(namespace) && ratio > threshold => {
-            let is_urgent = namespace.on_renewal_failure == OnRenewalFailure::Continue || ratio >= 0.5;
+            let is_urgent = namespace.on_renewal_failure == OnRenewalFailure::Continue || ratio >= STANDSTILL;
             let level = if is_urgent { urgent(namespace) } else { Level::Warning };
             let (ratio, threshold) = (percent(ratio), percent(threshold));
-            findings.add(
-                level,
-                runbook,
-                format!("{renewals} failed in 5 minutes, {ratio} of them, above {threshold}."),
-            );
+            findings.add(level, runbook, format!("{renewals}, {ratio} of them, above {threshold}."));
         }
         Some(ratio) => {
             let ratio = percent(ratio);
-            findings.add(Level::Warning, runbook, format!("{renewals} failed in 5 minutes, {ratio} of them."));
+            findings.add(Level::Warning, runbook, format!("{renewals}, {ratio} of them."));
         }
-        None => findings.add(Level::Warning, runbook, format!("{renewals} failed in 5 minutes.")),
+        None => findings.add(Level::Warning, runbook, format!("{renewals}.")),
     }
 }
 
 /// Uses the threshold for renewals, as the alert rules do: both operations send the same kind of
 /// request to Redis and fail for the same reasons.
-fn of_acquisitions(view: &NamespaceView, findings: &mut HealthFindings) {
+fn of_acquisitions(view: &NamespaceView, failed: u64, findings: &mut HealthFindings) {
     let NamespaceView { namespace, keyspace, lately, .. } = view;
-    let failed = lately.windows[0].acquire_failures;
-    if failed == 0 {
-        return;
-    }
     let attempts = counted(failed, "attempt", "attempts");
-    let text = format!("{attempts} to take a lock failed in 5 minutes, not counting those that found it taken");
+    let time = within(lately);
+    let text = format!("{attempts} to acquire a lock failed{time}, not counting those that found it taken");
     let threshold = namespace.thresholds.renewal_failure_ratio.unwrap_or(DEFAULT_RATIO);
     let runbook = "RedisLockAcquireFailing";
     // If acquisitions are not observed completely, their share is meaningless.
     if ratio(keyspace).is_none() {
         return findings.add(Level::Warning, runbook, format!("{text}."));
     }
-    let share = failed as f64 / (failed + lately.windows[0].acquisitions) as f64;
+    let share = failed as f64 / (failed + lately.windows[0].operations.get(ObservedOperation::Acquisition)) as f64;
     let (of_all, limit) = (percent(share), percent(threshold));
     match failed >= min_failures(namespace) && share > threshold {
         true => {
@@ -256,41 +261,49 @@ fn of_acquisitions(view: &NamespaceView, findings: &mut HealthFindings) {
     }
 }
 
-fn of_damage(view: &NamespaceView, findings: &mut HealthFindings) {
-    let NamespaceView { namespace, lately, .. } = view;
-    let [minutes, hour] = &lately.windows;
-    if minutes.unlocked_work > 0 {
-        let pieces = counted(minutes.unlocked_work, "piece of work", "pieces of work");
-        let text = format!("{pieces} ran without a distributed lock in 5 minutes.");
-        findings.add(urgent(namespace), "RedisLockUnlockedWork", text);
-    }
-    if minutes.abandonments > 0 {
-        let (level, runbook) = match namespace.thresholds.strict {
-            true => (Level::Critical, "RedisLockAbandoned"),
-            false => (Level::Warning, "RedisLockAbandonedEvent"),
-        };
-        let holders = counted(minutes.abandonments, "holder", "holders");
-        findings.add(level, runbook, format!("{holders} gave up and stopped in 5 minutes."));
-    }
-    if minutes.conflicting_writes > 0 {
-        let writes = counted(minutes.conflicting_writes, "write", "writes");
-        let text = format!("{writes} collided with another holder's in 5 minutes.");
-        findings.add(Level::Warning, "RedisLockDuplicateTerminalState", text);
-    }
-    if hour.fence_regressions > 0 {
-        let fences = counted(hour.fence_regressions, "fence counter", "fence counters");
-        findings.add(urgent(namespace), "RedisLockFenceRegression", format!("{fences} went backwards within an hour."));
+fn of_unlocked_work(view: &NamespaceView, count: u64, findings: &mut HealthFindings) {
+    let pieces = counted(count, "piece of work", "pieces of work");
+    let text = format!("{pieces} ran without a distributed lock{}.", within(&view.lately));
+    findings.add(urgent(&view.namespace), "RedisLockUnlockedWork", text);
+}
+
+fn of_abandonments(view: &NamespaceView, count: u64, findings: &mut HealthFindings) {
+    let (level, runbook) = match view.namespace.thresholds.strict {
+        true => (Level::Critical, "RedisLockAbandoned"),
+        false => (Level::Warning, "RedisLockAbandonedEvent"),
+    };
+    let holders = counted(count, "holder", "holders");
+    findings.add(level, runbook, format!("{holders} gave up and stopped{}.", within(&view.lately)));
+}
+
+fn of_conflicting_writes(view: &NamespaceView, count: u64, findings: &mut HealthFindings) {
+    let writes = counted(count, "write", "writes");
+    let text = format!("{writes} collided with another holder's{}.", within(&view.lately));
+    findings.add(Level::Warning, "RedisLockDuplicateTerminalState", text);
+}
+
+fn of_fences(view: &NamespaceView, findings: &mut HealthFindings) {
+    let [_, hour] = &view.lately.windows;
+    let regressions = hour.operations.get(ObservedOperation::FenceRegression);
+    if regressions > 0 {
+        let fences = counted(regressions, "fence counter", "fence counters");
+        let text = format!("{fences} went backwards within an hour.");
+        findings.add(urgent(&view.namespace), "RedisLockFenceRegression", text);
     }
 }
 
 fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, findings: &mut HealthFindings) {
     let state = &keyspace.now;
     if state.source.is_none_or(|source| source == OperationsSource::None) {
-        let text = "Redis is not seen: what happens to these locks is not known.";
+        let text = "Redis is not observed: what happens to these locks is unknown.";
         findings.add(Level::Blind, "RedisLockRedisDown", text.to_owned());
         return;
     }
-    if let Some(limit) = namespace.thresholds.leader_absent {
+    if state.source == Some(OperationsSource::Partial) {
+        let text = "Changes of these locks were missed in the last 5 minutes: counts are lower bounds.";
+        findings.add(Level::Blind, "RedisLockTrackingLost", text.to_owned());
+    }
+    if let Some(limit) = leader_absent(namespace) {
         for (lock, last) in state.last_held.iter().filter(|(_, last)| is_older(now - last, limit)) {
             let text = format!("Nobody has held {lock} for {}.", span(now - last));
             findings.add(urgent(namespace), "RedisLockLeaderAbsent", text);
@@ -301,7 +314,7 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
     // A loop lock is renewed only while its loop works, so an overdue renewal is normal.
     if share > some && namespace.style == Style::Item {
         let text = format!("{} of {} held locks are not renewed in time.", state.renewal_overdue, state.held);
-        match share > most && state.renewal_overdue >= 2 {
+        match share > most && state.renewal_overdue >= OVERDUE_LOCKS {
             true => findings.add(urgent(namespace), "RedisLockMassRenewalOverdue", text),
             false => findings.add(Level::Warning, "RedisLockRenewalOverdue", text),
         }
@@ -317,7 +330,7 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
         let locks = counted(never_had, "lock has", "locks have");
         findings.add(Level::Warning, "RedisLockWithoutTtl", format!("{locks} no TTL and will stay until deleted."));
     }
-    if let (Some(limit), Some(oldest)) = (namespace.thresholds.max_hold, state.oldest_acquired)
+    if let (Some(limit), Some(oldest)) = (max_hold(namespace), state.oldest_acquired)
         && is_older(now - oldest, limit)
     {
         let text =
@@ -327,13 +340,13 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
 }
 
 fn of_expiries(view: &NamespaceView, keyspace: &KeyspaceView, findings: &mut HealthFindings) {
-    let expired = view.lately.windows[0].expirations;
+    let expired = view.lately.windows[0].operations.get(ObservedOperation::Expiration);
     let ratio = keyspace.ratios[0].expiry.filter(|ratio| *ratio > EXPIRY_RATIO);
     if let Some(ratio) =
         ratio.filter(|_| expired >= min_failures(&view.namespace) && view.namespace.style == Style::Item)
     {
-        let locks = counted(expired, "lock", "locks");
-        let text = format!("{locks} expired instead of being released in 5 minutes, {} of all.", percent(ratio));
+        let (locks, time) = (counted(expired, "lock", "locks"), within(&view.lately));
+        let text = format!("{locks} expired instead of being released{time}, {} of all.", percent(ratio));
         findings.add(Level::Warning, "RedisLockExpiryRatioHigh", text);
     }
 }
@@ -343,8 +356,10 @@ fn of_expiries(view: &NamespaceView, keyspace: &KeyspaceView, findings: &mut Hea
 pub fn summary(snapshot: &Snapshot, level: Level, subjects: &[&str]) -> String {
     let seen = match (&snapshot.redis, snapshot.sources.is_empty()) {
         (Some(_), false) => "Every log is read and Redis is watched.",
-        (Some(_), true) => "Redis is watched. No logs are read here, so refused releases and renewals are not seen.",
-        (None, false) => "Every log is read. Redis is not watched here, so expiries and causes are not seen.",
+        (Some(_), true) => {
+            "Redis is watched. No logs are read here, so rejected releases and renewals are not observed."
+        }
+        (None, false) => "Every log is read. Redis is not watched here, so expirations and causes are not observed.",
         (None, true) => "Nothing is watched.",
     };
     let at = match subjects {
@@ -354,10 +369,29 @@ pub fn summary(snapshot: &Snapshot, level: Level, subjects: &[&str]) -> String {
         [one, two, rest @ ..] => format!(": {one}, {two} and {} more", rest.len()),
     };
     match level {
-        Level::Well => format!("All well for the last 5 minutes. {seen}"),
-        Level::Warning => format!("Worth a look{at}."),
+        Level::Well => format!("{} {seen}", all_well(snapshot)),
+        Level::Warning => format!("Worth checking{at}."),
         Level::Blind => "The exporter does not see everything, so nothing here proves that all is well.".to_owned(),
         Level::Critical => format!("Wrong now{at}."),
+    }
+}
+
+/// States for how long nothing was wrong, as far as it was observed.
+fn all_well(snapshot: &Snapshot) -> String {
+    let (_, window) = Ratios::WINDOWS[0];
+    let is_short = |view: &&NamespaceView| view.lately.observed[0] < window;
+    let short: Vec<&NamespaceView> = snapshot.namespaces.iter().filter(is_short).collect();
+    let Some(least) = short.iter().min_by_key(|view| view.lately.observed[1]) else {
+        return "All well for the last 5 minutes.".to_owned();
+    };
+    let [minutes, hour] = least.lately.observed.map(span);
+    if short.len() < snapshot.namespaces.len() {
+        return format!("Nothing wrong so far, but {} was observed for {minutes} only.", least.namespace.name);
+    }
+    match least.lately.observed[1] < window {
+        true => format!("Observing for {hour}; nothing wrong so far."),
+        // The exporter did not run for a while.
+        false => format!("Nothing wrong in the last 5 minutes, of which {minutes} were observed."),
     }
 }
 
@@ -376,9 +410,19 @@ impl HealthFindings {
 }
 
 /// Returns the ratios only if every operation is observed; otherwise they are meaningless.
-fn ratio(keyspace: &Option<KeyspaceView>) -> Option<crate::snapshot::Ratios> {
+fn ratio(keyspace: &Option<KeyspaceView>) -> Option<Ratios> {
     let keyspace = keyspace.as_ref()?;
     (keyspace.now.source == Some(OperationsSource::Watch)).then_some(keyspace.ratios[0])
+}
+
+/// The time that the counts of the last minutes cover. They may include log lines that are older
+/// than the observation.
+fn within(lately: &RecentActivity) -> String {
+    let (_, window) = Ratios::WINDOWS[0];
+    match lately.observed[0] {
+        observed if observed < window => format!(" (observed for {})", span(observed)),
+        _ => " in 5 minutes".to_owned(),
+    }
 }
 
 fn urgent(namespace: &Namespace) -> Level {
@@ -390,6 +434,19 @@ fn urgent(namespace: &Namespace) -> Level {
 
 fn min_failures(namespace: &Namespace) -> u64 {
     namespace.thresholds.min_failures.unwrap_or(DEFAULT_MIN_FAILURES)
+}
+
+/// Only a loop has a leader by default. A fixed key of style item may be free for any time.
+fn leader_absent(namespace: &Namespace) -> Option<Duration> {
+    let (ttls, seconds) = DEFAULT_LEADER_ABSENT;
+    let of_loop = namespace.ttl.filter(|_| namespace.style == Style::Loop);
+    namespace.thresholds.leader_absent.or_else(|| Some(ttls * of_loop? + Duration::from_secs(seconds)))
+}
+
+/// A loop may be held forever.
+fn max_hold(namespace: &Namespace) -> Option<Duration> {
+    let of_item = namespace.ttl.filter(|_| namespace.style == Style::Item);
+    namespace.thresholds.max_hold.or_else(|| Some(DEFAULT_MAX_HOLD * of_item?))
 }
 
 fn is_older(age: TimeMs, limit: Duration) -> bool {
@@ -413,7 +470,7 @@ mod tests {
     use crate::model::key_template::KeyTemplate;
     use crate::model::namespace::Thresholds;
     use crate::model::position::SourceTotals;
-    use crate::snapshot::{ExporterView, KeyspaceNow, Ratios, RecentCounts, RedisNow, SourceNow};
+    use crate::snapshot::{ExporterView, KeyspaceNow, RecentCounts, RedisNow, SourceNow};
 
     const NOW: TimeMs = 10_000_000;
 
@@ -431,7 +488,7 @@ mod tests {
             logs: Default::default(),
             causes: Default::default(),
             keyspace: Some(KeyspaceView { now, ..KeyspaceView::default() }),
-            lately: Default::default(),
+            lately: RecentActivity { observed: [300_000, 3_600_000], ..RecentActivity::default() },
         }
     }
 
@@ -441,9 +498,13 @@ mod tests {
         NamespaceView { namespace: Arc::new(namespace), ..view }
     }
 
+    fn failures<const N: usize>(counts: [(FailureKind, u64); N]) -> RecentCounts {
+        RecentCounts { failures: counts.into(), ..RecentCounts::default() }
+    }
+
     fn lost(count: u64, ratio: Option<f64>) -> NamespaceView {
         let mut view = view();
-        view.lately.windows[0] = RecentCounts { not_owned: count, ..RecentCounts::default() };
+        view.lately.windows[0] = failures([(FailureKind::NotOwned, count)]);
         view.keyspace.as_mut().unwrap().ratios[0] = Ratios { not_owned: ratio, ..Ratios::default() };
         view
     }
@@ -460,7 +521,7 @@ mod tests {
     fn losses_are_judged_by_the_namespaces_own_threshold() {
         check(&view(), &[]);
         let runbook = "RedisLockNotOwnedRatioHigh";
-        let above = "6 locks were lost in 5 minutes: 12 % of releases and renewals were refused, above 5 %.";
+        let above = "6 locks were lost in 5 minutes: 12 % of releases and renewals were rejected, above 5 %.";
         check(&lost(6, Some(0.12)), &[(Level::Critical, runbook, above)]);
         let ticket = with(|namespace| namespace.severity = Severity::Ticket, lost(6, Some(0.12)));
         check(&ticket, &[(Level::Warning, runbook, above)]);
@@ -473,15 +534,46 @@ mod tests {
     }
 
     #[test]
+    fn no_sentence_speaks_of_time_that_was_not_observed() {
+        let mut few = lost(6, Some(0.12));
+        few.lately.observed = [12_000; 2];
+        few.lately.windows[0].failures.add(FailureKind::Abandoned, 1);
+        let texts: Vec<String> = of_namespace(&few, NOW).into_iter().map(|finding| finding.text).collect();
+        let lost = "6 locks were lost (observed for 12 s): 12 % of releases and renewals were rejected, above 5 %.";
+        assert_eq!(texts, [lost, "1 holder gave up and stopped (observed for 12 s)."]);
+        let told = |observed: &[[TimeMs; 2]]| {
+            let of_time = |observed: &[TimeMs; 2]| {
+                let mut view = view();
+                view.lately.observed = *observed;
+                view
+            };
+            let snapshot = Snapshot { namespaces: observed.iter().map(of_time).collect(), ..well() };
+            let text = summary(&snapshot, Level::Well, &[]);
+            text.strip_suffix(" Every log is read and Redis is watched.").unwrap().to_owned()
+        };
+        let whole = [300_000, 3_600_000];
+        assert_eq!(told(&[whole, whole]), "All well for the last 5 minutes.");
+        assert_eq!(told(&[[12_000; 2], [13_000; 2]]), "Observing for 12 s; nothing wrong so far.");
+        assert_eq!(told(&[[200_000, 250_000]; 2]), "Observing for 4 min 10 s; nothing wrong so far.");
+        let restarted = [260_000, 3_560_000];
+        assert_eq!(told(&[restarted]), "Nothing wrong in the last 5 minutes, of which 4 min 20 s were observed.");
+        let added = "Nothing wrong so far, but workflow was observed for 12 s only.";
+        assert_eq!(told(&[whole, [12_000; 2]]), added);
+    }
+
+    #[test]
     fn attempts_that_fail_are_urgent_when_half_of_them_do() {
         let failed = |count: u64, acquisitions: u64| {
             let mut view = view();
-            view.lately.windows[0] = RecentCounts { acquire_failures: count, acquisitions, ..RecentCounts::default() };
+            view.lately.windows[0] = RecentCounts {
+                operations: [(ObservedOperation::Acquisition, acquisitions)].into(),
+                ..failures([(FailureKind::AcquireFailed, count)])
+            };
             view
         };
         let runbook = "RedisLockAcquireFailing";
         let text =
-            |rest: &str| format!("to take a lock failed in 5 minutes, not counting those that found it taken{rest}");
+            |rest: &str| format!("to acquire a lock failed in 5 minutes, not counting those that found it taken{rest}");
         let half = format!("6 attempts {}", text(": 50 % of all, above 5 %."));
         check(&failed(6, 6), &[(Level::Critical, runbook, &half)]);
         let ticket = with(|namespace| namespace.severity = Severity::Ticket, failed(6, 6));
@@ -498,7 +590,7 @@ mod tests {
     #[test]
     fn without_all_successes_the_number_decides() {
         let runbook = "RedisLockNotOwnedRateHigh";
-        let text = "6 locks were lost in 5 minutes; how many operations went well is not known.";
+        let text = "6 locks were lost in 5 minutes; the number of successful operations is unknown.";
         let logs_only = NamespaceView { keyspace: None, ..lost(6, None) };
         check(&logs_only, &[(Level::Critical, runbook, text)]);
         let mut scanned = lost(6, Some(0.9));
@@ -510,10 +602,18 @@ mod tests {
     fn a_namespace_that_is_not_seen_is_not_well() {
         let mut view = view();
         view.keyspace.as_mut().unwrap().now.source = Some(OperationsSource::None);
-        let text = "Redis is not seen: what happens to these locks is not known.";
+        let text = "Redis is not observed: what happens to these locks is unknown.";
         check(&view, &[(Level::Blind, "RedisLockRedisDown", text)]);
         view.keyspace.as_mut().unwrap().now.source = None;
         assert_eq!(level(&of_namespace(&view, NOW)), Level::Blind);
+    }
+
+    #[test]
+    fn missed_changes_are_reported() {
+        let mut view = view();
+        view.keyspace.as_mut().unwrap().now.source = Some(OperationsSource::Partial);
+        let text = "Changes of these locks were missed in the last 5 minutes: counts are lower bounds.";
+        check(&view, &[(Level::Blind, "RedisLockTrackingLost", text)]);
     }
 
     #[test]
@@ -527,14 +627,15 @@ mod tests {
             view(),
         );
         view.lately.windows[0] = RecentCounts {
-            renewal_failures: 5,
-            unlocked_work: 2,
-            abandonments: 1,
-            conflicting_writes: 1,
-            expirations: 9,
-            ..RecentCounts::default()
+            operations: [(ObservedOperation::Expiration, 9)].into(),
+            ..failures([
+                (FailureKind::RenewalFailed, 5),
+                (FailureKind::UnlockedWork, 2),
+                (FailureKind::Abandoned, 1),
+                (FailureKind::ConflictingWrite, 1),
+            ])
         };
-        view.lately.windows[1].fence_regressions = 1;
+        view.lately.windows[1].operations = [(ObservedOperation::FenceRegression, 1)].into();
         let keyspace = view.keyspace.as_mut().unwrap();
         keyspace.ratios[0] = Ratios { renewal_failure: Some(0.06), expiry: Some(0.25), not_owned: Some(0.0) };
         keyspace.now = KeyspaceNow {
@@ -575,6 +676,68 @@ mod tests {
         keyspace.now.renewal_overdue = 6;
         let found = of_namespace(&view, NOW);
         assert!(found.iter().any(|one| one.runbook == "RedisLockMassRenewalOverdue" && one.level == Level::Critical));
+    }
+
+    #[test]
+    fn absent_leaders_and_long_holds_have_defaults() {
+        let (leader, item) = ("RedisLockLeaderAbsent", "RedisLockHeldTooLong");
+        let check = |style, ttl, age: TimeMs, expected: &[&str]| {
+            let change = |namespace: &mut Namespace| (namespace.style, namespace.ttl) = (style, ttl);
+            let mut view = with(change, view());
+            let now = &mut view.keyspace.as_mut().unwrap().now;
+            (now.last_held, now.oldest_acquired) = (vec![("key".to_owned(), NOW - age)], Some(NOW - age));
+            let found = of_namespace(&view, NOW);
+            assert_eq!(found.iter().map(|finding| finding.runbook).collect::<Vec<_>>(), expected, "{style:?} {age}");
+        };
+        let ttl = Some(Duration::from_secs(30));
+        check(Style::Loop, ttl, 180_000, &[]);
+        check(Style::Loop, ttl, 181_000, &[leader]);
+        check(Style::Item, ttl, 600_000, &[]);
+        check(Style::Item, ttl, 601_000, &[item]);
+        check(Style::Loop, None, 9_000_000, &[]);
+        check(Style::Item, None, 9_000_000, &[]);
+    }
+
+    /// The text of the bundled rules with this name, without comments. One space follows each word.
+    fn rule(name: &str) -> String {
+        let lines = include_str!("../../alerts/redis_lock.rules.yml").lines().map(str::trim);
+        let words = lines.filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
+        let text: String = words.flat_map(|word| [word, " "]).collect();
+        let rules = text.split("- record: ").flat_map(|part| part.split("- alert: "));
+        rules.filter(|rule| rule.starts_with(&format!("{name} "))).collect()
+    }
+
+    #[test]
+    fn the_limits_are_those_of_the_alert_rules() {
+        let check = |name: &str, expected: String| {
+            let rule = rule(name);
+            assert!(rule.contains(&format!("{expected} ")), "{name} does not contain {expected:?}: {rule}");
+        };
+        let of_namespace = |name: &str| format!("lock_namespace:redis_lock_{name}");
+        let default = |value: &dyn fmt::Display| format!("(redis_lock_namespace_info) * {value}");
+        check(&of_namespace("not_owned_ratio:effective"), default(&DEFAULT_RATIO));
+        check(&of_namespace("renewal_failure_ratio:effective"), default(&DEFAULT_RATIO));
+        check(&of_namespace("min_failures:effective"), default(&DEFAULT_MIN_FAILURES));
+        let (ttls, seconds) = DEFAULT_LEADER_ABSENT;
+        let leader = of_namespace("leader_absent_seconds:effective");
+        check(&leader, format!("or on (cluster, lock_namespace) {ttls} * max"));
+        check(&leader, format!(r#"redis_lock_namespace_info{{style="loop"}} ) + {seconds}"#));
+        let hold = of_namespace("max_hold_seconds:effective");
+        check(&hold, format!("or on (cluster, lock_namespace) {DEFAULT_MAX_HOLD} * max"));
+        check(&hold, r#"redis_lock_namespace_info{style="item"}"#.to_owned());
+        check(&of_namespace("expirations:slice_bad"), format!("> bool {EXPIRY_RATIO}"));
+        check("RedisLockExpiryRatioHigh", format!(") > {EXPIRY_RATIO} and"));
+        check("RedisLockAcquireFailing", format!("acquire_failures:sustained >= {STANDSTILL}"));
+        check("RedisLockRenewalFailureRatioHigh", format!("per_renewal:ratio5m >= {STANDSTILL}"));
+        let (some, most) = OVERDUE_SHARES;
+        check(&of_namespace("renewal_overdue:slice_some"), format!("> bool {some}"));
+        check(&of_namespace("renewal_overdue:slice_mass"), format!("> bool {most})"));
+        check(&of_namespace("renewal_overdue:slice_mass"), format!(">= bool {OVERDUE_LOCKS})"));
+        check("RedisLockLogSilent", format!("log_lines_total[{}h])) == 0", SILENT_LOG / 3_600_000));
+        let (seconds, passes) = STALE_SCAN;
+        let interval = format!("{seconds} + {passes} * redis_lock_exporter_scan_interval_seconds");
+        let pass = format!("{passes} * redis_lock_exporter_scan_duration_seconds");
+        check("RedisLockScanStale", format!("{interval} + on (cluster, job, instance) {pass}"));
     }
 
     fn well() -> Snapshot {
@@ -688,15 +851,16 @@ mod tests {
         );
         let logs_only = Snapshot { redis: None, ..well() };
         assert!(
-            told(&logs_only, Level::Well).ends_with("Redis is not watched here, so expiries and causes are not seen.")
+            told(&logs_only, Level::Well)
+                .ends_with("Redis is not watched here, so expirations and causes are not observed.")
         );
         let redis_only = Snapshot { sources: Vec::new(), ..well() };
-        assert!(told(&redis_only, Level::Well).ends_with("so refused releases and renewals are not seen."));
+        assert!(told(&redis_only, Level::Well).ends_with("so rejected releases and renewals are not observed."));
         for level in [Level::Critical, Level::Blind, Level::Warning] {
             assert!(!told(&whole, level).contains("All well"));
         }
         assert_eq!(summary(&whole, Level::Critical, &["a"]), "Wrong now: a.");
         assert_eq!(summary(&whole, Level::Critical, &["a", "b", "c", "d"]), "Wrong now: a, b and 2 more.");
-        assert_eq!(summary(&whole, Level::Warning, &["a", "b"]), "Worth a look: a and b.");
+        assert_eq!(summary(&whole, Level::Warning, &["a", "b"]), "Worth checking: a and b.");
     }
 }

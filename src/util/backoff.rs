@@ -7,7 +7,7 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Doubles the time after each failure, up to `LONGEST`, and subtracts a random part of up to half.
+/// Doubles the time after each failure, up to a limit, and subtracts a random part of up to half.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -18,10 +18,15 @@ impl Backoff {
         Self { next: SHORTEST }
     }
 
-    /// Returns how long to wait after one more failure.
+    /// Returns how long to wait after one more failure: at most ten seconds.
     pub(crate) fn next(&mut self) -> Duration {
-        let full = self.next;
-        self.next = (full * 2).min(LONGEST);
+        self.next_up_to(LONGEST)
+    }
+
+    /// The same with another limit.
+    pub(crate) fn next_up_to(&mut self, longest: Duration) -> Duration {
+        let full = self.next.min(longest);
+        self.next = (full * 2).min(longest);
         // `RandomState` is the only source of randomness in std. Each one has its own keys.
         let random = std::collections::hash_map::RandomState::new().hash_one(0);
         full / 2 + (full / 2).mul_f64(random as f64 / u64::MAX as f64)
@@ -43,7 +48,9 @@ mod tests {
         assert!(first >= SHORTEST / 2 && first <= SHORTEST);
         let later = (0..20).map(|_| backoff.next()).last().unwrap();
         assert!(later >= LONGEST / 2 && later <= LONGEST);
+        let limit = Duration::from_secs(1);
+        assert!((0..20).map(|_| backoff.next_up_to(limit)).all(|wait| wait >= limit / 2 && wait <= limit));
         backoff.reset();
-        assert!(backoff.next() <= SHORTEST);
+        assert!(backoff.next_up_to(limit) <= SHORTEST);
     }
 }

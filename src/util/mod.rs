@@ -1,6 +1,6 @@
 //! Small helpers that do not know about locks. Every other module may use them.
 //!
-//! * `clock`: the wall clock, a clock that never jumps, and times as text
+//! * `clock`: the wall clock and a clock that never jumps
 //! * `units`: durations and sizes as people write them
 //! * `backoff`: waiting times that grow after each failure
 //! * `percent`: percent encoding of URLs

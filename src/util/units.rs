@@ -1,13 +1,14 @@
 //! Parses and formats durations (`1m30s`) and sizes (`64KiB`) as people write them in the
-//! configuration.
+//! configuration, and formats durations for sentences (`1 min 30 s`).
 
 use std::time::Duration;
+
+use super::clock::TimeMs;
 
 const DURATION_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// Help text for a duration that cannot be parsed.
-pub(crate) const DURATION_HELP: &str =
-    "write whole numbers with a unit, large units first: 250ms, 2s, 10m, 1h, 7d, 1m30s";
+pub(crate) const DURATION_HELP: &str = "write integers with a unit, large units first: 250ms, 2s, 10m, 1h, 7d, 1m30s";
 
 /// Help text for a size that cannot be parsed.
 pub(crate) const SIZE_HELP: &str = "write a number of bytes, or a number with KiB or MiB: 65536, 64KiB, 1MiB";
@@ -57,6 +58,44 @@ pub(crate) fn format_duration(duration: Duration) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
+/// Formats a duration as in the configuration, but with tenths of seconds: `7.5s`.
+pub(crate) fn brief(duration: Duration) -> String {
+    let tenths = (duration.as_secs_f64() * 10.0).round() as u64;
+    match tenths {
+        ..10 => format_duration(duration),
+        10..600 if !tenths.is_multiple_of(10) => format!("{}.{}s", tenths / 10, tenths % 10),
+        _ => format_duration(Duration::from_secs((tenths + 5) / 10)),
+    }
+}
+
+/// Formats a time span for people: tenths of a second only below 10 s, and at most two units.
+pub(crate) fn span(time: TimeMs) -> String {
+    let time = time.max(0);
+    let seconds = time / 1000;
+    match seconds {
+        0..10 => match format!("{:.1}", time as f64 / 1000.0) {
+            short if short.ends_with(".0") => format!("{} s", short.trim_end_matches(".0")),
+            short => format!("{short} s"),
+        },
+        10..120 => format!("{} s", (time + 500) / 1000),
+        120..7_200 => two_units(seconds, (60, "min"), (1, "s")),
+        7_200..172_800 => two_units(seconds, (3_600, "h"), (60, "min")),
+        _ => two_units(seconds, (86_400, "d"), (3_600, "h")),
+    }
+}
+
+fn two_units(seconds: TimeMs, (large, large_name): (TimeMs, &str), (small, small_name): (TimeMs, &str)) -> String {
+    match seconds % large / small {
+        0 => format!("{} {large_name}", seconds / large),
+        rest => format!("{} {large_name} {rest} {small_name}", seconds / large),
+    }
+}
+
+/// Returns a duration as metrics and JSON show it.
+pub(crate) fn seconds(duration: Option<Duration>) -> Option<f64> {
+    duration.map(|duration| duration.as_secs_f64())
+}
+
 /// Returns the shortest text for a size.
 pub(crate) fn format_size(bytes: u64) -> String {
     for (unit, factor) in [("MiB", 1 << 20), ("KiB", 1 << 10)] {
@@ -98,6 +137,25 @@ mod tests {
     fn durations_are_written_as_they_are_read() {
         for text in ["0s", "250ms", "2s", "1m30s", "1d2h3m4s5ms"] {
             assert_eq!(format_duration(parse_duration(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn spans_as_people_say_them() {
+        for (milliseconds, expected) in [
+            (0, "0 s"),
+            (49, "0 s"),
+            (2_060, "2.1 s"),
+            (3_000, "3 s"),
+            (9_990, "10 s"),
+            (41_400, "41 s"),
+            (119_600, "120 s"),
+            (120_000, "2 min"),
+            (200_000, "3 min 20 s"),
+            (7_260_000, "2 h 1 min"),
+            (180_000_000, "2 d 2 h"),
+        ] {
+            assert_eq!(span(milliseconds), expected, "{milliseconds}");
         }
     }
 

@@ -48,7 +48,7 @@ async function incident() {
 
 test("nothing happened yet: the page reports no problem and lists what it observes", async () => {
   await go(page, "#/");
-  await sees(page, ".hero h1", "All well for the last 5 minutes. Every log is read and Redis is watched.");
+  await sees(page, ".hero h1", /^Observing for \d.* s; nothing wrong so far\. Every log is read and Redis is watched\.$/);
   assert.equal(await page.locator(".findings li").count(), 0);
   assert.equal(await text(page, "#fresh"), "live");
 });
@@ -66,7 +66,7 @@ test("the incident comes first on the overview", async () => {
 
   await sees(page, ".hero h1", "Wrong now: workflow.");
   const first = page.locator(".findings > li").first();
-  assert.match(await first.innerText(), /^workflow\s*wrong\s*6 locks were lost in 5 minutes: \d+ % of releases and renewals were refused, above 5 %\./);
+  assert.match(await first.innerText(), /^workflow\s*wrong\s*6 locks were lost \(observed for [^)]+\): \d+ % of releases and renewals were rejected, above 5 %\./);
   assert.equal(await first.locator("a.runbook").first().getAttribute("href"), "runbooks/RedisLockNotOwnedRatioHigh");
   const card = page.locator(".card").first();
   assert.match(await card.getAttribute("class"), /critical/);
@@ -273,9 +273,9 @@ test("an exporter that reads only logs reports what it cannot observe", async ()
   const logsOnly = await World.start({ watched: false });
   try {
     const other = await browser.open(logsOnly.url);
-    await sees(other, ".hero h1", "All well for the last 5 minutes. Every log is read. Redis is not watched here, so expiries and causes are not seen.");
+    await sees(other, ".hero h1", "; nothing wrong so far. Every log is read. Redis is not watched here, so expirations and causes are not observed.");
     logsOnly.log("workflow-engine", "run lock renewal failed", { run_id: "run-1", error: "lock not owned" });
-    await sees(other, ".findings li", "1 lock was lost in 5 minutes; how many operations went well is not known.");
+    await sees(other, ".findings li", /^1 lock was lost \(observed for [^)]+\); the number of successful operations is unknown\./);
     await other.goto(`${logsOnly.url}#/namespace/workflow`);
     await sees(other, "[role=status]", "Its keys are not watched in Redis here");
     await sees(other, ".incidents li", "What happened to the lock was not seen in Redis.");

@@ -162,7 +162,7 @@ def validate(where, manifests):
         careful(name, manifest)
     names = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests]
     for twice in {name for name in names if names.count(name) > 1}:
-        problem(f"{where}: {twice} is there twice")
+        problem(f"{where}: {twice} is listed twice")
     selectors_fit(where, manifests)
     if operators:
         run("node", NODE / "operator_objects.mjs", input=yaml.safe_dump_all(operators), cwd=NODE)

@@ -165,14 +165,14 @@ fn text_output_is_short_and_aligned() {
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
     assert!(shown.starts_with("The configuration is good.\n\n"), "{shown}");
     for row in [
-        "      1  silent      has none of the texts that rules look for\n",
+        "      1  silent      contains none of the texts that the rules search for\n",
         "      2  counted     not_owned       scheduler            operation=release  reason=not_owned  lock=j-1  \
          rule=cordum/token-mismatch\n",
         "      3  joined      release_failed  scheduler            line=2  operation=release  reason=not_owned  lock=j-1  \
          rule=cordum/job-release-failed\n",
         "      5  near        cordum/job-renewal-failed: the message contains \"job lock renewal failed\" but is longer\n\
          \x20                    job lock renewal failed again\n",
-        "\n     14  lines\n      2  counted     a failure of its own\n",
+        "\n     14  lines\n      2  counted     a separate failure\n",
     ] {
         assert!(shown.contains(row), "{row}\nin\n{shown}");
     }

@@ -49,7 +49,7 @@ fn unknown_metrics_and_labels_are_reported_with_their_line() {
     for part in [
         "rules.yml:6:15: this exporter has no metric `redis_lock_not_ownd_total`",
         "did you mean `redis_lock_not_owned_total`?",
-        "rules.yml:8:15: no rule of this file, nor a bundled one, records `lock_namespace:redis_lock_not_owned:rate1m`",
+        "rules.yml:8:15: neither this file nor the bundled rules record `lock_namespace:redis_lock_not_owned:rate1m`",
         "rules.yml:10:15: `redis_lock_hold_seconds` has no label `reason`",
         "3 problems",
     ] {

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use redis_lock_exporter::config::redis::{Credentials, PasswordSource, RedisMode, ScanFrom, WatchConfig};
 use redis_lock_exporter::config::{Config, LogKind, LogSource, Overrides, Push, StartAt};
+use redis_lock_exporter::model::failure::FailureKind;
+use redis_lock_exporter::model::label::Label;
 
 fn fixtures(extension: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bad-config");
@@ -108,6 +110,17 @@ fn unusable_files_are_reported() {
 
     fs::write(&path, "\u{feff}logs:\r\n  - path: /a.log\r\n").unwrap();
     assert!(Config::load(Some(&path), &Overrides::default()).is_ok(), "BOM and CRLF");
+}
+
+#[test]
+fn an_unknown_event_is_reported_with_every_event() {
+    let text = "logs: [{path: '-'}]\nrules: [{message: lock lost, event: not-owned}]";
+    let problems = Config::from_yaml("c.yaml", text, &Overrides::default()).unwrap_err();
+    let kinds = FailureKind::ALL.iter().map(|kind| kind.as_str());
+    let events: Vec<&str> = kinds.chain(["terminal_state", "ignore"]).collect();
+    assert_eq!(problems.0[0].message, "unknown event \"not-owned\"");
+    let help = format!("did you mean `not_owned`? allowed: {}", events.join(", "));
+    assert_eq!(problems.0[0].help, Some(help));
 }
 
 #[test]

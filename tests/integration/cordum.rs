@@ -6,7 +6,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::daemon::{Samples, command, not_owned, parse, text};
+use crate::daemon::{Samples, command, not_owned, text};
 use crate::lines::{Line, Wrapping, time};
 
 const LINES: &str = include_str!("../fixtures/cordum-lines.yaml");
@@ -67,16 +67,9 @@ fn expected(line: &Line) -> Option<BTreeMap<String, Value>> {
     let get = |name: &str| line.expect.get(name).map(String::as_str);
     let (event, operation) = match (get("event")?, get("reason")) {
         ("terminal_state", _) => return None,
-        ("release_failed", Some("not_owned")) => ("not_owned", Some("release")),
-        ("renewal_failed", Some("not_owned")) => ("not_owned", Some("renew")),
-        ("release_failed", _) => ("release_failed", Some("release")),
-        ("renewal_failed", _) => ("renewal_failed", Some("renew")),
-        ("acquire_failed", _) => ("acquire_failed", Some("acquire")),
-        ("unlocked_work", _) => ("unlocked_work", Some("acquire")),
-        ("abandoned", _) => ("abandoned", Some("renew")),
-        ("not_owned", _) => ("not_owned", Some("unknown")),
+        ("release_failed" | "renewal_failed", Some("not_owned")) => ("not_owned", get("operation")),
         ("conflicting_write", _) => (get("kind").unwrap(), None),
-        (other, _) => panic!("{other}"),
+        (event, _) => (event, get("operation")),
     };
     let fields = [
         ("event", json!(event)),
@@ -153,7 +146,7 @@ fn check(lines: &[(u64, Line)], totals: &[(&str, u64)]) {
 }
 
 fn counters(log: &str) -> BTreeMap<String, u64> {
-    let samples: Samples = parse(&replay(log, "metrics"));
+    let samples = Samples::parse(&replay(log, "metrics"));
     // The cause is unknown without Redis.
     let is_told = |series: &str| series.contains("_total{") && !series.contains("_causes_");
     let counters = samples.into_iter().filter(|(series, value)| *value > 0.0 && is_told(series));
@@ -382,5 +375,5 @@ throw new LockException(\"lock not owned\");
         BTreeMap::from([("not_owned other unknown".to_owned(), 2)]),
         "the second loss counts because of its cause"
     );
-    assert!(parse(&replay(log, "metrics")).contains_key(&not_owned("other", "unknown")));
+    assert!(Samples::parse(&replay(log, "metrics")).contains_key(&not_owned("other", "unknown")));
 }

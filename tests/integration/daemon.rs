@@ -1,6 +1,5 @@
 //! Runs the real binary as a child process: starts, scrapes, signals and kills it.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -10,6 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub(crate) use redis_lock_exporter::client::scrape::Samples;
+
 use crate::http::{Answer, ask};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_redis_lock_exporter");
@@ -17,12 +18,9 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_redis_lock_exporter");
 pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
 const EVENTS: &str = "redis_lock_exporter_log_events_total";
 
-/// All samples of a scrape: the series as written, and its value.
-pub(crate) type Samples = BTreeMap<String, f64>;
-
 /// Sums a metric over all its label values.
 pub(crate) fn sum(samples: &Samples, metric: &str) -> f64 {
-    samples.iter().filter(|(series, _)| series.split('{').next() == Some(metric)).map(|(_, value)| value).sum()
+    samples.total(metric, &[])
 }
 
 pub(crate) struct Daemon {
@@ -92,7 +90,7 @@ impl Daemon {
     pub(crate) fn scrape(&self) -> Samples {
         let answer = self.get("/metrics");
         assert_eq!(answer.status, 200);
-        parse(&answer.text())
+        Samples::parse(&answer.text())
     }
 
     /// Waits until every existing source has a start position.
@@ -195,14 +193,6 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-pub(crate) fn parse(text: &str) -> Samples {
-    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    lines
-        .filter_map(|line| line.rsplit_once(' '))
-        .map(|(series, value)| (series.to_owned(), value.parse().unwrap()))
-        .collect()
 }
 
 pub(crate) fn not_owned(namespace: &str, operation: &str) -> String {

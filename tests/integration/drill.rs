@@ -408,7 +408,7 @@ fn a_drill_reports_results_when_the_exporter_exits() {
     let (exit_code, report) = report(&running.child.wait_with_output().unwrap());
     assert_eq!(exit_code, Some(2), "{report:#}");
     let begun = scenario(&report, "crash-takeover");
-    assert!(begun["error"].as_str().unwrap().contains("does not answer any more"), "{begun:#}");
+    assert!(begun["error"].as_str().unwrap().contains("no longer answers"), "{begun:#}");
     assert!(verdicts(begun, "workers")["takeover"], "{begun:#}");
     let other = scenario(&report, "blind-delete");
     assert_eq!((other["rounds"].as_u64(), other["error"].is_string()), (Some(0), true), "{other:#}");

@@ -10,8 +10,8 @@ use std::{env, fs, io::Write};
 use redis_lock_exporter::config::rules::countable::CountableSeries;
 use redis_lock_exporter::config::{Config, Overrides};
 use redis_lock_exporter::exposition::{Build, MetricKind, ProcessStats, Scrape, TextFormat, metrics, render};
-use redis_lock_exporter::model::counters::LogCounters;
-use redis_lock_exporter::model::failure::{Cause, ConflictKind, Operation, Reason};
+use redis_lock_exporter::model::counters::FailureCounters;
+use redis_lock_exporter::model::failure::{Cause, ConflictKind, FailureKind, Operation, Reason};
 use redis_lock_exporter::model::key_template::KeyTemplate;
 use redis_lock_exporter::model::label::Label;
 use redis_lock_exporter::model::namespace::Namespace;
@@ -54,7 +54,7 @@ fn samples_have_the_labels_of_the_metric_table() {
 fn counters_of_every_namespace_and_label_value_start_at_zero() {
     let keys = vec![KeyTemplate::parse("lock:{id}").unwrap()];
     let namespaces = ["approval", "jobs"]
-        .map(|name| view(Namespace { keys: keys.clone(), ..namespace(name) }, LogCounters::default()));
+        .map(|name| view(Namespace { keys: keys.clone(), ..namespace(name) }, FailureCounters::default()));
     let text = render(&Snapshot { namespaces: namespaces.into(), ..Snapshot::default() }, TextFormat::Classic);
     fn values<L: Label>() -> Vec<&'static str> {
         L::ALL.iter().map(|label| label.as_str()).collect()
@@ -117,8 +117,9 @@ fn keyspace_counters_that_can_count_start_at_zero() {
 fn a_counter_without_a_rule_has_no_series_until_it_is_counted() {
     let overrides = Overrides { presets: vec!["cordum".to_owned()], ..Overrides::default() };
     let config = Config::load_without_logs(None, &overrides).unwrap();
-    let views = config.namespaces.iter().map(|namespace| view(Namespace::clone(namespace), LogCounters::default()));
-    let mut snapshot = Snapshot { namespaces: views.collect(), told: config.rules.countable(), ..Snapshot::default() };
+    let views = config.namespaces.iter().map(|namespace| view(Namespace::clone(namespace), FailureCounters::default()));
+    let mut snapshot =
+        Snapshot { namespaces: views.collect(), countable: config.rules.countable(), ..Snapshot::default() };
     let text = render(&snapshot, TextFormat::Classic);
     let has = |text: &str, sample: &str| text.contains(&format!("\nredis_lock_{sample} "));
     for possible in [
@@ -235,7 +236,7 @@ fn a_scrape_with_the_cordum_preset_stays_below_100_kb() {
     let redis = RedisView { name: "redis".to_owned(), now: full_redis() };
     let mut snapshot = Snapshot {
         namespaces: namespaces.collect(),
-        told: config.rules.countable(),
+        countable: config.rules.countable(),
         redis: Some(redis),
         ..full_snapshot()
     };
@@ -247,18 +248,11 @@ fn a_scrape_with_the_cordum_preset_stays_below_100_kb() {
 }
 
 /// Returns nonzero counters for everything that the rules can count.
-fn counted(told: &CountableSeries) -> LogCounters {
-    let mut logs = LogCounters { not_owned: tally(1_000), ..LogCounters::default() };
-    let reasons = [
-        (&mut logs.renewal_failures, &told.renewal_failures),
-        (&mut logs.release_failures, &told.release_failures),
-        (&mut logs.acquire_failures, &told.acquire_failures),
-    ];
-    for (tally, possible) in reasons {
-        possible.iter().for_each(|reason| (0..1_000).for_each(|_| tally.increment(*reason)));
-    }
-    told.conflicting_writes.iter().for_each(|kind| logs.conflicting_writes.increment(*kind));
-    logs
+fn counted(countable: &CountableSeries) -> FailureCounters {
+    let mut counters = FailureCounters::default();
+    let failures = FailureKind::ALL.iter().flat_map(|kind| kind.all_failures());
+    failures.filter(|failure| countable.contains(*failure)).for_each(|failure| counters.add(failure, 1_000));
+    counters
 }
 
 fn full_text(format: TextFormat) -> String {

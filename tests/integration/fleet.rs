@@ -58,7 +58,7 @@ impl LockProgram for GivesUpAfter {
         Some(OFTEN)
     }
 
-    fn heard(&mut self, _: &WorkerHold, _: &LockReply, failures: u32) -> anyhow::Result<RenewalAction> {
+    fn on_reply(&mut self, _: &WorkerHold, _: &LockReply, failures: u32) -> anyhow::Result<RenewalAction> {
         self.failures = failures;
         Ok(if failures < self.budget { RenewalAction::GoOn } else { RenewalAction::GiveUp })
     }

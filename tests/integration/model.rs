@@ -90,7 +90,7 @@ impl Model {
             streams: streams.collect(),
             directory,
             daemon: None,
-            last: Samples::new(),
+            last: Samples::default(),
             truth: BTreeMap::new(),
             next_job: 0,
             history: vec![format!("seed {seed}")],

@@ -8,9 +8,9 @@ use redis_lock_exporter::config::{Config, Overrides};
 use redis_lock_exporter::logs::extract::search::Searcher;
 use redis_lock_exporter::logs::line::{LogRecord, unwrap_line};
 use redis_lock_exporter::logs::rules::{RuleMatch, RuleSet};
-use redis_lock_exporter::model::failure::{Operation, Reason};
+use redis_lock_exporter::model::failure::{FailureKind, Reason};
 use redis_lock_exporter::model::label::Label;
-use redis_lock_exporter::model::log_event::{Happening, LogEvent, RuleId};
+use redis_lock_exporter::model::log_event::{LogEvent, RuleId, Statement};
 
 use crate::lines::{Line, Wrapping};
 
@@ -37,31 +37,22 @@ fn cordum() -> (Config, Arc<RuleSet>, Searcher) {
 }
 
 fn shown(config: &Config, event: &LogEvent) -> BTreeMap<String, String> {
-    let (name, operation, reason) = match &event.happening {
-        Happening::ReleaseFailed(reason) => ("release_failed", Some(Operation::Release), Some(*reason)),
-        Happening::RenewalFailed(reason) => ("renewal_failed", Some(Operation::Renew), Some(*reason)),
-        Happening::AcquireFailed(reason) => ("acquire_failed", None, Some(*reason)),
-        Happening::NotOwned => ("not_owned", Some(Operation::Unknown), Some(Reason::NotOwned)),
-        Happening::Abandoned(reason) => ("abandoned", None, *reason),
-        Happening::UnlockedWork(reason) => ("unlocked_work", None, Some(*reason)),
-        Happening::TerminalState { .. } => ("terminal_state", None, None),
-        Happening::ConflictingWrite(_) => ("conflicting_write", None, None),
-    };
     let mut parts = vec![
-        ("event", Some(name.to_owned())),
-        ("lock_namespace", Some(config.namespaces[usize::from(event.namespace.0)].name.clone())),
-        ("operation", operation.map(|operation| operation.to_string())),
-        ("reason", reason.map(|reason| reason.to_string())),
-        ("lock", event.lock.clone()),
+        ("event", Some(event.statement.event_name())),
+        ("lock_namespace", Some(config.namespaces[usize::from(event.namespace.0)].name.as_str())),
+        ("lock", event.lock.as_deref()),
     ];
-    match &event.happening {
-        Happening::TerminalState { state, may_follow } => {
-            parts.extend([("state", Some(state.clone())), ("may_follow", may_follow.clone())]);
+    match &event.statement {
+        Statement::Failure(failure) => parts.extend([
+            ("operation", failure.operation_name()),
+            ("reason", failure.reason().map(Reason::as_str)),
+            ("kind", failure.label_value().filter(|_| failure.kind() == FailureKind::ConflictingWrite)),
+        ]),
+        Statement::FinalState { state, may_follow } => {
+            parts.extend([("state", Some(state.as_str())), ("may_follow", may_follow.as_deref())]);
         }
-        Happening::ConflictingWrite(kind) => parts.push(("kind", Some(kind.as_str().to_owned()))),
-        _ => {}
     }
-    parts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    parts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))).collect()
 }
 
 fn check(

@@ -39,9 +39,7 @@ fn presets_are_listed_and_explained() {
     let list = output(&["presets"]);
     assert!(list.lines().any(|line| line.starts_with("redis-py ") && line.contains("Python")), "{list}");
     let shown = output(&["presets", "show", "redis-py"]);
-    for part in
-        ["From the logs it cannot see:", "`acquire()` that returns False", "keys_from_user:", "redis-py/release"]
-    {
+    for part in ["Not observed in the logs:", "`acquire()` that returns False", "keys_from_user:", "redis-py/release"] {
         assert!(shown.contains(part), "{part} is not in\n{shown}");
     }
     let names: Value = serde_json::from_str(&output(&["presets", "--output", "json"])).unwrap();
@@ -68,7 +66,8 @@ fn presets_md_is_up_to_date() {
 fn a_preset_without_a_key_prefix_requires_keys() {
     let redis = "redis: {url: 'redis://127.0.0.1:1'}\n";
     let complaint = load(&format!("{redis}presets: [redis-py]\n")).unwrap_err();
-    let expected = "c.yaml:2:11: the preset `redis-py` does not know which keys are locks: redis-py has no prefix of its own\n  \
+    let expected = "c.yaml:2:11: the preset `redis-py` does not know which keys are locks: redis-py has no fixed \
+         prefix\n  \
          help: add `namespaces: [{name: redis-py, keys: [\"myapp:lock:{lock_name}\"]}]` with the keys of your program, or `keys: []` if its \
          logs are enough";
     assert_eq!(complaint, expected);
@@ -115,7 +114,7 @@ fn check_warns_about_events_that_a_preset_cannot_see() {
     fs::write(&config, "logs: [{path: '-'}]\npresets: [redis-py]\n").unwrap();
     let printed = output(&["check", "--config.file", text(&config)]);
     assert!(
-        printed.contains("1 warning\n  redis-py: without `redis` it cannot see: `acquire()` that returns False"),
+        printed.contains("1 warning\n  redis-py: without `redis` it cannot observe: `acquire()` that returns False"),
         "{printed}"
     );
     let warnings = |config: &Path| -> Vec<Value> {
@@ -125,12 +124,12 @@ fn check_warns_about_events_that_a_preset_cannot_see() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!((&found[0]["severity"], &found[0]["file"]), (&"warning".into(), &"preset redis-py".into()));
     let message = found[0]["message"].as_str().unwrap();
-    assert!(message.starts_with("without `redis` it cannot see: `acquire()` that returns False"), "{message}");
+    assert!(message.starts_with("without `redis` it cannot observe: `acquire()` that returns False"), "{message}");
     let redis = "redis: {url: 'redis://127.0.0.1:1'}\npresets: [redis-py]\nnamespaces: [{name: redis-py, keys: []}]\n";
     fs::write(&config, format!("{redis}  \n")).unwrap();
     let printed = output(&["check", "--config.file", text(&config)]);
     assert!(printed.contains("the namespace redis-py has no keys"), "{printed}");
-    assert!(printed.contains("redis-py: without `logs` it cannot see: attempts that failed"), "{printed}");
+    assert!(printed.contains("redis-py: without `logs` it cannot observe: attempts that failed"), "{printed}");
     let messages: Vec<String> = warnings(&config).iter().map(|found| found["message"].to_string()).collect();
     assert_eq!(messages.len(), 2, "{messages:?}");
     assert!(messages.iter().any(|message| message.contains("the namespace redis-py has no keys")), "{messages:?}");

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis_lock_exporter::model::counters::{After, Bounds, Histogram, KeyspaceCounters, LogCounters, Tally};
-use redis_lock_exporter::model::failure::{Cause, ConflictKind, Operation, Reason};
+use redis_lock_exporter::model::counters::{After, Bounds, FailureCounters, Histogram, KeyspaceCounters, Tally};
+use redis_lock_exporter::model::failure::{Cause, Failure, FailureKind};
 use redis_lock_exporter::model::key_template::KeyTemplate;
 use redis_lock_exporter::model::label::Label;
 use redis_lock_exporter::model::namespace::{Namespace, OnRenewalFailure, Severity, Style, Thresholds};
@@ -22,7 +22,7 @@ pub(crate) fn namespace(name: &str) -> Namespace {
     Namespace { name: name.to_owned(), severity: Severity::Page, ..Namespace::other() }
 }
 
-pub(crate) fn view(namespace: Namespace, logs: LogCounters) -> NamespaceView {
+pub(crate) fn view(namespace: Namespace, logs: FailureCounters) -> NamespaceView {
     NamespaceView {
         namespace: Arc::new(namespace),
         logs,
@@ -71,16 +71,12 @@ pub(crate) fn full_snapshot() -> Snapshot {
     let now = KeyspaceNow { last_held: fixed_keys(&reconciler), ..KeyspaceNow::default() };
     let reconciler = NamespaceView {
         keyspace: Some(KeyspaceView { now, ..KeyspaceView::default() }),
-        ..view(reconciler, LogCounters::default())
+        ..view(reconciler, FailureCounters::default())
     };
     Snapshot {
-        told: Default::default(),
+        countable: Default::default(),
         redis: Some(RedisView { name: "main".to_owned(), now: full_redis() }),
-        namespaces: vec![
-            workflow,
-            reconciler,
-            view(namespace("other"), LogCounters { abandonments: u64::MAX, ..LogCounters::default() }),
-        ],
+        namespaces: vec![workflow, reconciler, view(namespace("other"), huge_counter())],
         sources: vec![
             SourceView {
                 name: "/var/log/cordum/*.log".to_owned(),
@@ -206,16 +202,26 @@ fn histogram<B: Bounds>(values: &[f64]) -> Histogram<B> {
     histogram
 }
 
-pub(crate) fn full_counters() -> LogCounters {
-    LogCounters {
-        not_owned: tally::<Operation>(1),
-        renewal_failures: tally::<Reason>(10),
-        release_failures: tally::<Reason>(20),
-        acquire_failures: tally::<Reason>(30),
-        abandonments: 40,
-        unlocked_work: 41,
-        conflicting_writes: tally::<ConflictKind>(50),
+pub(crate) fn full_counters() -> FailureCounters {
+    let mut counters = FailureCounters::default();
+    for (kind, first) in [
+        (FailureKind::NotOwned, 1),
+        (FailureKind::RenewalFailed, 10),
+        (FailureKind::ReleaseFailed, 20),
+        (FailureKind::AcquireFailed, 30),
+        (FailureKind::Abandoned, 40),
+        (FailureKind::UnlockedWork, 41),
+        (FailureKind::ConflictingWrite, 50),
+    ] {
+        kind.all_failures().into_iter().zip(first..).for_each(|(failure, count)| counters.add(failure, count));
     }
+    counters
+}
+
+fn huge_counter() -> FailureCounters {
+    let mut counters = FailureCounters::default();
+    counters.add(Failure::Abandoned(None), u64::MAX);
+    counters
 }
 
 /// Returns counts that increase by one per label value.

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redis_lock_exporter::http::{ConnectionLimits, Endpoint, ReloadRequest, ServerInputs, Web, serve_with_limits};
+use redis_lock_exporter::model::failure::Failure;
 use redis_lock_exporter::model::query::Inquiry;
 use redis_lock_exporter::snapshot::{RedisNow, RedisView, Snapshot};
 use tokio::net::TcpListener;
@@ -52,7 +53,7 @@ fn metrics_show_the_latest_snapshot() {
     let server = Server::start(ConnectionLimits::default());
     assert!(server.get("/metrics").text().contains("{lock_namespace=\"workflow\"} 40\n"));
     let mut snapshot = full_snapshot();
-    snapshot.namespaces[0].logs.abandonments = 41;
+    snapshot.namespaces[0].logs.increment(Failure::Abandoned(None));
     server.publish.send(Arc::new(snapshot)).unwrap();
     assert!(server.get("/metrics").text().contains("{lock_namespace=\"workflow\"} 41\n"));
 }

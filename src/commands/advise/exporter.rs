@@ -15,10 +15,7 @@ use crate::client::http::{ClientLimits, below, get, shown};
 use crate::model::label::Label as _;
 use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
 use crate::model::sighting::OperationsSource;
-use crate::report::advice::{BucketedSample, EXPIRED, Evidence};
-
-/// Log counters that are above 0 only if lines about renewals and releases are read.
-pub(super) const ABOUT_LOCKS_HELD: [&str; 4] = ["not_owned", "renewal_failures", "release_failures", "abandonments"];
+use crate::report::advice::{ABOUT_HELD_LOCKS, BucketedSample, EXPIRED, Evidence};
 
 #[derive(Deserialize)]
 struct AnswerJson {
@@ -107,12 +104,12 @@ pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec
     }
     let answer: AnswerJson = serde_json::from_slice(&response.body)
         .with_context(|| format!("{name} answers, but not as a redis_lock_exporter of this version does"))?;
-    let no_redis = || anyhow!("the exporter at {name} looks at no Redis: give it one with --redis.url or `redis`");
+    let no_redis = || anyhow!("the exporter at {name} does not watch Redis: set --redis.url or `redis`");
     let replies = answer.redis.ok_or_else(no_redis)?.reply_seconds.into_sample();
     let subjects: Vec<AdvisedNamespace> =
         answer.namespaces.into_iter().filter_map(|seen| seen.into_subject(&replies)).collect();
     if subjects.is_empty() {
-        bail!("the exporter at {name} looks at no locks in Redis: none of its namespaces has `keys`");
+        bail!("the exporter at {name} watches no locks in Redis: none of its namespaces has `keys`");
     }
     Ok(subjects)
 }
@@ -132,8 +129,12 @@ impl SeenJson {
             early_releases: counters.early_releases,
             takeovers_beyond_slo: counters.takeovers_beyond_slo,
             lost,
-            logs_speak: ABOUT_LOCKS_HELD.iter().filter_map(|counter| self.logs.get(*counter)).any(is_counted),
-            is_complete: now.source.as_deref() == Some(OperationsSource::Watch.as_str()),
+            logs_speak: ABOUT_HELD_LOCKS.iter().filter_map(|kind| self.logs.get(kind.counter())).any(is_counted),
+            is_complete: now
+                .source
+                .as_deref()
+                .and_then(OperationsSource::parse)
+                .is_some_and(OperationsSource::is_pushed),
             pause: Duration::ZERO,
         };
         let namespace = self.policy.into_namespace(self.lock_namespace);

@@ -3,11 +3,11 @@
 //! `advise --output json` calls `write`.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{Advised, text};
+use crate::util::units::seconds;
 
 pub(super) fn write(out: &mut impl Write, advised: &[Advised]) -> io::Result<()> {
     let n_findings: usize = advised.iter().map(|advised| advised.advice.findings.len()).sum();
@@ -59,8 +59,4 @@ fn namespace(advised: &Advised) -> Value {
         "why": text::reasons(namespace, advice),
         "notes": notes,
     })
-}
-
-fn seconds(duration: Option<Duration>) -> Option<f64> {
-    duration.map(|duration| duration.as_secs_f64())
 }

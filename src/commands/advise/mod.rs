@@ -105,7 +105,7 @@ fn chosen(mut subjects: Vec<AdvisedNamespace>, args: &AdviseArgs) -> anyhow::Res
                     known.push(&subject.namespace.name);
                 }
             }
-            bail!("nothing was seen in Redis of a lock namespace {name:?}; there are: {}", known.join(", "));
+            bail!("nothing was observed in Redis of a lock namespace {name:?}; there are: {}", known.join(", "));
         }
     }
     if !args.namespaces.is_empty() {

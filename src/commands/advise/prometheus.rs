@@ -10,13 +10,12 @@ use std::time::Duration;
 use anyhow::bail;
 
 use super::AdvisedNamespace;
-use super::exporter::ABOUT_LOCKS_HELD;
 use crate::cli::AdviseArgs;
 use crate::client::http::ClientLimits;
 use crate::client::prometheus::{Prometheus, Series};
 use crate::model::label::Label as _;
 use crate::model::namespace::{Namespace, OnRenewalFailure, Style};
-use crate::report::advice::{BucketedSample, EXPIRED, Evidence, Note};
+use crate::report::advice::{ABOUT_HELD_LOCKS, BucketedSample, EXPIRED, Evidence, Note};
 use crate::util::units::format_duration;
 
 /// Time limit of a query, which may cover weeks.
@@ -63,7 +62,7 @@ pub(super) async fn subjects(url: &str, args: &AdviseArgs) -> anyhow::Result<Vec
     }
     if subjects.is_empty() {
         bail!(
-            "Prometheus at {} has series of redis_lock_exporter, but none that looks at locks in Redis",
+            "Prometheus at {} has series of redis_lock_exporter, but none about locks in Redis",
             history.prometheus.shown()
         );
     }
@@ -122,8 +121,8 @@ impl MetricHistory {
         let lost = self.counts(&self.told_by_logs("not_owned_causes_total", &expired)).await?;
         let watched = self.numbers(&self.watched()).await?;
         let mut told = BTreeMap::<Key, u64>::new();
-        for counter in ABOUT_LOCKS_HELD {
-            for (key, count) in self.counts(&self.told_by_logs(&format!("{counter}_total"), "")).await? {
+        for kind in ABOUT_HELD_LOCKS {
+            for (key, count) in self.counts(&self.told_by_logs(&format!("{}_total", kind.counter()), "")).await? {
                 *told.entry(key).or_default() += count;
             }
         }

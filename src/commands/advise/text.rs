@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::Advised;
 use crate::model::namespace::Namespace;
-use crate::report::advice::{Advice, Confidence, Model, Note, brief};
-use crate::util::units::format_duration;
+use crate::report::advice::{Advice, Confidence, Model, Note};
+use crate::util::units::{brief, format_duration};
 
 const HEADINGS: [&str; 8] =
     ["NAMESPACE", "MODEL", "TTL", "RENEW EVERY", "MAY FAIL", "TAKEOVER / SLO", "SAMPLES", "CONFIDENCE"];
@@ -33,9 +33,9 @@ pub(super) fn write(out: &mut impl Write, advised: &[Advised]) -> io::Result<()>
     match configuration(advised) {
         Some(yaml) => write!(out, "{yaml}"),
         None if advised.iter().any(|advised| !advised.advice.findings.is_empty()) => {
-            writeln!(out, "No other value would help by itself: see what is said above.")
+            writeln!(out, "No other value helps alone: see above.")
         }
-        None => writeln!(out, "Nothing to change, as far as can be seen."),
+        None => writeln!(out, "Nothing to change, according to the observed data."),
     }
 }
 
@@ -62,8 +62,8 @@ fn row(advised: &Advised) -> [String; 8] {
     [
         advised.name(),
         advice.model.as_str().to_owned(),
-        change(namespace.ttl, advice.ttl, advice.is_step),
-        change(namespace.renew_every, advice.renew_every, false),
+        change(namespace.ttl, advice.ttl, if advice.is_step { "+" } else { "" }),
+        change(namespace.renew_every, advice.renew_every, ""),
         advice.may_fail.map_or_else(|| "-".to_owned(), |count| count.to_string()),
         takeover.unwrap_or_else(|| "-".to_owned()),
         advice.n_samples.to_string(),
@@ -71,15 +71,14 @@ fn row(advised: &Advised) -> [String; 8] {
     ]
 }
 
-/// `30s`, or `10s -> 20s`. A `+` means that the value may have to be larger.
-fn change(present: Option<Duration>, advised: Option<Duration>, is_step: bool) -> String {
-    let more = if is_step { "+" } else { "" };
+/// `30s`, or `10s -> 20s`. The suffix `+` means that the advised value may have to be larger.
+fn change(present: Option<Duration>, advised: Option<Duration>, suffix: &str) -> String {
     match (present, advised) {
         (None, None) => "-".to_owned(),
         (Some(present), Some(advised)) if present == advised => brief(present),
         (Some(present), None) => brief(present),
         (present, Some(advised)) => {
-            format!("{} -> {}{more}", present.map_or_else(|| "-".to_owned(), brief), brief(advised))
+            format!("{} -> {}{suffix}", present.map_or_else(|| "-".to_owned(), brief), brief(advised))
         }
     }
 }

@@ -15,15 +15,16 @@ use regex::bytes::Regex;
 
 use super::report::{CheckReport, CheckSummary, LineOutcome, LineReport, NO_TEXT};
 use crate::cli::CheckArgs;
-use crate::commands::input;
+use crate::commands::input::{self, EventTimes};
 use crate::config::{Config, DEFAULT_MAX_LINE_BYTES};
-use crate::ledger::{Counted, Ledger};
+use crate::ledger::Ledger;
 use crate::logs::blocks::Cut;
 use crate::logs::extract::{Extractor, InspectedLine, LineAssembler};
 use crate::logs::line::{LogRecord, unwrap_line};
 use crate::logs::rules::{RuleMatch, RuleSet};
-use crate::model::failure::Reason;
-use crate::model::log_event::{Happening, LogEvent};
+use crate::model::failure::Failure;
+use crate::model::label::Label;
+use crate::model::log_event::{LogEvent, Statement};
 use crate::model::namespace::NamespaceId;
 use crate::util::clock;
 use crate::util::clock::TimeMs;
@@ -84,6 +85,7 @@ struct LogSample<'a> {
     extractor: Extractor,
     ledger: Ledger,
     now: TimeMs,
+    times: EventTimes,
     joiner: LineAssembler,
     /// Line numbers of pieces of split lines, by offset. Their last piece may come in a later
     /// block.
@@ -113,6 +115,7 @@ impl<'a> LogSample<'a> {
             rules,
             ledger: Ledger::new(config.namespaces.clone(), config.join_window, Default::default()),
             now: clock::now(),
+            times: EventTimes::new(clock::now()),
             joiner: LineAssembler::default(),
             pieces: BTreeMap::new(),
             earlier: VecDeque::new(),
@@ -197,30 +200,35 @@ impl<'a> LogSample<'a> {
     fn taken(&mut self, number: u64, event: &LogEvent) -> LineReport<'a> {
         let config = self.config;
         let namespace = &config.namespaces[usize::from(event.namespace.0)];
-        let counted = self.ledger.apply(input::time_of(event, self.now, 0), self.now, event);
-        let said = counted.unwrap_or_else(|| said(&event.happening));
+        let counted = self.ledger.apply(self.times.time_of(event, 0), self.now, event);
+        let reported = match &event.statement {
+            Statement::Failure(failure) => Some(*failure),
+            Statement::FinalState { .. } => None,
+        };
+        let failure = counted.or(reported);
+        let operation = failure.and_then(Failure::operation_name);
         let lock = namespace.name_lock(event.lock.as_deref());
         let mut finding = LineReport {
             time: event.time.and_then(clock::format),
-            event: Some(said.event),
+            event: Some(counted.map_or_else(|| event.statement.event_name(), Failure::event_name)),
             lock_namespace: Some(&namespace.name),
-            operation: said.operation,
-            reason: said.reason.map(crate::model::label::Label::as_str),
+            operation,
+            reason: failure.and_then(Failure::reason).map(Label::as_str),
             lock_id: lock.id.map(str::to_owned),
             lock_key: lock.key.map(str::to_owned),
             rule: Some(config.rules.name(event.rule)),
             ..LineReport::new(number, event.offset, LineOutcome::Counted)
         };
         let of_lock = |operation| (event.namespace, event.lock.clone().unwrap_or_default(), operation);
-        match (counted, &event.happening) {
-            (Some(counted), _) => {
-                self.counted.insert(of_lock(counted.operation), number);
+        match (counted, reported) {
+            (Some(_), _) => {
+                self.counted.insert(of_lock(operation), number);
                 self.counted.insert(of_lock(None), number);
             }
-            (None, Happening::TerminalState { .. }) => finding.outcome = LineOutcome::Noted,
-            (None, _) => {
+            (None, None) => finding.outcome = LineOutcome::Noted,
+            (None, Some(_)) => {
                 finding.outcome = LineOutcome::Joined;
-                let same_operation = self.counted.get(&of_lock(said.operation));
+                let same_operation = self.counted.get(&of_lock(operation));
                 finding.joins_line = same_operation.or_else(|| self.counted.get(&of_lock(None))).copied();
             }
         }
@@ -247,7 +255,7 @@ impl<'a> LogSample<'a> {
         let (outcome, rule, why) = match verdict {
             RuleMatch::Ignored { rule } => (LineOutcome::Ignored, Some(rule), rules.why_ignored(rule).to_owned()),
             RuleMatch::Event(event) => {
-                let why = "the rule would take it, but colors or escapes hide its text from the search";
+                let why = "the rule would match, but colors or escapes hide its text from the search";
                 (LineOutcome::Overlooked, Some(event.rule), why.to_owned())
             }
             RuleMatch::NoMatch => match rules.explain(&record) {
@@ -264,19 +272,4 @@ impl<'a> LogSample<'a> {
             ..LineReport::new(number, line.offset, outcome)
         }
     }
-}
-
-/// Names what a line reports in the words that the ledger uses for counted failures.
-fn said(happening: &Happening) -> Counted {
-    let (event, operation, reason) = match happening {
-        Happening::ReleaseFailed(reason) => ("release_failed", Some("release"), Some(*reason)),
-        Happening::RenewalFailed(reason) => ("renewal_failed", Some("renew"), Some(*reason)),
-        Happening::AcquireFailed(reason) => ("acquire_failed", Some("acquire"), Some(*reason)),
-        Happening::NotOwned => ("not_owned", Some("unknown"), Some(Reason::NotOwned)),
-        Happening::Abandoned(reason) => ("abandoned", Some("renew"), *reason),
-        Happening::UnlockedWork(reason) => ("unlocked_work", Some("acquire"), Some(*reason)),
-        Happening::TerminalState { .. } => ("terminal_state", None, None),
-        Happening::ConflictingWrite(_) => ("conflicting_write", None, None),
-    };
-    Counted { event, operation, reason }
 }

@@ -12,7 +12,7 @@ use crate::config::Config;
 
 const MAX_MESSAGE_CHARS: usize = 100;
 /// Why a line is silent.
-pub(in crate::commands) const NO_TEXT: &str = "has none of the texts that rules look for";
+pub(in crate::commands) const NO_TEXT: &str = "contains none of the texts that the rules search for";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -227,13 +227,13 @@ impl<'w, W: Write> CheckReport<'w, W> {
         }
         writeln!(self.out, "{lines:>7}  lines")?;
         for (count, word, meaning) in [
-            (counted, "counted", "a failure of its own"),
+            (counted, "counted", "a separate failure"),
             (joined, "joined", "one more line about a failure that was counted"),
             (noted, "noted", "a final state; a second one for the same work would be counted"),
-            (ignored, "ignored", "a rule took it, and there is nothing to count"),
+            (ignored, "ignored", "a rule matched, but there is nothing to count"),
             (near, "near", "no rule took it, but one nearly did"),
-            (unknown, "unknown", "looks like trouble with a lock, and no rule is like it"),
-            (overlooked, "overlooked", "a rule would take it if the search found it"),
+            (unknown, "unknown", "looks like a problem with a lock, but no rule matches"),
+            (overlooked, "overlooked", "a rule would match if the search found the line"),
             (silent, "silent", NO_TEXT),
             (oversized, "oversized", "searched in its first part only"),
         ] {

@@ -76,7 +76,7 @@ fn origin(
         RawOrigin::Journal(raw) => (raw.place, JOURNAL, LogKind::Journal(journal(&raw.value, findings)?)),
         RawOrigin::Push(raw) => {
             if listed.iter().any(|source| matches!(source.kind, LogKind::Push(_))) {
-                let help = "remove one of the two: there is one address to push to; labels tell programs apart";
+                let help = "remove one of the two: there is only one push address; labels distinguish programs";
                 findings.add(raw.place, "`push` is listed twice", help);
                 return None;
             }
@@ -190,7 +190,7 @@ fn check_path(path: &str, listed: &[LogSource]) -> Result<(), (String, String)> 
         Ok(_) => Ok(()),
         Err(error) => {
             let message = format!("bad pattern {}: {}, at character {}", quote(path), error.msg, error.pos + 1);
-            refuse(message, "** must be a whole part of the path, as in /var/log/**/*.log; write [[] for a plain [")
+            refuse(message, "** must be a complete part of the path, as in /var/log/**/*.log; write [[] for a plain [")
         }
     }
 }

@@ -67,7 +67,7 @@ impl RawLog {
             findings.add(
                 start_at.place,
                 "`start_at` on pushed lines",
-                "remove it: they begin when somebody sends them",
+                "remove it: pushed lines begin when a client sends them",
             );
         }
         let start_at = [("end", StartAt::End), ("beginning", StartAt::Beginning)];

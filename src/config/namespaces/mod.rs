@@ -71,8 +71,8 @@ fn merge(layers: Vec<Vec<RawNamespace>>, findings: &mut ProblemCollector) -> Vec
             let Some(name) = raw.name.clone() else { continue };
             check_name(&name, findings);
             if in_this_layer.contains(&name.value) {
-                let message = format!("the namespace `{}` is there twice", name.value);
-                findings.add(name.place, message, "give each namespace its own name, or make one of the two");
+                let message = format!("the namespace `{}` is listed twice", name.value);
+                findings.add(name.place, message, "give each namespace its own name, or merge the two");
                 continue;
             }
             in_this_layer.push(name.value.clone());
@@ -83,7 +83,7 @@ fn merge(layers: Vec<Vec<RawNamespace>>, findings: &mut ProblemCollector) -> Vec
                     findings.add(
                         name.place,
                         format!("more than {MAX_NAMESPACES} namespaces"),
-                        "make fewer, broader ones",
+                        "define fewer and broader ones",
                     );
                     return merged;
                 }
@@ -108,7 +108,7 @@ fn take_likenesses(merged: &mut [(String, RawNamespace)], findings: &mut Problem
             }
             None => {
                 let names: Vec<&str> = others.iter().map(|(name, _)| name.as_str()).collect();
-                let message = format!("`like` names {}, and there is no such namespace", quote(&like.value));
+                let message = format!("`like` names {}, but no such namespace exists", quote(&like.value));
                 findings.add(like.place, message, suggest::help_with(&like.value, &names));
             }
         }
@@ -127,6 +127,7 @@ fn fill(upper: &mut RawNamespace, lower: RawNamespace) {
     fill_field(&mut upper.owner, lower.owner);
     fill_field(&mut upper.no_ttl_is_normal, lower.no_ttl_is_normal);
     fill_field(&mut upper.components, lower.components);
+    fill_field(&mut upper.acquired_with, lower.acquired_with);
     fill_field(&mut upper.style, lower.style);
     fill_field(&mut upper.on_renewal_failure, lower.on_renewal_failure);
     fill_field(&mut upper.severity, lower.severity);
@@ -153,7 +154,7 @@ fn check_name(name: &Located<String>, findings: &mut ProblemCollector) {
         let message = format!("{} cannot be the name of a namespace", quote(&name.value));
         findings.add(name.place, message, "use up to 64 of a-z, 0-9, _ and -");
     } else if name.value == OTHER {
-        let message = format!("the name `{OTHER}` is taken: it collects what fits no namespace");
+        let message = format!("the name `{OTHER}` is reserved for locks that match no namespace");
         findings.add(name.place, message, "choose another name");
     }
 }
@@ -178,7 +179,7 @@ fn check_times(name: &str, raw: &RawNamespace, findings: &mut ProblemCollector) 
         && renew_every.value >= ttl.value
     {
         let (every, ttl_text) = (format_duration(renew_every.value), format_duration(ttl.value));
-        let message = format!("`{name}` is renewed every {every}, but its lock lasts only {ttl_text}");
+        let message = format!("`{name}` is renewed every {every}, but its TTL is only {ttl_text}");
         let place = nearer_to_user(ttl.place, renew_every.place);
         findings.add(place, message, "make `renew_every` shorter than `ttl`, a third of it is usual");
     }
@@ -225,7 +226,8 @@ fn parse_templates<'a>(
 /// Parses the key template of the fence counter. Reports a template that gives several locks the
 /// same counter.
 fn parse_fence(fence: &Located<String>, keys: &[KeyTemplate], findings: &mut ProblemCollector) -> Option<KeyTemplate> {
-    let help = "write the counter's key with the lock's in it: fence:{key}; or with fields of all its `keys`";
+    let help =
+        "write the key of the counter with the key of the lock in it: fence:{key}; or with fields that all `keys` have";
     let template = match KeyTemplate::parse(&fence.value) {
         Ok(template) => template,
         Err(sentence) => {
@@ -241,7 +243,7 @@ fn parse_fence(fence: &Located<String>, keys: &[KeyTemplate], findings: &mut Pro
     } else if let Some(field) = unknown {
         findings.add(fence.place, format!("`{{{field}}}` in `fence` is not in all of the `keys`"), help);
     } else if template.is_fixed() && keys.iter().any(|key| !key.is_fixed()) {
-        findings.add(fence.place, format!("`fence` is `{}` for all locks alike", template.as_str()), help);
+        findings.add(fence.place, format!("`fence` is the same key `{}` for all locks", template.as_str()), help);
     }
     Some(template)
 }
@@ -271,18 +273,17 @@ fn check_overlaps(
                 }
                 let (first, second) = (&first.name, &second.name);
                 let message = format!(
-                    "a key may fit both `{}` of `{first}` and `{}` of `{second}`",
+                    "a key may match both `{}` of `{first}` and `{}` of `{second}`",
                     left.as_str(),
                     right.as_str()
                 );
                 let help = match are_of_presets {
                     true => format!(
-                        "say in your own file whose keys they are: `namespaces: [{{name: {second}, keys: []}}]` leaves \
-                         them all to `{first}`; or give both of them narrower `keys`"
+                        "state in your own file which namespace has these keys: `namespaces: [{{name: {second}, \
+                         keys: []}}]` assigns all of them to `{first}`; or give both namespaces narrower `keys`"
                     ),
-                    false => {
-                        "give both namespaces `components`, so that the component of a line tells them apart".to_owned()
-                    }
+                    false => "give both namespaces `components`, so that the component of a line distinguishes them"
+                        .to_owned(),
                 };
                 findings.add(place, message, help);
             }
@@ -311,6 +312,7 @@ fn checked(name: String, keys: Vec<KeyTemplate>, raw: &RawNamespace) -> Namespac
         exclude: Vec::new(),
         owner: OwnerRule::default(),
         components: raw.components.iter().flatten().map(|component| component.value.clone()).collect(),
+        acquired_with: value(&raw.acquired_with).unwrap_or_default(),
         style: value(&raw.style).unwrap_or_default(),
         on_renewal_failure: value(&raw.on_renewal_failure).unwrap_or_default(),
         severity: value(&raw.severity).unwrap_or_default(),

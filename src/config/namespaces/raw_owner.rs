@@ -40,7 +40,7 @@ impl RawOwner {
         if let Some((source, regex)) = &part
             && !regex.capture_names().flatten().any(|group| group == "owner")
         {
-            let help = "put the part that tells owners apart in (?P<owner>...), such as ^(?P<owner>.{22})";
+            let help = "put the part that identifies the owner in (?P<owner>...), such as ^(?P<owner>.{22})";
             findings.add(source.place, "the regular expression has no group `owner`", help);
         }
         OwnerRule {
@@ -58,7 +58,7 @@ fn compile(source: &Located<String>, findings: &mut ProblemCollector) -> Option<
     patterns::compile(source, findings)?;
     let mut builder = RegexBuilder::new(&source.value);
     builder.unicode(false).dot_matches_new_line(true).size_limit(MAX_COMPILED_BYTES).build().ok().or_else(|| {
-        let message = "the regular expression is for text only, and the values of locks are bytes";
+        let message = "the regular expression matches only text, but lock values are bytes";
         findings.add(source.place, message, "write it without characters and classes beyond ASCII");
         None
     })

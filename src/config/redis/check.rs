@@ -48,7 +48,7 @@ pub(in crate::config) fn build(
     let addresses = addresses(raw, url.as_ref(), mode, default_port, findings);
     if addresses.is_empty() && raw.url.is_none() && overrides.redis_url.is_none() && raw.addresses.is_none() {
         let help = "add `url: redis://HOST:PORT`, or `addresses: [HOST:PORT]`";
-        findings.add(raw.place, "`redis` does not say where Redis is", help);
+        findings.add(raw.place, "`redis` has no address", help);
     }
     let database = url.as_ref().map_or(0, |url| url.database);
     check_mode(raw, mode, url.as_ref(), overrides, findings);
@@ -89,7 +89,7 @@ pub(in crate::config) fn build(
 /// Reports a Redis without any keys to observe. Otherwise the exporter would seem healthy and never
 /// observe a lock.
 pub(in crate::config) fn report_without_keys(user: &RawConfig, findings: &mut ProblemCollector) {
-    let message = "no namespace has `keys`, so there is nothing to look for in Redis";
+    let message = "no namespace has `keys`, so there is nothing to watch in Redis";
     let help = "add `keys: [\"app:lock:{id}\"]` to a namespace, or choose a preset such as `cordum`";
     match &user.redis {
         Some(raw) => findings.add(raw.place, message, help),
@@ -149,7 +149,7 @@ fn addresses(
     for written in raw.addresses.iter().flatten() {
         match url::parse_address(&written.value, default_port) {
             Ok(address) if addresses.contains(&address) => {
-                findings.add(written.place, format!("the address {address} is there twice"), "remove one of them");
+                findings.add(written.place, format!("the address {address} is listed twice"), "remove one of them");
             }
             Ok(_) if mode == RawMode::Single && !addresses.is_empty() => {
                 let help = "set `mode: sentinel` or `mode: cluster`, or give one address only";
@@ -172,7 +172,7 @@ fn check_mode(
 ) {
     if mode == RawMode::Cluster && url.is_some_and(|url| url.database != 0) {
         let help = "remove the number at the end of the URL";
-        add_to_url(raw, overrides, "a cluster has no database but 0", help, findings);
+        add_to_url(raw, overrides, "a cluster has only database 0", help, findings);
     }
     let is_unix = url.is_some_and(|url| matches!(url.address, Address::Unix(_)));
     if mode != RawMode::Single && is_unix {
@@ -207,7 +207,7 @@ fn credentials(raw: &RawCredentials, findings: &mut ProblemCollector) -> Credent
     let file = raw.password_file.as_ref().map(|path| PasswordSource::File(PathBuf::from(&path.value)));
     let environment = raw.password_env.as_ref().map(|name| PasswordSource::Environment(name.value.clone()));
     if let (Some(_), Some(second)) = (&raw.password_file, &raw.password_env) {
-        let message = "both `password_file` and `password_env` say where the password is";
+        let message = "both `password_file` and `password_env` are set";
         findings.add(second.place, message, "remove one of them");
     }
     let username = raw.username.as_ref().map(|username| username.value.clone());

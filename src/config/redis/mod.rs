@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The checked sections `redis`, `scan` and `watch`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RedisConfig {
     /// The label `redis` of all keyspace metrics.
     pub name: String,
@@ -34,6 +34,20 @@ pub struct RedisConfig {
     /// Maximum number of locks that are tracked at the same time. Further locks are counted as
     /// untracked.
     pub max_tracked_locks: usize,
+}
+
+impl RedisConfig {
+    /// Whether both configurations name the same database of the same Redis. Sentinels and nodes of
+    /// a cluster may be added or removed.
+    pub fn is_same_redis(&self, other: &Self) -> bool {
+        let same_primary = match (&self.mode, &other.mode) {
+            (RedisMode::Sentinel { primary, .. }, RedisMode::Sentinel { primary: other, .. }) => primary == other,
+            (mode, other) => mode == other,
+        };
+        same_primary
+            && self.database == other.database
+            && self.addresses.iter().any(|address| other.addresses.contains(address))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use std::net::Ipv6Addr;
 
 use super::Address;
 use crate::config::yaml::document::quote;
+use crate::util::percent::{PercentError, percent_decode};
 
 /// A problem message and a help text.
 pub(in crate::config) type Complaint = (String, String);
@@ -43,8 +44,8 @@ pub(in crate::config) fn parse(url: &str, default_port: u16) -> Result<RedisUrl,
     };
     if host.contains(['?', '#']) || path.contains(['?', '#']) {
         return complain(
-            "the URL of Redis has options behind `?` or `#`",
-            "remove them; other fields have what can be set",
+            "the URL of Redis has options after `?` or `#`",
+            "remove them; use the other fields of `redis` instead",
         );
     }
     let (username, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
@@ -76,7 +77,7 @@ fn parse_database(text: &str) -> Result<u32, Complaint> {
         Ok(number) if text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
         _ => complain(
             format!("{} is not the number of a database", quote(text)),
-            "write a number behind the last slash, or nothing for database 0",
+            "write a number after the last slash, or nothing for database 0",
         ),
     }
 }
@@ -119,27 +120,12 @@ pub(in crate::config) fn parse_address(text: &str, default_port: u16) -> Result<
 
 /// Decodes percent encoding such as `%40`. Returns `None` for an empty text.
 fn decode(text: &str) -> Result<Option<String>, Complaint> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((byte, tail)) = rest.split_first() {
-        rest = tail;
-        if *byte != b'%' {
-            bytes.push(*byte);
-            continue;
-        }
-        let digits = tail.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let value = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match value {
-            Some(value) => {
-                bytes.push(value);
-                rest = &tail[2..];
-            }
-            None => return complain("a bad % in the user or password of the URL of Redis", "write a plain % as %25"),
-        }
-    }
-    match String::from_utf8(bytes) {
+    match percent_decode(text) {
         Ok(text) => Ok(Some(text).filter(|text| !text.is_empty())),
-        Err(_) => {
+        Err(PercentError::BadEscape) => {
+            complain("a bad % in the user or password of the URL of Redis", "write a plain % as %25")
+        }
+        Err(PercentError::NotUtf8) => {
             complain("the user or password in the URL of Redis is not UTF-8", "put it into a file: `password_file`")
         }
     }

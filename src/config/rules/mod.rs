@@ -29,13 +29,15 @@ use super::yaml::document::{YamlPosition, quote};
 use super::yaml::fields::Located;
 use super::yaml::problem::ProblemCollector;
 use super::yaml::suggest;
-use crate::model::failure::Operation;
+use crate::model::failure::{FailureKind, Operation, RuleField};
 use crate::model::key_template::KeyTemplate;
+use crate::model::label::Label;
+use crate::model::log_event::FINAL_STATE_EVENT;
 use crate::model::namespace::{Namespace, NamespaceId};
 use crate::util::units;
 use literals::required_literals;
-use raw::{EventName, RawRule, RawTest};
-use rule::{Condition, FieldTest, IdSource, RuleDraft, RuleEvent, RuleMatcher};
+use raw::{RawAction, RawRule, RawTest};
+use rule::{Condition, FieldTest, FinalStateRule, IdSource, RuleAction, RuleDraft, RuleMatcher};
 
 /// The name of the user's own layer.
 pub(super) const USER: &str = "config";
@@ -94,7 +96,11 @@ impl<'a> RuleBuilder<'a> {
         match self.names.get(&name) {
             None => drop(self.names.insert(name.clone(), (layer.to_owned(), place))),
             Some((other, _)) if other == layer => {
-                findings.add(place, format!("the rule {} is there twice", quote(&name)), "give each rule its own name");
+                findings.add(
+                    place,
+                    format!("the rule {} is listed twice", quote(&name)),
+                    "give each rule its own name",
+                );
             }
             Some((other, _)) => {
                 let message = format!("the preset `{other}` has a rule {} too", quote(&name));
@@ -106,7 +112,7 @@ impl<'a> RuleBuilder<'a> {
 
     fn draft(&self, name: String, raw: RawRule, findings: &mut ProblemCollector) -> Option<RuleDraft> {
         let matcher = matcher(&raw, findings);
-        let event = event(&raw, findings);
+        let action = action(&raw, findings);
         let namespace = raw.namespace.as_ref().map(|name| self.namespace(name, findings));
         let conditions = conditions(&raw, findings);
         let joins = joins(raw.joins.as_ref(), findings);
@@ -114,7 +120,7 @@ impl<'a> RuleBuilder<'a> {
             name,
             matcher: matcher?,
             conditions,
-            event: event?,
+            action: action?,
             namespace: namespace.flatten(),
             id: ids(raw.id, findings),
             reason: raw.reason.map(|reason| reason.value),
@@ -141,7 +147,7 @@ fn matcher(raw: &RawRule, findings: &mut ProblemCollector) -> Option<RuleMatcher
     for message in messages {
         if required_literals(&regex::escape(&message.value)).is_none() {
             let problem = format!("the message {} is too short to be searched for", quote(&message.value));
-            findings.add(message.place, problem, "give the whole message, with at least three letters in a row");
+            findings.add(message.place, problem, "give the complete message, with at least three letters in a row");
         }
     }
     Some(RuleMatcher::Message(messages.iter().map(|message| message.value.clone()).collect()))
@@ -161,49 +167,62 @@ fn conditions(raw: &RawRule, findings: &mut ProblemCollector) -> Vec<Condition> 
     conditions
 }
 
-fn event(raw: &RawRule, findings: &mut ProblemCollector) -> Option<RuleEvent> {
-    let event = raw.event.as_ref()?.value;
-    report_unused_fields(raw, event, findings);
-    Some(match event {
-        EventName::ReleaseFailed => RuleEvent::ReleaseFailed,
-        EventName::RenewalFailed => RuleEvent::RenewalFailed,
-        EventName::AcquireFailed => RuleEvent::AcquireFailed,
-        EventName::NotOwned => {
-            RuleEvent::NotOwned(raw.operation.as_ref().map_or(Operation::Unknown, |operation| operation.value))
+fn action(raw: &RawRule, findings: &mut ProblemCollector) -> Option<RuleAction> {
+    let action = raw.event.as_ref()?.value;
+    report_unused_fields(raw, action, findings);
+    Some(match action {
+        RawAction::Report(kind) => {
+            let conflict = raw.kind.as_ref().map(|conflict| conflict.value);
+            if action.uses(RuleField::Conflict) && conflict.is_none() {
+                return None;
+            }
+            let operation = raw.operation.as_ref().map_or(Operation::Unknown, |operation| operation.value);
+            RuleAction::Report { kind, operation, conflict }
         }
-        EventName::Abandoned => RuleEvent::Abandoned,
-        EventName::UnlockedWork => RuleEvent::UnlockedWork,
-        EventName::TerminalState => terminal_state(raw, findings)?,
-        EventName::ConflictingWrite => RuleEvent::ConflictingWrite(raw.kind.as_ref()?.value),
-        EventName::Ignore => RuleEvent::Ignore,
+        RawAction::FinalState => RuleAction::FinalState(final_state(raw, findings)?),
+        RawAction::Ignore => RuleAction::Ignore,
     })
 }
 
 /// Reports fields that have no effect with the event of the rule. Such a field shows that the user
 /// misunderstood it.
-fn report_unused_fields(raw: &RawRule, event: EventName, findings: &mut ProblemCollector) {
-    use EventName::{AcquireFailed, ConflictingWrite, NotOwned, ReleaseFailed, RenewalFailed, TerminalState};
-    let with_reason = [ReleaseFailed, RenewalFailed, AcquireFailed, EventName::Abandoned, EventName::UnlockedWork];
+fn report_unused_fields(raw: &RawRule, action: RawAction, findings: &mut ProblemCollector) {
     let first_place =
         |texts: &Option<Vec<Located<String>>>| texts.as_ref().and_then(|texts| Some(texts.first()?.place));
-    let failures = "release_failed, renewal_failed, acquire_failed, abandoned or unlocked_work";
-    let is_joined = !matches!(event, TerminalState | EventName::Ignore);
-    let joined =
-        "release_failed, renewal_failed, acquire_failed, not_owned, abandoned, unlocked_work or conflicting_write";
-    let fields = [
-        ("operation", raw.operation.as_ref().map(|at| at.place), event == NotOwned, "not_owned"),
-        ("reason", raw.reason.as_ref().map(|at| at.place), with_reason.contains(&event), failures),
-        ("kind", raw.kind.as_ref().map(|at| at.place), event == ConflictingWrite, "conflicting_write"),
-        ("state", raw.state.as_ref().map(|at| at.place), event == TerminalState, "terminal_state"),
-        ("terminal", first_place(&raw.terminal), event == TerminalState, "terminal_state"),
-        ("legal", first_place(&raw.legal), event == TerminalState, "terminal_state"),
-        ("joins", raw.joins.as_ref().map(|at| at.place), is_joined, joined),
-    ];
-    for (field, place, is_used, events) in fields {
-        if let (Some(place), false) = (place, is_used) {
+    let mut unused = Vec::new();
+    for field in RuleField::ALL.iter().filter(|field| !action.uses(**field)) {
+        let place = match field {
+            RuleField::Operation => raw.operation.as_ref().map(|at| at.place),
+            RuleField::Reason => raw.reason.as_ref().map(|at| at.place),
+            RuleField::Conflict => raw.kind.as_ref().map(|at| at.place),
+        };
+        let kinds = FailureKind::ALL.iter().filter(|kind| kind.info().rule_fields.contains(field));
+        unused.push((field.as_str(), place, format!("the event {}", any_of(kinds))));
+    }
+    if action != RawAction::FinalState {
+        let event = format!("the event {FINAL_STATE_EVENT}");
+        unused.push(("state", raw.state.as_ref().map(|at| at.place), event.clone()));
+        unused.push(("terminal", first_place(&raw.terminal), event.clone()));
+        unused.push(("legal", first_place(&raw.legal), event));
+    }
+    if !matches!(action, RawAction::Report(_)) {
+        let place = raw.joins.as_ref().map(|at| at.place);
+        unused.push(("joins", place, "an event that reports a failure".to_owned()));
+    }
+    for (field, place, events) in unused {
+        if let Some(place) = place {
             let message = format!("`{field}` has no effect with this event");
-            findings.add(place, message, format!("remove it, or use it with the event {events}"));
+            findings.add(place, message, format!("remove it, or use it with {events}"));
         }
+    }
+}
+
+/// Returns a list such as "not_owned, abandoned or release_failed".
+fn any_of<'a>(kinds: impl Iterator<Item = &'a FailureKind>) -> String {
+    let words: Vec<&str> = kinds.map(|kind| kind.as_str()).collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => words.concat(),
     }
 }
 
@@ -216,7 +235,7 @@ fn joins(joins: Option<&Located<Duration>>, findings: &mut ProblemCollector) -> 
     Some(joins.value)
 }
 
-fn terminal_state(raw: &RawRule, findings: &mut ProblemCollector) -> Option<RuleEvent> {
+fn final_state(raw: &RawRule, findings: &mut ProblemCollector) -> Option<FinalStateRule> {
     let (state, terminal) = (raw.state.as_ref()?, raw.terminal.as_ref()?);
     let terminal: Vec<String> = terminal.iter().map(|state| state.value.clone()).collect();
     let mut legal = Vec::new();
@@ -236,7 +255,7 @@ fn terminal_state(raw: &RawRule, findings: &mut ProblemCollector) -> Option<Rule
         }
         legal.push((first, second));
     }
-    Some(RuleEvent::TerminalState { state: state.value.clone(), terminal, legal })
+    Some(FinalStateRule { state: state.value.clone(), terminal, legal })
 }
 
 /// Each item is the name of a field, or a template of a complete key.

@@ -44,7 +44,8 @@ pub(in crate::config) fn compile_matcher(source: &Located<String>, findings: &mu
     for group in regex.capture_names().flatten() {
         if !GROUPS.contains(&group) {
             let message = format!("unknown group {} in the regular expression", quote(group));
-            let help = format!("{}; write (?:...) for a group that is not taken", suggest::help_with(group, &GROUPS));
+            let help =
+                format!("{}; write (?:...) for a group that does not capture", suggest::help_with(group, &GROUPS));
             findings.add(source.place, message, help);
         }
     }
@@ -81,7 +82,7 @@ fn syntax_problem(source: &str) -> Option<(String, String)> {
     let help = if is_look_around {
         "match the text itself and narrow it down with `where`"
     } else {
-        "write a backslash before ( ) [ ] { } . * + ? ^ $ | that are meant as they are"
+        "write a backslash before ( ) [ ] { } . * + ? ^ $ | that stand for themselves"
     };
     Some((format!("{kind}, at character {column}"), help.to_owned()))
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use crate::config::yaml::document::{YamlNode, YamlPosition, YamlValue};
 use crate::config::yaml::fields::{Located, YamlMapping, text};
 use crate::config::yaml::problem::ProblemCollector;
-use crate::model::failure::{ConflictKind, Operation, Reason};
+use crate::model::failure::{ConflictKind, FailureKind, Operation, Reason, RuleField};
 use crate::model::label::Label;
+use crate::model::log_event::FINAL_STATE_EVENT;
 
 #[derive(Debug)]
 pub(in crate::config) struct RawReason {
@@ -25,7 +26,7 @@ pub(in crate::config) struct RawRule {
     pub(in crate::config) message: Option<Vec<Located<String>>>,
     pub(in crate::config) regex: Option<Located<String>>,
     pub(in crate::config) conditions: Vec<RawCondition>,
-    pub(in crate::config) event: Option<Located<EventName>>,
+    pub(in crate::config) event: Option<Located<RawAction>>,
     pub(in crate::config) operation: Option<Located<Operation>>,
     pub(in crate::config) namespace: Option<Located<String>>,
     pub(in crate::config) id: Option<Vec<Located<String>>>,
@@ -51,31 +52,24 @@ pub(in crate::config) enum RawTest {
     Absent,
 }
 
-/// The words that `event` accepts.
+/// A word that `event` accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::config) enum EventName {
-    ReleaseFailed,
-    RenewalFailed,
-    AcquireFailed,
-    NotOwned,
-    Abandoned,
-    UnlockedWork,
-    TerminalState,
-    ConflictingWrite,
+pub(in crate::config) enum RawAction {
+    Report(FailureKind),
+    FinalState,
     Ignore,
 }
 
-pub(in crate::config) const EVENTS: [(&str, EventName); 9] = [
-    ("release_failed", EventName::ReleaseFailed),
-    ("renewal_failed", EventName::RenewalFailed),
-    ("acquire_failed", EventName::AcquireFailed),
-    ("not_owned", EventName::NotOwned),
-    ("abandoned", EventName::Abandoned),
-    ("unlocked_work", EventName::UnlockedWork),
-    ("terminal_state", EventName::TerminalState),
-    ("conflicting_write", EventName::ConflictingWrite),
-    ("ignore", EventName::Ignore),
-];
+impl RawAction {
+    fn words() -> Vec<(&'static str, Self)> {
+        let kinds = FailureKind::ALL.iter().map(|kind| (kind.as_str(), Self::Report(*kind)));
+        kinds.chain([(FINAL_STATE_EVENT, Self::FinalState), ("ignore", Self::Ignore)]).collect()
+    }
+
+    pub(in crate::config) fn uses(self, field: RuleField) -> bool {
+        matches!(self, Self::Report(kind) if kind.info().rule_fields.contains(&field))
+    }
+}
 
 impl RawReason {
     pub(in crate::config) fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
@@ -101,13 +95,13 @@ impl RawRule {
         let fields = YamlMapping::of(node, "a rule", &Self::FIELDS, findings)?;
         fields.require("event", "add `event: NAME`, such as renewal_failed, or ignore", findings);
         fields.exactly_one("message", "regex", findings);
-        let event = fields.choice("event", &EVENTS, findings);
+        let event = fields.choice("event", &RawAction::words(), findings);
         match event.as_ref().map(|event| event.value) {
-            Some(EventName::ConflictingWrite) => {
+            Some(action) if action.uses(RuleField::Conflict) => {
                 let help = "add `kind: NAME`: duplicate_terminal_state, stale_write_rejected or state_conflict";
                 fields.require("kind", help, findings);
             }
-            Some(EventName::TerminalState) => {
+            Some(RawAction::FinalState) => {
                 fields.require("state", "add `state: FIELD`, the field that holds the state", findings);
                 fields.require("terminal", "add `terminal: [STATE, ...]`, the states that are final", findings);
             }
@@ -136,7 +130,7 @@ impl RawRule {
 impl RawRule {
     /// Returns true if the rule turns a record into an event.
     pub(in crate::config) fn counts(&self) -> bool {
-        self.event.as_ref().is_some_and(|event| event.value != EventName::Ignore)
+        self.event.as_ref().is_some_and(|event| event.value != RawAction::Ignore)
     }
 }
 
@@ -169,7 +163,7 @@ fn read_conditions(node: &YamlNode, findings: &mut ProblemCollector) -> Vec<RawC
     for (key, value) in entries {
         let Some(field) = text(key, "a field's name in `where`", findings) else { continue };
         if conditions.iter().any(|condition| condition.field == field.value) {
-            findings.add(key.place, format!("`{}` is there twice in `where`", field.value), "remove one of them");
+            findings.add(key.place, format!("`{}` appears twice in `where`", field.value), "remove one of them");
             continue;
         }
         for test in read_tests(value, &field.value, findings) {
@@ -205,7 +199,7 @@ fn read_condition(fields: &YamlMapping<'_>, findings: &mut ProblemCollector) -> 
     match fields.boolean("absent", findings) {
         Some(Located { value: true, .. }) => vec![RawTest::Absent],
         Some(Located { place, .. }) => {
-            let help = "write `absent: true`, or `regex: '.'` for a field that is there";
+            let help = "write `absent: true`, or `regex: '.'` for a field that exists";
             findings.add(place, "`absent` must be true", help);
             Vec::new()
         }

@@ -8,10 +8,9 @@ use std::time::Duration;
 use regex::Regex;
 
 use super::countable::{self, CountableSeries};
+use crate::model::failure::{ConflictKind, FailureKind, Operation, Reason};
 use crate::model::key_template::KeyTemplate;
 use crate::model::log_event::RuleId;
-
-use crate::model::failure::{ConflictKind, Operation, Reason};
 use crate::model::namespace::NamespaceId;
 
 /// Field name in conditions: everything in a record except its message.
@@ -67,7 +66,7 @@ pub struct RuleDraft {
     pub matcher: RuleMatcher,
     /// All conditions must be true.
     pub conditions: Vec<Condition>,
-    pub event: RuleEvent,
+    pub action: RuleAction,
     pub namespace: Option<NamespaceId>,
     /// Possible sources of the id of the lock, in the order in which they are tried.
     pub id: Vec<IdSource>,
@@ -123,25 +122,34 @@ pub enum FieldTest {
     Absent,
 }
 
+/// What happens if a rule matches a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuleEvent {
-    ReleaseFailed,
-    RenewalFailed,
-    AcquireFailed,
-    NotOwned(Operation),
-    Abandoned,
-    UnlockedWork,
-    TerminalState {
-        /// The field that contains the state.
-        state: String,
-        /// The states that are final. Any other state is not an event.
-        terminal: Vec<String>,
-        /// Pairs of final states where the second may follow the first.
-        legal: Vec<(String, String)>,
+pub enum RuleAction {
+    Report {
+        kind: FailureKind,
+        operation: Operation,
+        conflict: Option<ConflictKind>,
     },
-    ConflictingWrite(ConflictKind),
+    FinalState(FinalStateRule),
     /// The record resembles a lock event but is none.
     Ignore,
+}
+
+impl RuleAction {
+    /// Reports a failure. The record supplies the details.
+    pub fn report(kind: FailureKind) -> Self {
+        Self::Report { kind, operation: Operation::Unknown, conflict: None }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FinalStateRule {
+    /// The field that contains the state.
+    pub state: String,
+    /// The states that are final. Any other state is not an event.
+    pub terminal: Vec<String>,
+    /// Pairs of final states where the second may follow the first.
+    pub legal: Vec<(String, String)>,
 }
 
 /// One test of an error text. The first test that matches decides the reason.

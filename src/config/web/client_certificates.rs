@@ -15,9 +15,10 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use super::alternative_names::alternative_names;
+use super::tls::ClientAuth;
 
-pub(crate) struct ClientCertificates {
-    is_mandatory: bool,
+pub(super) struct ClientCertificates {
+    client_auth: ClientAuth,
     /// `None` if any name is accepted.
     allowed_names: Option<Vec<String>>,
     algorithms: WebPkiSupportedAlgorithms,
@@ -26,15 +27,15 @@ pub(crate) struct ClientCertificates {
 }
 
 impl ClientCertificates {
-    pub(crate) fn new(
-        is_mandatory: bool,
+    pub(super) fn new(
+        client_auth: ClientAuth,
         allowed_names: Option<Vec<String>>,
         algorithms: WebPkiSupportedAlgorithms,
     ) -> Self {
-        Self { is_mandatory, allowed_names, algorithms, signed: None }
+        Self { client_auth, allowed_names, algorithms, signed: None }
     }
 
-    pub(crate) fn signed(mut self, verifier: Arc<dyn ClientCertVerifier>) -> Self {
+    pub(super) fn signed(mut self, verifier: Arc<dyn ClientCertVerifier>) -> Self {
         self.signed = Some(verifier);
         self
     }
@@ -48,14 +49,13 @@ impl ClientCertificates {
 
 impl fmt::Debug for ClientCertificates {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (mandatory, signed) = (self.is_mandatory, self.signed.is_some());
-        write!(formatter, "ClientCertificates(mandatory: {mandatory}, signed: {signed})")
+        write!(formatter, "ClientCertificates({:?})", self.client_auth)
     }
 }
 
 impl ClientCertVerifier for ClientCertificates {
     fn client_auth_mandatory(&self) -> bool {
-        self.is_mandatory
+        self.client_auth.is_mandatory()
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {

@@ -78,7 +78,7 @@ pub(super) fn rate_limit(node: &YamlNode, findings: &mut ProblemCollector) -> Op
             Some(RateLimit { interval: interval.value, burst: burst.value })
         }
         (Some(interval), None) if interval.value > Duration::ZERO && !fields.has("burst") => {
-            findings.add(interval.place, "`rate_limit` without `burst` lets nobody in", "add `burst: 20`");
+            findings.add(interval.place, "`rate_limit` without `burst` rejects every request", "add `burst: 20`");
             None
         }
         _ => None,

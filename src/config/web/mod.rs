@@ -15,7 +15,7 @@
 //! * `client_certificates`, `alternative_names`: which client certificates are accepted
 
 mod alternative_names;
-pub(crate) mod client_certificates;
+mod client_certificates;
 mod http;
 mod tls;
 mod users;
@@ -124,8 +124,8 @@ impl WebConfig {
             self.demands.lost_with(&next.demands)
         };
         let Some(lost) = lost else { return Ok(()) };
-        let message = format!("{lost} would be gone or weaker");
-        let help = "a running server takes no protection away: restart it if this is meant";
+        let message = format!("{lost} would be removed or weakened");
+        let help = "a running server does not remove protection: restart it if this is intended";
         Err(Problems(vec![ConfigProblem::without_line(&file.display().to_string(), message, help)]))
     }
 

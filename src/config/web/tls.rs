@@ -87,7 +87,7 @@ impl ClientAuth {
         }
     }
 
-    fn is_mandatory(self) -> bool {
+    pub(super) fn is_mandatory(self) -> bool {
         matches!(self, Self::RequireAnyClientCert | Self::RequireAndVerifyClientCert)
     }
 
@@ -131,8 +131,8 @@ pub(super) fn build(
     let builder = match ServerConfig::builder_with_provider(crypto).with_protocol_versions(&versions) {
         Ok(builder) => builder,
         Err(error) => {
-            let help = "TLS 1.3 has suites of its own; for TLS 1.2 name one that rustls has, or none at all";
-            findings.add(node.place, format!("the versions and `cipher_suites` do not fit together: {error}"), help);
+            let help = "TLS 1.3 has its own suites; for TLS 1.2 name one that rustls supports, or none";
+            findings.add(node.place, format!("the versions and `cipher_suites` do not match: {error}"), help);
             return None;
         }
     };
@@ -147,7 +147,7 @@ pub(super) fn build(
             Some((Arc::new(config), demands))
         }
         Err(rustls::Error::InconsistentKeys(_)) => {
-            let help = "the first certificate of the file must be the one that was made for the key";
+            let help = "the first certificate of the file must be the one for the key";
             findings.add(key_place, "the key does not belong to the certificate", help);
             None
         }
@@ -220,7 +220,7 @@ impl Material {
                 let help = "it needs PEM text that begins with -----BEGIN CERTIFICATE-----";
                 findings.add(self.place, format!("there is no certificate in {}", self.name), help);
             }
-            Err(_) => findings.add(self.place, format!("{} is not good PEM text", self.name), "is it cut off?"),
+            Err(_) => findings.add(self.place, format!("{} is not valid PEM text", self.name), "is it cut off?"),
         }
         None
     }
@@ -277,7 +277,7 @@ fn word<T: Copy>(
     match words.iter().find(|(word, _)| *word == written.value) {
         Some((_, Some(value))) => return Some(*value),
         Some((word, None)) => {
-            let message = format!("`{name}`: {word} is not supported, for it is not safe or rustls does not have it");
+            let message = format!("`{name}`: {word} is not supported: it is unsafe, or rustls does not have it");
             findings.add(written.place, message, format!("use one of {}", suggest::list(&usable)));
         }
         None => {
@@ -330,7 +330,7 @@ fn verifier(
     let auth_is_good = written.is_some() || !fields.has("client_auth_type");
     if let (Some(authority), ClientAuth::NoClientCert, true) = (&authority, client_auth, auth_is_good) {
         let help = "add `client_auth_type: RequireAndVerifyClientCert`, or remove the CA";
-        findings.add(authority.place, "there is a CA for clients, but they are not asked for certificates", help);
+        findings.add(authority.place, "there is a CA for clients, but client certificates are not requested", help);
     }
     if let (Some(written), false, true) = (&written, has_authority, client_auth.verifies()) {
         let help = "add `client_ca_file: FILE` with the CA that signs the certificates of clients";
@@ -340,7 +340,7 @@ fn verifier(
         fields.get("client_allowed_sans").map(|node| (node.place, fields.texts("client_allowed_sans", findings)));
     if let (Some((place, _)), false, true) = (&allowed, client_auth.is_mandatory(), auth_is_good) {
         let help = "set `client_auth_type` to RequireAndVerifyClientCert (or RequireAnyClientCert)";
-        findings.add(*place, "`client_allowed_sans` needs clients that must show a certificate", help);
+        findings.add(*place, "`client_allowed_sans` requires client certificates", help);
     }
     let allowed = allowed.and_then(|(_, names)| names);
     let names: Option<Vec<String>> = allowed.map(|names| names.into_iter().map(|name| name.value).collect());
@@ -348,8 +348,7 @@ fn verifier(
     if client_auth == ClientAuth::NoClientCert || !findings.is_empty() {
         return None;
     }
-    let mut verifier =
-        ClientCertificates::new(client_auth.is_mandatory(), names, crypto.signature_verification_algorithms);
+    let mut verifier = ClientCertificates::new(client_auth, names, crypto.signature_verification_algorithms);
     if let (true, Some(roots)) = (client_auth.verifies(), roots) {
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(crypto));
         match builder.build() {

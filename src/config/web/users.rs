@@ -40,8 +40,8 @@ impl Users {
         let (lowest, highest) = self.costs;
         (lowest < highest).then(|| {
             format!(
-                "the bcrypt hashes have costs from {lowest} to {highest}: a refusal that comes sooner than for a name that is not \
-                 there tells that a user exists; give all of them a cost of {highest}"
+                "the bcrypt hashes have costs from {lowest} to {highest}: a faster rejection than for an unknown \
+                 name shows that a user exists; give all of them a cost of {highest}"
             )
         })
     }
@@ -83,7 +83,7 @@ pub(super) fn build(node: &YamlNode, findings: &mut ProblemCollector) -> Users {
             Ok((hash, cost)) => {
                 costs.push(cost);
                 if users.hashes.insert(text.clone(), hash).is_some() {
-                    findings.add(name.place, format!("the user {} is there twice", quote(text)), "remove one of them");
+                    findings.add(name.place, format!("the user {} is listed twice", quote(text)), "remove one of them");
                 }
             }
             Err((message, help)) => findings.add(hash.place, format!("the user {}: {message}", quote(text)), help),

@@ -7,6 +7,10 @@
 //! without problems. It needs no second YAML parser that might read the text differently, and it is
 //! exact in block and flow style. An alias has the position of its anchor.
 //!
+//! saphyr-parser 0.3, which keeps positions, is not used. It reports a bad escape at the beginning
+//! of its text, accepts control characters, and leaves it to its caller to expand aliases and to
+//! find out which scalars are numbers.
+//!
 //! What can go wrong: YAML that does not parse, more than one document, too many values (aliases of
 //! aliases).
 

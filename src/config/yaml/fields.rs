@@ -13,7 +13,7 @@ use super::suggest;
 use crate::util::units;
 
 const LIST_HELP: &str = "begin each item with `- `, or put them in [ ]";
-const TAG_HELP: &str = "remove the tag: values are taken as they are written, nothing is looked up or included";
+const TAG_HELP: &str = "remove the tag: tags are not supported";
 
 /// A value with its position in the text.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl<'a> YamlMapping<'a> {
             match &key.kind {
                 YamlValue::Text(name) if name == "<<" => merges.push(value),
                 YamlValue::Text(name) if fields.has(name) => {
-                    findings.add(key.place, format!("`{name}` is there twice in {what}"), "remove one of them");
+                    findings.add(key.place, format!("`{name}` appears twice in {what}"), "remove one of them");
                 }
                 YamlValue::Text(name) if known.contains(&name.as_str()) => fields.entries.push((name, value)),
                 YamlValue::Text(name) => {
@@ -234,9 +234,7 @@ impl<'a> YamlMapping<'a> {
         };
         match number {
             Some(value) if (1..=max).contains(&value) => return Some(Located { place: node.place, value }),
-            _ => {
-                findings.add(node.place, wrong(name, "a count", node), format!("write a whole number from 1 to {max}"))
-            }
+            _ => findings.add(node.place, wrong(name, "a count", node), format!("write an integer from 1 to {max}")),
         }
         None
     }

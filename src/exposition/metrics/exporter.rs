@@ -23,37 +23,37 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_exporter_log_events_total",
-        "Lines about a lock, before those about one failure are joined.",
+        "Lines about a lock, before lines of one failure are joined.",
         Numbers::Source(|source| whole(source.totals.events)),
     ),
     counter(
         "redis_lock_exporter_log_oversized_lines_total",
-        "Lines longer than the limit, searched in part only.",
+        "Lines longer than the limit, searched only in part.",
         Numbers::Source(|source| whole(source.totals.oversized_lines)),
     ),
     counter(
         "redis_lock_exporter_log_rotations_total",
-        "Files that were renamed or deleted while they were followed.",
+        "Followed files that were renamed or deleted.",
         Numbers::Source(|source| whole(source.totals.rotations)),
     ),
     counter(
         "redis_lock_exporter_log_truncations_total",
-        "Files that were cut and are read again from their beginning.",
+        "Truncated files, read again from their start.",
         Numbers::Source(|source| whole(source.totals.truncations)),
     ),
     counter(
         "redis_lock_exporter_log_read_errors_total",
-        "Failures to list, open or read the files of a log source.",
+        "Errors listing, opening or reading the files of a log source.",
         Numbers::Source(|source| whole(source.totals.read_errors)),
     ),
     counter(
         "redis_lock_exporter_log_duplicates_total",
-        "Pushed lines about a lock that had been counted before.",
+        "Pushed lines about a lock that were already counted.",
         Numbers::Source(|source| source.now.push.and_then(|_| whole(source.totals.duplicates))),
     ),
     counter(
         "redis_lock_exporter_log_rejected_requests_total",
-        "Push requests that were not taken.",
+        "Push requests that were rejected.",
         Numbers::Source(|source| source.now.push.and_then(|push| whole(push.rejected))),
     ),
     gauge(
@@ -63,7 +63,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     gauge(
         "redis_lock_exporter_log_open_files",
-        "Files of a log source that are being followed.",
+        "Files of a log source that are followed.",
         Numbers::Source(|source| whole(source.now.open_files)),
     ),
     gauge(
@@ -78,17 +78,17 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     gauge(
         "redis_lock_exporter_state_durable",
-        "1 if every number shown here is on disk.",
+        "1 if all published numbers are on disk.",
         Numbers::Exporter(|exporter| flag(exporter.state_durable)),
     ),
     counter(
         "redis_lock_exporter_state_saves_total",
-        "Times the state was saved.",
+        "Number of times the state was saved.",
         Numbers::Exporter(|exporter| whole(exporter.state_saves)),
     ),
     counter(
         "redis_lock_exporter_state_save_errors_total",
-        "Times the state could not be saved.",
+        "Number of failed attempts to save the state.",
         Numbers::Exporter(|exporter| whole(exporter.state_save_errors)),
     ),
     gauge(
@@ -98,22 +98,22 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_exporter_state_set_aside_total",
-        "State files that could not be used and were set aside.",
+        "Unusable state files that were kept under another name.",
         Numbers::Exporter(|exporter| whole(exporter.state_set_aside)),
     ),
     counter(
         "redis_lock_exporter_table_evictions_total",
-        "Entries that left a full table.",
+        "Entries removed from a full table.",
         Numbers::Table(|exporter| &exporter.evictions),
     ),
     gauge(
         "redis_lock_exporter_config_last_reload_successful",
-        "1 if the last loading of the configuration succeeded.",
+        "1 if the last configuration load succeeded.",
         Numbers::Exporter(|exporter| flag(exporter.config_reload_ok)),
     ),
     gauge(
         "redis_lock_exporter_config_last_reload_success_timestamp_seconds",
-        "When the configuration in effect was loaded.",
+        "When the current configuration was loaded.",
         Numbers::Exporter(|exporter| timestamp(exporter.config_reloaded)),
     ),
 ];

@@ -12,23 +12,23 @@ const HOLD_BOUNDS: &[f64] = &[1.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
 const TAKEOVER_BOUNDS: &[f64] = &[15.0, 30.0, 60.0, 120.0];
 
 pub(super) const METRICS: &[Metric] = &[
-    gauge("redis_lock_held", "Locks held, read in the background.", Numbers::Keyspace(|_, view| whole(view.now.held))),
+    gauge("redis_lock_held", "Held locks, read in the background.", Numbers::Keyspace(|_, view| whole(view.now.held))),
     gauge(
         "redis_lock_without_ttl",
-        "Locks held that have no TTL, read in the background.",
+        "Held locks without a TTL, read in the background.",
         Numbers::Keyspace(|_, view| whole(view.now.without_ttl)),
     ),
     gauge(
         "redis_lock_renewal_overdue",
-        "Locks held whose renewal is overdue, read in the background.",
+        "Held locks with an overdue renewal, read in the background.",
         Numbers::Keyspace(|namespace, view| namespace.renew_every.and_then(|_| whole(view.now.renewal_overdue))),
     ),
     counter(
         "redis_lock_acquisitions_total",
-        "Locks taken.",
+        "Locks acquired.",
         Numbers::Keyspace(|_, view| whole(view.counters.acquisitions)),
     ),
-    counter("redis_lock_renewals_total", "Renewals.", Numbers::Keyspace(|_, view| whole(view.counters.renewals))),
+    counter("redis_lock_renewals_total", "Locks renewed.", Numbers::Keyspace(|_, view| whole(view.counters.renewals))),
     counter(
         "redis_lock_releases_total",
         "Locks released before their TTL ran out.",
@@ -41,7 +41,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_unknown_ends_total",
-        "Locks that ended without it being seen how.",
+        "Locks whose end was not observed.",
         Numbers::Keyspace(|_, view| whole(view.counters.unknown_ends)),
     ),
     counter(
@@ -54,12 +54,12 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_owner_changes_total",
-        "Locks that got another owner, by how the owner before ended.",
+        "Owner changes of locks, by how the previous hold ended.",
         Numbers::OwnerChange,
     ),
     histogram(
         "redis_lock_hold_seconds",
-        "From taking a lock to its end.",
+        "Time from the acquisition of a lock to its end.",
         Numbers::Distribution(|namespace, view| match namespace.style {
             Style::Item => Some(Distribution::at(&view.counters.hold_seconds, HOLD_BOUNDS)),
             // The hold time of a loop lock is meaningless: the lock is held until the TTL runs out
@@ -69,14 +69,14 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     histogram(
         "redis_lock_renewal_margin_ratio",
-        "Share of the TTL that was left when a lock was renewed.",
+        "Share of the TTL that was left at a renewal.",
         Numbers::Distribution(|namespace, view| {
             namespace.renew_every.map(|_| Distribution::whole(&view.counters.renewal_margin_ratio))
         }),
     ),
     histogram(
         "redis_lock_takeover_seconds",
-        "From the last sign of life of an expired lock's owner to the next owner.",
+        "Time from an owner's last sign of life to the takeover of its expired lock.",
         Numbers::Distribution(|namespace, view| {
             let takeovers = &view.counters.takeover_seconds;
             // Other programs always wait for a loop lock, so its takeovers are shown from the
@@ -87,17 +87,17 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_takeovers_total",
-        "Expired locks that got their next owner, by whether it was within takeover_slo.",
+        "Takeovers of expired locks, by whether they were within takeover_slo.",
         Numbers::Takeover,
     ),
     gauge(
         "redis_lock_ttl_remaining_min_seconds",
-        "Least time left of all locks held, read in the background.",
+        "Shortest remaining TTL of a held lock, read in the background.",
         Numbers::Keyspace(|_, view| real(view.now.ttl_remaining_min_seconds)),
     ),
     gauge(
         "redis_lock_oldest_acquired_timestamp_seconds",
-        "When the lock held longest was taken, read in the background.",
+        "When the longest-held lock was acquired, read in the background.",
         Numbers::Keyspace(|_, view| view.now.oldest_acquired.and_then(timestamp)),
     ),
     gauge(
@@ -114,29 +114,25 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_untracked_locks_total",
-        "Locks that the full table could not take.",
+        "Locks that did not fit into the full table.",
         Numbers::Keyspace(|_, view| whole(view.counters.untracked)),
     ),
     gauge(
         "redis_lock_non_lock_keys",
-        "Keys that fit a template but are no lock by their type, read in the background.",
+        "Keys that match a template but have another type, read in the background.",
         // Almost no namespace has such keys, so zero is omitted.
         Numbers::Keyspace(|_, view| whole(view.now.not_locks).filter(|_| view.now.not_locks > 0)),
     ),
-    gauge("redis_lock_operations_source", "1 for how operations are seen.", Numbers::OperationsSource),
+    gauge("redis_lock_operations_source", "1 for how operations are observed.", Numbers::OperationsSource),
     gauge(
         "redis_lock_observed_since_timestamp_seconds",
-        "Since when no change in Redis has been missed.",
+        "Since when every change in Redis is observed.",
         Numbers::Keyspace(|_, view| view.now.observed_since.and_then(timestamp)),
     ),
-    counter(
-        "redis_lock_not_owned_causes_total",
-        "Locks found not owned, by what had happened to them in Redis.",
-        Numbers::Cause,
-    ),
+    counter("redis_lock_not_owned_causes_total", "Lost locks, by what happened to them in Redis.", Numbers::Cause),
     gauge(
         "redis_lock_not_owned_ratio",
-        "Share of releases and renewals that found the lock not owned.",
+        "Share of releases and renewals that found the lock lost.",
         Numbers::Ratio(|_, ratios| ratios.not_owned),
     ),
     gauge(
@@ -144,25 +140,17 @@ pub(super) const METRICS: &[Metric] = &[
         "Share of renewals that failed.",
         Numbers::Ratio(|namespace, ratios| ratios.renewal_failure.filter(|_| namespace.renew_every.is_some())),
     ),
-    gauge(
-        "redis_lock_expiry_ratio",
-        "Share of ended locks whose TTL ran out.",
-        Numbers::Ratio(|_, ratios| ratios.expiry),
-    ),
+    gauge("redis_lock_expiry_ratio", "Share of ended holds that expired.", Numbers::Ratio(|_, ratios| ratios.expiry)),
     // Values that the TTL advice recommends, to compare with the configured values.
-    gauge(
-        "redis_lock_recommended_ttl_seconds",
-        "TTL that the locks should have.",
-        Numbers::Advice(Advice::recommended_ttl),
-    ),
+    gauge("redis_lock_recommended_ttl_seconds", "Recommended TTL.", Numbers::Advice(Advice::recommended_ttl)),
     gauge(
         "redis_lock_recommended_renew_interval_seconds",
-        "Renewal interval that the locks should have.",
+        "Recommended renewal interval.",
         Numbers::Advice(Advice::recommended_renewal),
     ),
     gauge(
         "redis_lock_takeover_bound_seconds",
-        "Longest time from an owner's last sign of life to the next owner.",
+        "Longest time from an owner's last sign of life to a takeover.",
         Numbers::Advice(|advice| advice.takeover.map(|takeover| takeover.bound)),
     ),
 ];

@@ -14,11 +14,11 @@ pub(super) const METRICS: &[Metric] = &[
         "1 if every known primary is connected.",
         Numbers::Redis(|redis| flag(redis.is_up())),
     ),
-    gauge("redis_lock_exporter_redis_nodes", "Primaries known.", Numbers::Redis(|redis| whole(redis.nodes))),
-    gauge("redis_lock_exporter_redis_nodes_up", "Primaries connected.", Numbers::Redis(|redis| whole(redis.nodes_up))),
+    gauge("redis_lock_exporter_redis_nodes", "Known primaries.", Numbers::Redis(|redis| whole(redis.nodes))),
+    gauge("redis_lock_exporter_redis_nodes_up", "Connected primaries.", Numbers::Redis(|redis| whole(redis.nodes_up))),
     gauge(
         "redis_lock_exporter_tracking_up",
-        "1 if every known primary tells of each change.",
+        "1 if every known primary announces changes.",
         Numbers::Redis(|redis| flag(redis.is_tracking())),
     ),
     counter(
@@ -43,47 +43,47 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     gauge(
         "redis_lock_exporter_redis_permission_denied",
-        "1 if the user may not use a command that is wanted.",
+        "1 if the user may not run a command that is needed.",
         Numbers::Command(|redis| redis.denied.iter().map(|(command, denied)| (*command, (*denied).into())).collect()),
     ),
     counter(
         "redis_lock_exporter_redis_read_errors_total",
-        "Reads of keys that failed.",
+        "Failed reads of keys.",
         Numbers::Redis(|redis| whole(redis.read_errors)),
     ),
     histogram(
         "redis_lock_exporter_redis_reply_seconds",
-        "Time that answers of Redis took.",
+        "Time from a request to the reply of Redis.",
         Numbers::RedisDistribution(|redis| Distribution::at(&redis.reply_seconds, REPLY_BOUNDS)),
     ),
     counter(
         "redis_lock_exporter_redis_busy_seconds_total",
-        "Time that Redis took to answer.",
+        "Time that Redis spent on requests.",
         Numbers::Redis(|redis| Some(Number::Real(redis.busy_seconds))),
     ),
     counter(
         "redis_lock_exporter_tracking_pushes_total",
-        "Changed keys that Redis told of.",
+        "Changed keys that Redis announced.",
         Numbers::Redis(|redis| whole(redis.pushes)),
     ),
     counter(
         "redis_lock_exporter_tracking_flushes_total",
-        "Times that all keys were flushed.",
+        "Flushes of all keys.",
         Numbers::Redis(|redis| whole(redis.flushes)),
     ),
     counter(
         "redis_lock_exporter_redis_evicted_keys_total",
-        "Keys of any kind that Redis deleted to make room.",
+        "Keys of any kind that Redis evicted.",
         Numbers::Redis(|redis| whole(redis.evicted_keys)),
     ),
     counter(
         "redis_lock_exporter_tracking_skipped_reads_total",
-        "Changed keys that were not read because of the ceiling on reads.",
+        "Changed keys not read because of max_reads_per_second.",
         Numbers::Redis(|redis| whole(redis.skipped_reads)),
     ),
     counter(
         "redis_lock_exporter_tracking_overflows_total",
-        "Times that changes were lost because too many keys waited.",
+        "Times that changes were lost because the queue was full.",
         Numbers::Redis(|redis| whole(redis.overflows)),
     ),
     counter(
@@ -98,27 +98,27 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     gauge(
         "redis_lock_exporter_scan_interval_seconds",
-        "How often a pass begins.",
+        "Time between the starts of two passes.",
         Numbers::Redis(|redis| real(redis.scan_interval_seconds)),
     ),
     gauge(
         "redis_lock_exporter_scan_duration_seconds",
-        "How long the last complete pass took.",
+        "Duration of the last complete pass.",
         Numbers::Redis(|redis| real(redis.scan_duration_seconds)),
     ),
     gauge(
         "redis_lock_exporter_scan_keys",
-        "Keys of the last complete pass.",
+        "Keys in the last complete pass.",
         Numbers::Redis(|redis| whole(redis.scan_keys)),
     ),
     gauge(
         "redis_lock_exporter_scan_lock_keys",
-        "Keys of locks among them.",
+        "Lock keys in the last complete pass.",
         Numbers::Redis(|redis| whole(redis.scan_lock_keys)),
     ),
     gauge(
         "redis_lock_exporter_scan_progress_ratio",
-        "How far the pass that is under way got.",
+        "Progress of the current pass.",
         Numbers::Redis(|redis| real(redis.scan_progress)),
     ),
     gauge(

@@ -1,43 +1,23 @@
-//! Metrics about the failures that logs report. Each failure is counted once.
+//! Metrics about the failures that logs report, one for each kind. Each failure is counted once.
 //!
-//! A series that no rule can count is omitted until it is counted once.
+//! Names and HELP texts are in `model/failure.rs`. A series that no rule can count is omitted until
+//! it is counted once.
 
 use super::{Metric, Numbers, counter};
+use crate::model::failure::FailureKind;
+use crate::model::label::Label;
 
-pub(super) const METRICS: &[Metric] = &[
-    counter(
-        "redis_lock_not_owned_total",
-        "Releases and renewals refused because the lock no longer held the caller's token.",
-        Numbers::Operation(|logs| &logs.not_owned),
-    ),
-    counter(
-        "redis_lock_renewal_failures_total",
-        "Renewals that did not succeed, by reason.",
-        Numbers::Reason(|logs| &logs.renewal_failures, |told| &told.renewal_failures),
-    ),
-    counter(
-        "redis_lock_abandonments_total",
-        "Holders that gave up their lock after failed renewals.",
-        Numbers::Logs(|logs| logs.abandonments, |told| told.abandonments),
-    ),
-    counter(
-        "redis_lock_release_failures_total",
-        "Releases that did not succeed, by reason.",
-        Numbers::Reason(|logs| &logs.release_failures, |told| &told.release_failures),
-    ),
-    counter(
-        "redis_lock_acquire_failures_total",
-        "Attempts to take a lock that did not succeed, by reason.",
-        Numbers::Reason(|logs| &logs.acquire_failures, |told| &told.acquire_failures),
-    ),
-    counter(
-        "redis_lock_unlocked_work_total",
-        "Work that ran with no distributed lock because it could not be had.",
-        Numbers::Logs(|logs| logs.unlocked_work, |told| told.unlocked_work),
-    ),
-    counter(
-        "redis_lock_conflicting_writes_total",
-        "Writes that collided with the work of another holder, by kind.",
-        Numbers::Conflict(|logs| &logs.conflicting_writes, |told| &told.conflicting_writes),
-    ),
-];
+pub(super) const METRICS: [Metric; FailureKind::ALL.len()] = {
+    let mut metrics = [metric(FailureKind::ALL[0]); FailureKind::ALL.len()];
+    let mut index = 1;
+    while index < metrics.len() {
+        metrics[index] = metric(FailureKind::ALL[index]);
+        index += 1;
+    }
+    metrics
+};
+
+const fn metric(kind: FailureKind) -> Metric {
+    let info = kind.info();
+    counter(info.metric, info.help, Numbers::Failures(kind))
+}

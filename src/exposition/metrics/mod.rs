@@ -24,7 +24,7 @@ use super::metric::{Distribution, Metric, MetricKind, Number, Numbers};
 use crate::util::clock::TimeMs;
 
 const TABLES: [&[Metric]; 6] =
-    [logs::METRICS, keyspace::METRICS, policy::METRICS, exporter::METRICS, links::METRICS, process::METRICS];
+    [&logs::METRICS, keyspace::METRICS, policy::METRICS, exporter::METRICS, links::METRICS, process::METRICS];
 
 /// Returns every metric, in the order of `/metrics`.
 pub fn metrics() -> impl Iterator<Item = &'static Metric> {

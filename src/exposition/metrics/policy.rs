@@ -7,7 +7,7 @@ pub(super) const METRICS: &[Metric] = &[
     info("redis_lock_namespace_info", "A configured lock namespace and its policy.", Numbers::Policy),
     gauge(
         "redis_lock_config_ttl_seconds",
-        "Time to live of the namespace's locks.",
+        "Configured TTL of the locks.",
         Numbers::Namespace(|view| seconds(view.namespace.ttl)),
     ),
     gauge(
@@ -17,12 +17,12 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     gauge(
         "redis_lock_config_takeover_slo_seconds",
-        "Time for an expired lock to have its next owner.",
+        "Time in which an expired lock should have a new owner.",
         Numbers::Namespace(|view| seconds(view.namespace.takeover_slo)),
     ),
     gauge(
         "redis_lock_config_renewal_failure_budget",
-        "Failed renewals in a row before a holder gives up.",
+        "Consecutive failed renewals before a holder gives up.",
         Numbers::Namespace(|view| view.namespace.renewal_failure_budget.and_then(whole)),
     ),
     gauge(
@@ -32,22 +32,22 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     gauge(
         "redis_lock_config_leader_absent_seconds",
-        "Time after which nobody holding the lock is a problem.",
+        "How long nobody may hold a leader's lock.",
         Numbers::Namespace(|view| seconds(view.namespace.thresholds.leader_absent)),
     ),
     gauge(
         "redis_lock_config_not_owned_ratio",
-        "Limit for the share of locks found not owned.",
+        "Limit for the share of lost locks.",
         Numbers::Namespace(|view| real(view.namespace.thresholds.not_owned_ratio)),
     ),
     gauge(
         "redis_lock_config_renewal_failure_ratio",
-        "Limit for the share of renewals that fail.",
+        "Limit for the share of failed renewals.",
         Numbers::Namespace(|view| real(view.namespace.thresholds.renewal_failure_ratio)),
     ),
     gauge(
         "redis_lock_config_min_failures",
-        "Number of failures below which no ratio alerts.",
+        "Fewer failures than this do not alert, whatever the ratio.",
         Numbers::Namespace(|view| view.namespace.thresholds.min_failures.and_then(whole)),
     ),
     gauge(
@@ -57,7 +57,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     gauge(
         "redis_lock_config_strict",
-        "1 if the first abandonment in the namespace should alert.",
+        "1 if the first abandonment should page.",
         Numbers::Namespace(|view| flag(view.namespace.thresholds.strict)),
     ),
 ];

@@ -129,9 +129,9 @@ async fn locks(context: &Context, mut parameters: Parameters) -> Result<String, 
 async fn lock(context: &Context, key: &str, parameters: Parameters) -> Result<String, ApiError> {
     parameters.finish(&[])?;
     let key = percent_decode(key)
-        .ok_or_else(|| ApiError::bad_request("the key in the path must be percent-encoded UTF-8".to_owned()))?;
+        .map_err(|_| ApiError::bad_request("the key in the path must be percent-encoded UTF-8".to_owned()))?;
     let history = ask(context, |answer| Inquiry::Lock(key, answer)).await?;
-    let unknown = "nothing is known about this lock: it is not held, and nothing was seen of it lately";
+    let unknown = "nothing is known about this lock: it is not held, and nothing was observed recently";
     history.map(|history| encode(&history)).ok_or_else(|| ApiError::not_found(unknown))
 }
 
@@ -164,7 +164,7 @@ async fn ask<T>(context: &Context, inquiry: impl FnOnce(oneshot::Sender<T>) -> I
         TrySendError::Full(_) => ApiError::unavailable(busy),
         TrySendError::Closed(_) => ApiError::unavailable(STARTING),
     })?;
-    // If the generation ends, its pending inquiries fail. The next generation starts immediately.
+    // The pipeline ends only if the process stops. Then pending inquiries fail.
     match timeout(context.limits.inquiry, answered).await {
         Ok(answer) => answer.map_err(|_| ApiError::unavailable(STARTING)),
         Err(_) => Err(ApiError::unavailable(busy)),

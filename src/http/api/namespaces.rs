@@ -4,15 +4,15 @@
 //! `http::api` calls [`body`]. Times are Unix seconds, as in the metrics. All counts are included,
 //! even if they are 0. Values that are not configured or not known are null.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value, json};
 
-use crate::model::counters::{Bounds, Histogram, LogCounters, Tally};
+use crate::model::counters::{Bounds, FailureCounters, Histogram, Tally};
+use crate::model::failure::FailureKind;
 use crate::model::label::Label;
 use crate::model::namespace::Namespace;
 use crate::snapshot::{KeyspaceView, NamespaceView, Ratios, Snapshot};
 use crate::util::clock::TimeMs;
+use crate::util::units::seconds;
 
 pub(in crate::http) fn body(snapshot: &Snapshot) -> String {
     let redis = snapshot.redis.as_ref();
@@ -33,7 +33,7 @@ fn namespace(view: &NamespaceView) -> Value {
     json!({
         "lock_namespace": view.namespace.name,
         "policy": policy(&view.namespace),
-        "logs": logs(&view.logs),
+        "logs": failures(&view.logs),
         "causes": tally(&view.causes),
         "keyspace": view.keyspace.as_ref().map(keyspace),
     })
@@ -44,6 +44,7 @@ pub(in crate::http) fn policy(namespace: &Namespace) -> Value {
     let keys: Vec<&str> = namespace.keys.iter().map(|template| template.as_str()).collect();
     json!({
         "keys": keys,
+        "acquired_with": namespace.acquired_with.as_str(),
         "style": namespace.style.as_str(),
         "on_renewal_failure": namespace.on_renewal_failure.as_str(),
         "severity": namespace.severity.as_str(),
@@ -63,16 +64,18 @@ pub(in crate::http) fn policy(namespace: &Namespace) -> Value {
     })
 }
 
-fn logs(counters: &LogCounters) -> Value {
-    json!({
-        "not_owned": tally(&counters.not_owned),
-        "renewal_failures": tally(&counters.renewal_failures),
-        "abandonments": counters.abandonments,
-        "release_failures": tally(&counters.release_failures),
-        "acquire_failures": tally(&counters.acquire_failures),
-        "unlocked_work": counters.unlocked_work,
-        "conflicting_writes": tally(&counters.conflicting_writes),
-    })
+fn failures(counters: &FailureCounters) -> Map<String, Value> {
+    let kinds = FailureKind::ALL.iter();
+    kinds.map(|kind| (kind.counter().to_owned(), failures_of(*kind, counters))).collect()
+}
+
+fn failures_of(kind: FailureKind, counters: &FailureCounters) -> Value {
+    if !kind.has_label() {
+        return counters.total(kind).into();
+    }
+    let series = counters.series(kind);
+    let by_label = series.filter_map(|(failure, count)| Some((failure.label_value()?.to_owned(), count.into())));
+    by_label.collect::<Map<String, Value>>().into()
 }
 
 fn keyspace(view: &KeyspaceView) -> Value {
@@ -130,10 +133,6 @@ fn histogram<B: Bounds>(histogram: &Histogram<B>) -> Value {
     let buckets: Vec<Value> =
         histogram.buckets().map(|(bound, count)| json!({ "le": bound, "count": count })).collect();
     json!({ "count": histogram.count(), "sum": histogram.sum(), "buckets": buckets })
-}
-
-pub(in crate::http) fn seconds(duration: Option<Duration>) -> Option<f64> {
-    duration.map(|duration| duration.as_secs_f64())
 }
 
 pub(in crate::http) fn moment(time: TimeMs) -> f64 {

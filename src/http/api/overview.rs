@@ -6,14 +6,16 @@
 
 use serde_json::{Map, Value, json};
 
-use super::namespaces::{moment, seconds};
+use super::namespaces::moment;
 use crate::exposition::Build;
+use crate::model::failure::FailureKind;
 use crate::model::label::Label;
 use crate::report::health::{self, HealthFinding, Level};
 use crate::snapshot::{
     ChartPoint, KeyspaceNow, NamespaceView, Ratios, RecentActivity, RecentCounts, RedisView, Snapshot, SourceView,
 };
 use crate::util::clock::TimeMs;
+use crate::util::units::seconds;
 
 pub(in crate::http) fn body(snapshot: &Snapshot, now: TimeMs) -> String {
     let of_exporter = health::of_exporter(snapshot, now);
@@ -84,6 +86,7 @@ fn namespace(view: &NamespaceView, findings: &[HealthFinding], of_exporter: &[He
         "renewal_failure_ratio_threshold": thresholds.renewal_failure_ratio,
         "keyspace": keyspace.as_ref().map(|keyspace| in_short(&keyspace.now, &keyspace.ratios)),
         "lately": windows(&lately.windows),
+        "observed_seconds": observed(&lately.observed),
         "line": line(&lately.line),
     })
 }
@@ -105,23 +108,22 @@ fn in_short(now: &KeyspaceNow, ratios: &[Ratios; 2]) -> Value {
 
 fn windows(windows: &[RecentCounts; 2]) -> Map<String, Value> {
     let named = Ratios::WINDOWS.iter().zip(windows);
-    named.map(|((window, _), sums)| ((*window).to_owned(), in_numbers(sums))).collect()
+    named.map(|((window, _), counts)| ((*window).to_owned(), in_numbers(counts).into())).collect()
 }
 
-fn in_numbers(sums: &RecentCounts) -> Value {
-    json!({
-        "not_owned": sums.not_owned,
-        "renewal_failures": sums.renewal_failures,
-        "acquire_failures": sums.acquire_failures,
-        "abandonments": sums.abandonments,
-        "unlocked_work": sums.unlocked_work,
-        "conflicting_writes": sums.conflicting_writes,
-        "fence_regressions": sums.fence_regressions,
-        "acquisitions": sums.acquisitions,
-        "renewals": sums.renewals,
-        "releases": sums.releases,
-        "expirations": sums.expirations,
-    })
+/// How much of each window was observed.
+fn observed(observed: &[TimeMs; 2]) -> Map<String, Value> {
+    let named = Ratios::WINDOWS.iter().zip(observed);
+    named.map(|((window, _), observed)| ((*window).to_owned(), moment(*observed).into())).collect()
+}
+
+fn in_numbers(counts: &RecentCounts) -> Map<String, Value> {
+    // A release fails because the lock was lost, which is a count of its own, or because Redis did
+    // not answer, which renewals show as well.
+    let failures = counts.failures.iter().filter(|(kind, _)| *kind != FailureKind::ReleaseFailed);
+    let failures = failures.map(|(kind, count)| (kind.counter(), count));
+    let operations = counts.operations.iter().map(|(operation, count)| (operation.as_str(), count));
+    failures.chain(operations).map(|(name, count)| (name.to_owned(), count.into())).collect()
 }
 
 fn line(points: &[ChartPoint]) -> Value {
@@ -131,6 +133,7 @@ fn line(points: &[ChartPoint]) -> Value {
         "not_owned": all(|point| point.not_owned),
         "renewal_failures": all(|point| point.renewal_failures),
         "expirations": all(|point| point.expirations),
+        "observed_seconds": points.iter().map(|point| moment(point.observed_ms.into())).collect::<Vec<_>>(),
     })
 }
 

@@ -18,8 +18,8 @@ impl Parameters {
         for pair in query.unwrap_or("").split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let decoded = |text: &str| percent_decode(&text.replace('+', " "));
-            let name = decoded(name).ok_or_else(|| bad("query", "its names must be percent-encoded UTF-8"))?;
-            let value = decoded(value).ok_or_else(|| bad(&name, "must be percent-encoded UTF-8"))?;
+            let name = decoded(name).map_err(|_| bad("query", "its names must be percent-encoded UTF-8"))?;
+            let value = decoded(value).map_err(|_| bad(&name, "must be percent-encoded UTF-8"))?;
             if parameters.iter().any(|(known, _)| *known == name) {
                 return Err(bad(&name, "is given twice"));
             }

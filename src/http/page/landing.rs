@@ -5,9 +5,10 @@
 //! configuration is escaped. The content security policy allows only the style sheet inside the
 //! document, by its hash.
 
+use std::fmt;
+
 use crate::exposition::Build;
-use crate::http::api;
-use crate::model::counters::Tally;
+use crate::model::failure::FailureKind;
 use crate::model::label::Label;
 use crate::snapshot::{KeyspaceView, Snapshot};
 use crate::util::html::Escaped;
@@ -25,26 +26,15 @@ th,td{padding:.3rem .8rem;border-bottom:1px solid #8886;text-align:right}\
 th:first-child,td:first-child{text-align:left}td{font-variant-numeric:tabular-nums}\
 .zero{opacity:.4}";
 
-const LOG_COLUMNS: [&str; 7] = [
-    "not owned",
-    "renewal failures",
-    "abandonments",
-    "release failures",
-    "acquire failures",
-    "unlocked work",
-    "conflicting writes",
-];
-
 const KEYSPACE_COLUMNS: [&str; 8] =
     ["held now", "acquisitions", "renewals", "releases", "expirations", "unknown ends", "owner changes", "takeovers"];
 
-pub(in crate::http) fn page(snapshot: &Snapshot, build: Build, has_api: bool) -> String {
-    let failures = table(&LOG_COLUMNS, &log_rows(snapshot));
+/// `routes` are the paths of the API, or empty if it is off.
+pub(in crate::http) fn page(snapshot: &Snapshot, build: Build, routes: &[&str]) -> String {
+    let kinds = FailureKind::ALL.iter().map(|kind| kind.counter().replace('_', " "));
+    let failures = table(kinds, &failure_rows(snapshot));
     let locks = locks(snapshot);
-    let routes: String = match has_api {
-        true => api::ROUTES.iter().map(|route| format!(" · <a href=\"{route}\">{route}</a>")).collect(),
-        false => String::new(),
-    };
+    let routes: String = routes.iter().map(|route| format!(" · <a href=\"{route}\">{route}</a>")).collect();
     let (version, revision) = (Escaped(build.version), Escaped(build.revision));
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
@@ -61,28 +51,19 @@ pub(in crate::http) fn page(snapshot: &Snapshot, build: Build, has_api: bool) ->
 fn locks(snapshot: &Snapshot) -> String {
     let Some(redis) = &snapshot.redis else { return String::new() };
     let state = if redis.now.is_up() { "connected" } else { "not connected" };
-    let locks = table(&KEYSPACE_COLUMNS, &keyspace_rows(snapshot));
-    format!("<p>Locks seen in Redis {} ({state}) since counting began:</p>\n{locks}", Escaped(&redis.name))
+    let locks = table(KEYSPACE_COLUMNS, &keyspace_rows(snapshot));
+    format!("<p>Locks observed in Redis {} ({state}) since counting began:</p>\n{locks}", Escaped(&redis.name))
 }
 
-fn table(columns: &[&str], rows: &str) -> String {
-    let columns = ["lock namespace"].iter().chain(columns);
-    let head: String = columns.map(|column| format!("<th scope=\"col\">{column}</th>")).collect();
+fn table(columns: impl IntoIterator<Item: fmt::Display>, rows: &str) -> String {
+    let columns: String = columns.into_iter().map(|column| format!("<th scope=\"col\">{column}</th>")).collect();
+    let head = format!("<th scope=\"col\">lock namespace</th>{columns}");
     format!("<div class=\"scroll\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n")
 }
 
-fn log_rows(snapshot: &Snapshot) -> String {
+fn failure_rows(snapshot: &Snapshot) -> String {
     let rows = snapshot.namespaces.iter().map(|view| {
-        let logs = &view.logs;
-        let counts = [
-            sum(&logs.not_owned),
-            sum(&logs.renewal_failures),
-            logs.abandonments,
-            sum(&logs.release_failures),
-            sum(&logs.acquire_failures),
-            logs.unlocked_work,
-            sum(&logs.conflicting_writes),
-        ];
+        let counts: Vec<u64> = FailureKind::ALL.iter().map(|kind| view.logs.total(*kind)).collect();
         row(&view.namespace.name, &counts)
     });
     rows.collect()
@@ -98,7 +79,7 @@ fn keyspace_rows(snapshot: &Snapshot) -> String {
             counters.releases,
             counters.expirations,
             counters.unknown_ends,
-            sum(&counters.owner_changes),
+            counters.owner_changes.total(),
             counters.takeover_seconds.count(),
         ];
         Some(row(&view.namespace.name, &counts))
@@ -116,17 +97,13 @@ fn cell(count: u64) -> String {
     format!("<td{class}>{count}</td>")
 }
 
-fn sum<L: Label>(tally: &Tally<L>) -> u64 {
-    tally.iter().fold(0, |sum, (_, count)| count.saturating_add(sum))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_empty_snapshot_still_makes_a_page() {
-        let page = page(&Snapshot::default(), Build { version: "1.2.3", revision: "<abc>" }, false);
+        let page = page(&Snapshot::default(), Build { version: "1.2.3", revision: "<abc>" }, &[]);
         assert!(page.contains("1.2.3 (&lt;abc&gt;)"), "{page}");
         assert!(!page.contains("Redis main") && !page.contains("/api/"), "{page}");
         assert!(page.ends_with("</html>\n"));

@@ -1,66 +1,100 @@
-//! Converts the Markdown of the runbooks to HTML: headings, paragraphs, lists, tables, code,
-//! emphasis and links.
+//! Converts the Markdown of the runbooks to HTML. pulldown-cmark parses and writes it; this file
+//! adds the anchors of headings, regions that scroll, and the targets of links.
 //!
-//! `runbooks` calls [`render`]. All text is escaped, so HTML in the Markdown stays text. Unknown
-//! syntax is shown as written. The caller resolves link targets; a link without a target becomes
-//! plain text.
+//! `runbooks` calls [`render`]. All text is escaped, so HTML in the Markdown stays text. The caller
+//! resolves link targets; a link without a target becomes plain text, and so does an image.
 
-use std::fmt::Write;
+use pulldown_cmark::{Alignment, CodeBlockKind, Event, Options, Parser, Tag, TagEnd, html};
 
 use crate::util::html::Escaped;
 
-/// Returns the target of a link, if there is one.
-type Resolve<'a> = &'a dyn Fn(&str) -> Option<String>;
-
 pub(in crate::http) fn render(text: &str, resolve: impl Fn(&str) -> Option<String>) -> String {
-    let lines: Vec<&str> = text.lines().collect();
+    let mut page = Page { resolve, events: Vec::new(), heading: None, open_links: Vec::new() };
+    for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
+        page.add(event);
+    }
     let mut html = String::with_capacity(text.len() * 2);
-    blocks(&lines, &resolve, &mut html);
+    html::push_html(&mut html, page.events.into_iter());
     html
 }
 
-fn blocks(mut lines: &[&str], resolve: Resolve, html: &mut String) {
-    while let Some((first, rest)) = lines.split_first() {
-        let taken = if first.trim().is_empty() {
-            1
-        } else if let Some(language) = first.strip_prefix("```") {
-            code(language, rest, html) + 1
-        } else if let Some((level, heading)) = heading_of(first) {
-            let words = inline(heading, resolve);
-            put(html, format_args!("<h{level} id=\"{}\">{words}</h{level}>\n", Escaped(&anchor(heading))));
-            1
-        } else if is_table(lines) {
-            table(lines, resolve, html)
-        } else if let Some(marker) = marker_of(first) {
-            list(lines, &marker, resolve, html)
-        } else {
-            paragraph(lines, resolve, html)
-        };
-        lines = &lines[taken..];
+struct Page<'a, R> {
+    resolve: R,
+    events: Vec<Event<'a>>,
+    /// Index of the heading that is open, and its text so far.
+    heading: Option<(usize, String)>,
+    /// For each link that is open: whether it has a target.
+    open_links: Vec<bool>,
+}
+
+impl<'a, R: Fn(&str) -> Option<String>> Page<'a, R> {
+    fn add(&mut self, event: Event<'a>) {
+        if let (Some((_, words)), Event::Text(text) | Event::Code(text) | Event::InlineHtml(text)) =
+            (&mut self.heading, &event)
+        {
+            words.push_str(text);
+        }
+        match event {
+            Event::Start(tag) => self.open(tag),
+            Event::End(tag) => self.close(tag),
+            Event::Html(text) | Event::InlineHtml(text) => self.events.push(Event::Text(text)),
+            event => self.events.push(event),
+        }
     }
-}
 
-/// Returns the number of lines consumed, without the opening line.
-fn code(language: &str, lines: &[&str], html: &mut String) -> usize {
-    let end = lines.iter().position(|line| line.starts_with("```")).unwrap_or(lines.len());
-    let text = lines[..end].join("\n");
-    // Wide code scrolls, so the keyboard must be able to focus it.
-    let label = if language.is_empty() { "code" } else { language.trim() };
-    put(
-        html,
-        format_args!(
-            "<pre tabindex=\"0\" role=\"region\" aria-label=\"{}\"><code>{}\n</code></pre>\n",
-            Escaped(label),
-            Escaped(&text)
-        ),
-    );
-    (end + 1).min(lines.len())
-}
+    fn open(&mut self, tag: Tag<'a>) {
+        match tag {
+            Tag::Heading { .. } => self.heading = Some((self.events.len(), String::new())),
+            // Wide code and tables scroll, so the keyboard must be able to focus them.
+            Tag::CodeBlock(kind) => {
+                let label = match &kind {
+                    CodeBlockKind::Fenced(language) if !language.is_empty() => language,
+                    _ => "code",
+                };
+                let label = Escaped(label);
+                return self.add_html(format!("<pre tabindex=\"0\" role=\"region\" aria-label=\"{label}\"><code>"));
+            }
+            // Without alignment, which would be an inline style: the page allows none.
+            Tag::Table(columns) => {
+                self.add_html("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table\">".to_owned());
+                return self.events.push(Event::Start(Tag::Table(vec![Alignment::None; columns.len()])));
+            }
+            Tag::Link { link_type, dest_url, title, id } => {
+                let target = (self.resolve)(&dest_url);
+                self.open_links.push(target.is_some());
+                let link = |dest_url: String| Tag::Link { link_type, dest_url: dest_url.into(), title, id };
+                return self.events.extend(target.map(|target| Event::Start(link(target))));
+            }
+            Tag::Image { .. } => return,
+            _ => {}
+        }
+        self.events.push(Event::Start(tag));
+    }
 
-fn heading_of(line: &str) -> Option<(usize, &str)> {
-    let level = line.len() - line.trim_start_matches('#').len();
-    let heading = line[level..].strip_prefix(' ')?;
-    (1..=4).contains(&level).then_some((level, heading.trim()))
+    fn close(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Heading(_) => {
+                if let Some((index, words)) = self.heading.take()
+                    && let Event::Start(Tag::Heading { id, .. }) = &mut self.events[index]
+                {
+                    *id = Some(anchor(&words).into());
+                }
+            }
+            TagEnd::CodeBlock => return self.add_html("</code></pre>\n".to_owned()),
+            TagEnd::Table => {
+                self.events.push(Event::End(tag));
+                return self.add_html("</div>\n".to_owned());
+            }
+            TagEnd::Link if self.open_links.pop() == Some(false) => return,
+            TagEnd::Image => return,
+            _ => {}
+        }
+        self.events.push(Event::End(tag));
+    }
+
+    fn add_html(&mut self, html: String) {
+        self.events.push(Event::Html(html.into()));
+    }
 }
 
 /// Builds the same anchors as GitHub.
@@ -68,153 +102,6 @@ fn anchor(heading: &str) -> String {
     let kept = heading.to_lowercase();
     let kept = kept.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
     kept.collect::<String>().replace(' ', "-")
-}
-
-fn is_table(lines: &[&str]) -> bool {
-    let is_rule = |line: &&str| line.starts_with('|') && line.chars().all(|letter| "|-: ".contains(letter));
-    lines[0].starts_with('|') && lines.get(1).is_some_and(is_rule)
-}
-
-fn table(lines: &[&str], resolve: Resolve, html: &mut String) -> usize {
-    let n_lines = lines.iter().position(|line| !line.starts_with('|')).unwrap_or(lines.len());
-    html.push_str("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table\"><table>\n");
-    for (index, line) in lines[..n_lines].iter().enumerate().filter(|(index, _)| *index != 1) {
-        let tag = if index == 0 { "th" } else { "td" };
-        html.push_str("<tr>");
-        for cell in cells(line) {
-            put(html, format_args!("<{tag}>{}</{tag}>", inline(&cell, resolve)));
-        }
-        html.push_str("</tr>\n");
-    }
-    html.push_str("</table></div>\n");
-    n_lines
-}
-
-/// A bar inside code does not end a cell.
-fn cells(line: &str) -> Vec<String> {
-    let mut cells = vec![String::new()];
-    let mut in_code = false;
-    for letter in line.trim().trim_start_matches('|').trim_end_matches('|').chars() {
-        in_code ^= letter == '`';
-        match letter {
-            '|' if !in_code => cells.push(String::new()),
-            letter => cells.last_mut().expect("there is always one").push(letter),
-        }
-    }
-    cells.iter().map(|cell| cell.trim().to_owned()).collect()
-}
-
-/// The start of a list item: its number, if it has one, and the indentation of its content.
-struct Marker {
-    number: Option<usize>,
-    indent: usize,
-}
-
-fn marker_of(line: &str) -> Option<Marker> {
-    if line.starts_with("* ") || line.starts_with("- ") {
-        return Some(Marker { number: None, indent: 2 });
-    }
-    let digits = line.len() - line.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
-    let number = line[..digits].parse().ok()?;
-    line[digits..].starts_with(". ").then_some(Marker { number: Some(number), indent: digits + 2 })
-}
-
-fn list(lines: &[&str], first: &Marker, resolve: Resolve, html: &mut String) -> usize {
-    match first.number {
-        None => html.push_str("<ul>\n"),
-        Some(1) => html.push_str("<ol>\n"),
-        Some(number) => put(html, format_args!("<ol start=\"{number}\">\n")),
-    }
-    let mut taken = 0;
-    while let Some(marker) = lines.get(taken).and_then(|line| marker_of(line)) {
-        if marker.number.is_some() != first.number.is_some() {
-            break;
-        }
-        let mut item = vec![&lines[taken][marker.indent..]];
-        taken += 1;
-        while let Some(line) = lines.get(taken) {
-            let indented = line.len() - line.trim_start().len() >= 2 && !line.trim().is_empty();
-            let blank_inside =
-                line.trim().is_empty() && lines.get(taken + 1).is_some_and(|next| next.starts_with("  "));
-            if !indented && !blank_inside {
-                break;
-            }
-            let inside = line.len().min(marker.indent.min(line.len() - line.trim_start().len()));
-            item.push(&line[inside..]);
-            taken += 1;
-        }
-        let mut inner = String::new();
-        blocks(&item, resolve, &mut inner);
-        // A single paragraph needs no space around it.
-        let alone =
-            inner.strip_prefix("<p>").and_then(|rest| rest.strip_suffix("</p>\n")).filter(|rest| !rest.contains("<p>"));
-        put(html, format_args!("<li>{}</li>\n", alone.unwrap_or(&inner)));
-    }
-    html.push_str(if first.number.is_some() { "</ol>\n" } else { "</ul>\n" });
-    taken
-}
-
-fn paragraph(lines: &[&str], resolve: Resolve, html: &mut String) -> usize {
-    let ends = |line: &&str| {
-        line.trim().is_empty() || line.starts_with("```") || line.starts_with('|') || heading_of(line).is_some()
-    };
-    let n_lines = lines.iter().skip(1).position(ends).map_or(lines.len(), |index| index + 1);
-    put(html, format_args!("<p>{}</p>\n", inline(&lines[..n_lines].join("\n"), resolve)));
-    n_lines
-}
-
-fn inline(text: &str, resolve: Resolve) -> String {
-    let mut html = String::new();
-    let mut rest = text;
-    while let Some(letter) = rest.chars().next() {
-        let taken = match letter {
-            '`' => between(rest, "`").map(|(code, taken)| {
-                put(&mut html, format_args!("<code>{}</code>", Escaped(code)));
-                taken
-            }),
-            '*' if rest.starts_with("**") => between(rest, "**").map(|(words, taken)| {
-                put(&mut html, format_args!("<strong>{}</strong>", inline(words, resolve)));
-                taken
-            }),
-            '*' => between(rest, "*").filter(|(words, _)| !words.starts_with(' ')).map(|(words, taken)| {
-                put(&mut html, format_args!("<em>{}</em>", inline(words, resolve)));
-                taken
-            }),
-            '[' => link(rest, resolve, &mut html),
-            _ => None,
-        };
-        let taken = taken.unwrap_or_else(|| {
-            put(&mut html, format_args!("{}", Escaped(&rest[..letter.len_utf8()])));
-            letter.len_utf8()
-        });
-        rest = &rest[taken..];
-    }
-    html
-}
-
-/// Returns the text between two marks, and the length of that text with both marks.
-fn between<'a>(text: &'a str, mark: &str) -> Option<(&'a str, usize)> {
-    let inside = &text[mark.len()..];
-    let end = inside.find(mark).filter(|end| *end > 0)?;
-    Some((&inside[..end], end + 2 * mark.len()))
-}
-
-fn link(text: &str, resolve: Resolve, html: &mut String) -> Option<usize> {
-    let (words, rest) = text[1..].split_once("](")?;
-    let (target, _) = rest.split_once(')')?;
-    if words.contains(']') || target.contains(char::is_whitespace) {
-        return None;
-    }
-    let shown = inline(words, resolve);
-    match resolve(target) {
-        Some(target) => put(html, format_args!("<a href=\"{}\">{shown}</a>", Escaped(&target))),
-        None => html.push_str(&shown),
-    }
-    Some(words.len() + target.len() + 4)
-}
-
-fn put(html: &mut String, what: std::fmt::Arguments) {
-    html.write_fmt(what).expect("a String takes every write");
 }
 
 #[cfg(test)]
@@ -235,9 +122,10 @@ mod tests {
         check("* a\n  b\n* c", "<ul>\n<li>a\nb</li>\n<li>c</li>\n</ul>\n");
         check("3. a\n   b\n4. c\n", "<ol start=\"3\">\n<li>a\nb</li>\n<li>c</li>\n</ol>\n");
         check(
-            "| a | b |\n|---|:-:|\n| `x|y` | |\nend",
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table\"><table>\n<tr><th>a</th><th>b</th></tr>\n\
-             <tr><td><code>x|y</code></td><td></td></tr>\n</table></div>\n<p>end</p>\n",
+            "| a | b |\n|---|:-:|\n| `x\\|y` | |\n\nend",
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table\"><table>\
+             <thead><tr><th>a</th><th>b</th></tr></thead><tbody>\n\
+             <tr><td><code>x|y</code></td><td></td></tr>\n</tbody></table>\n</div>\n<p>end</p>\n",
         );
         check(
             "```sh\ncat <in # *x*\n```\nend",
@@ -247,7 +135,7 @@ mod tests {
 
     #[test]
     fn words_inside_a_line() {
-        check("**a *b*** c", "<p><strong>a *b</strong>* c</p>\n");
+        check("**a *b*** c", "<p><strong>a <em>b</em></strong> c</p>\n");
         check("*a* 2 * 3 * 4 `*`", "<p><em>a</em> 2 * 3 * 4 <code>*</code></p>\n");
         check("[a `b`](c.md#d) [e] (f)", "<p><a href=\"to:c.md#d\">a <code>b</code></a> [e] (f)</p>\n");
         let nowhere = render("[a](javascript:alert)", |_| None);
@@ -256,8 +144,10 @@ mod tests {
 
     #[test]
     fn everything_is_escaped() {
-        check("<b>&\"'", "<p>&lt;b&gt;&amp;&quot;&#39;</p>\n");
-        check("[<i>](\"><script>)", "<p><a href=\"to:&quot;&gt;&lt;script&gt;\">&lt;i&gt;</a></p>\n");
+        check("a <b>&\"'", "<p>a &lt;b&gt;&amp;\"'</p>\n");
+        check("<script>\nx\n</script>\n", "&lt;script&gt;\nx\n&lt;/script&gt;\n");
+        check("![<a>](b.png)", "<p>&lt;a&gt;</p>\n");
+        check("[<i>](\">x)", "<p><a href=\"to:%22%3Ex\">&lt;i&gt;</a></p>\n");
         check("# <h>", "<h1 id=\"h\">&lt;h&gt;</h1>\n");
         check(
             "```\"><x\n<y>\n",
@@ -265,14 +155,15 @@ mod tests {
         );
         check(
             "| <a> |\n|---|\n| `<b>` |",
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table\"><table>\n\
-             <tr><th>&lt;a&gt;</th></tr>\n<tr><td><code>&lt;b&gt;</code></td></tr>\n</table></div>\n",
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table\"><table>\
+             <thead><tr><th>&lt;a&gt;</th></tr></thead><tbody>\n\
+             <tr><td><code>&lt;b&gt;</code></td></tr>\n</tbody></table>\n</div>\n",
         );
     }
 
     #[test]
     fn what_is_not_finished_ends_with_the_text() {
-        for text in ["```", "[a](", "**a", "`a", "|", "| a |\n|--", "1. ", "* ", "#", "###### x", "*", "[]()", "é*ü"]
+        for text in ["```", "[a](", "**a", "`a", "|", "| a |\n|--", "1. ", "* ", "#", "###### x", "*", "[](b)", "é*ü"]
         {
             assert!(!render(text, |_| None).is_empty(), "{text}");
         }

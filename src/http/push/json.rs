@@ -10,10 +10,13 @@
 //! because they end up in the log of an agent.
 
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::Deserialize;
-use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    self, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
+};
 use serde_json::error::Category;
+use serde_json::value::RawValue;
 
 use super::{LabelPairs, Malformed, PushLimits};
 use crate::logs::push::{PushedEntry, PushedStream};
@@ -34,6 +37,10 @@ struct Count {
 }
 
 impl Count {
+    fn part<T>(&mut self) -> Seed<'_, T> {
+        Seed { count: self, part: PhantomData }
+    }
+
     fn check<T, E: de::Error>(
         &mut self,
         counted: impl FnOnce(&mut PushLimits) -> Result<T, Malformed>,
@@ -49,8 +56,8 @@ impl Count {
 pub(super) fn parse(bytes: &[u8], limits: PushLimits) -> Result<Vec<PushedStream>, Error> {
     let mut count = Count { limits, reached: None };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let read = Request(&mut count).deserialize(&mut deserializer);
-    read.and_then(|streams| deserializer.end().map(|()| streams)).map_err(|error| match count.reached {
+    let read = count.part::<Request>().deserialize(&mut deserializer);
+    read.and_then(|request| deserializer.end().map(|()| request.0)).map_err(|error| match count.reached {
         Some(malformed) => Error::Limit(malformed),
         None => Error::Other(without_content(&error)),
     })
@@ -69,283 +76,164 @@ fn without_content(error: &serde_json::Error) -> String {
     }
 }
 
-struct Request<'a>(&'a mut Count);
+/// A part of a request that is parsed from an object or a list. Derived code could not count.
+trait Part: Sized {
+    /// For messages.
+    const EXPECTED: &'static str;
+    const EXPECTED_LIST: &'static str = "a list";
 
-#[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "lowercase")]
-enum RequestKey {
-    Streams,
-    #[serde(other)]
-    Other,
-}
+    fn from_object<'de, A: MapAccess<'de>>(_: A, _: &mut Count) -> Result<Self, A::Error> {
+        Err(A::Error::invalid_type(Unexpected::Map, &Self::EXPECTED))
+    }
 
-impl<'de> DeserializeSeed<'de> for Request<'_> {
-    type Value = Vec<PushedStream>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
+    fn from_list<'de, A: SeqAccess<'de>>(_: A, _: &mut Count) -> Result<Self, A::Error> {
+        Err(A::Error::invalid_type(Unexpected::Seq, &Self::EXPECTED))
     }
 }
 
-impl<'de> Visitor<'de> for Request<'_> {
-    type Value = Vec<PushedStream>;
+struct Seed<'a, T> {
+    count: &'a mut Count,
+    part: PhantomData<T>,
+}
+
+impl<'de, T: Part> DeserializeSeed<'de> for Seed<'_, T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, T: Part> Visitor<'de> for Seed<'_, T> {
+    type Value = T;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object with `streams`")
+        formatter.write_str(T::EXPECTED)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+        T::from_object(fields, self.count)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<T, A::Error> {
+        T::from_list(items, self.count)
+    }
+}
+
+impl<T: Part> Part for Vec<T> {
+    const EXPECTED: &'static str = T::EXPECTED_LIST;
+
+    fn from_list<'de, A: SeqAccess<'de>>(mut items: A, count: &mut Count) -> Result<Self, A::Error> {
+        let mut parts = Self::new();
+        while let Some(part) = items.next_element_seed(count.part())? {
+            parts.push(part);
+        }
+        Ok(parts)
+    }
+}
+
+struct Request(Vec<PushedStream>);
+
+impl Part for Request {
+    const EXPECTED: &'static str = "an object with `streams`";
+
+    fn from_object<'de, A: MapAccess<'de>>(mut fields: A, count: &mut Count) -> Result<Self, A::Error> {
         let mut streams = Vec::new();
-        while let Some(key) = map.next_key()? {
-            match key {
-                RequestKey::Streams => streams.extend(map.next_value_seed(Streams(self.0))?),
-                RequestKey::Other => {
-                    map.next_value::<IgnoredAny>()?;
-                }
+        while let Some(name) = fields.next_key::<String>()? {
+            match name.as_str() {
+                "streams" => streams.extend(fields.next_value_seed(count.part::<Vec<_>>())?),
+                _ => drop(fields.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(streams)
+        Ok(Self(streams))
     }
 }
 
-struct Streams<'a>(&'a mut Count);
+impl Part for PushedStream {
+    const EXPECTED: &'static str = "an object with `stream` and `values`";
+    const EXPECTED_LIST: &'static str = "a list of streams";
 
-impl<'de> DeserializeSeed<'de> for Streams<'_> {
-    type Value = Vec<PushedStream>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Streams<'_> {
-    type Value = Vec<PushedStream>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a list of streams")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-        let mut streams = Vec::new();
-        while let Some(stream) = items.next_element_seed(Stream(self.0))? {
-            streams.push(stream);
-        }
-        Ok(streams)
-    }
-}
-
-struct Stream<'a>(&'a mut Count);
-
-#[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "lowercase")]
-enum StreamKey {
-    Stream,
-    Values,
-    #[serde(other)]
-    Other,
-}
-
-impl<'de> DeserializeSeed<'de> for Stream<'_> {
-    type Value = PushedStream;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<PushedStream, D::Error> {
-        self.0.check(PushLimits::add_stream)?;
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Stream<'_> {
-    type Value = PushedStream;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object with `stream` and `values`")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PushedStream, A::Error> {
+    fn from_object<'de, A: MapAccess<'de>>(mut fields: A, count: &mut Count) -> Result<Self, A::Error> {
+        count.check(PushLimits::add_stream)?;
         let (mut labels, mut entries) = (LabelPairs::default(), Vec::new());
-        while let Some(key) = map.next_key()? {
-            match key {
-                StreamKey::Stream => labels = map.next_value_seed(Pairs(self.0))?,
-                StreamKey::Values => entries.extend(map.next_value_seed(Entries(self.0))?),
-                StreamKey::Other => {
-                    map.next_value::<IgnoredAny>()?;
-                }
+        while let Some(name) = fields.next_key::<String>()? {
+            match name.as_str() {
+                "stream" => labels = fields.next_value_seed(count.part())?,
+                "values" => entries.extend(fields.next_value_seed(count.part::<Vec<_>>())?),
+                _ => drop(fields.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(PushedStream { labels: labels.in_order(), entries })
+        Ok(Self { labels: labels.in_order(), entries })
     }
 }
 
-struct Entries<'a>(&'a mut Count);
+impl Part for PushedEntry {
+    const EXPECTED: &'static str = "a value of the form [\"nanoseconds\", \"line\"]";
+    const EXPECTED_LIST: &'static str = "a list of values";
 
-impl<'de> DeserializeSeed<'de> for Entries<'_> {
-    type Value = Vec<PushedEntry>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Entries<'_> {
-    type Value = Vec<PushedEntry>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a list of values")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = items.next_element_seed(Entry(self.0))? {
-            entries.push(entry);
-        }
-        Ok(entries)
-    }
-}
-
-struct Entry<'a>(&'a mut Count);
-
-impl<'de> DeserializeSeed<'de> for Entry<'_> {
-    type Value = PushedEntry;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<PushedEntry, D::Error> {
-        self.0.check(PushLimits::add_entry)?;
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Entry<'_> {
-    type Value = PushedEntry;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a value of the form [\"nanoseconds\", \"line\"]")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<PushedEntry, A::Error> {
-        let Some(Nanoseconds(time)) = items.next_element()? else { return Err(de::Error::invalid_length(0, &self)) };
-        let Some(Line(line)) = items.next_element()? else { return Err(de::Error::invalid_length(1, &self)) };
-        let metadata = items.next_element_seed(Pairs(self.0))?.unwrap_or_default();
+    fn from_list<'de, A: SeqAccess<'de>>(mut items: A, count: &mut Count) -> Result<Self, A::Error> {
+        count.check(PushLimits::add_entry)?;
+        let time = nanoseconds(items.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &Self::EXPECTED))?)?;
+        let line = items.next_element_seed(Line)?.ok_or_else(|| A::Error::invalid_length(1, &Self::EXPECTED))?;
+        let metadata = items.next_element_seed(count.part::<LabelPairs>())?.unwrap_or_default();
         while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(PushedEntry { time, line, metadata: metadata.pairs })
+        Ok(Self { time, line, metadata: metadata.pairs })
     }
 }
 
-/// An object of labels.
-struct Pairs<'a>(&'a mut Count);
+impl Part for LabelPairs {
+    const EXPECTED: &'static str = "an object of labels";
 
-impl<'de> DeserializeSeed<'de> for Pairs<'_> {
-    type Value = LabelPairs;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<LabelPairs, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Pairs<'_> {
-    type Value = LabelPairs;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object of labels")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LabelPairs, A::Error> {
-        let mut fields = LabelPairs::default();
-        while let Some((name, Scalar(value))) = map.next_entry::<String, Scalar>()? {
-            self.0.check(|limits| fields.add(name, value, limits))?;
+    fn from_object<'de, A: MapAccess<'de>>(mut fields: A, count: &mut Count) -> Result<Self, A::Error> {
+        let mut labels = Self::default();
+        while let Some((name, value)) = fields.next_entry()? {
+            let value = label(value)?;
+            count.check(|limits| labels.add(name, value, limits))?;
         }
-        Ok(fields)
+        Ok(labels)
     }
 }
 
-/// The value of a label. Loki requires text. Numbers, booleans and null are kept as JSON writes
-/// them.
-struct Scalar(String);
-
-impl<'de> Deserialize<'de> for Scalar {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
-            type Value = Scalar;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a label as text")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Scalar, E> {
-                Ok(Scalar(text.to_owned()))
-            }
-
-            fn visit_bool<E: de::Error>(self, value: bool) -> Result<Scalar, E> {
-                Ok(Scalar(value.to_string()))
-            }
-
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Scalar, E> {
-                Ok(Scalar(value.to_string()))
-            }
-
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Scalar, E> {
-                Ok(Scalar(value.to_string()))
-            }
-
-            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Scalar, E> {
-                Ok(Scalar(serde_json::Value::from(value).to_string()))
-            }
-
-            fn visit_unit<E: de::Error>(self) -> Result<Scalar, E> {
-                Ok(Scalar("null".to_owned()))
-            }
-        }
-        deserializer.deserialize_any(Reader)
-    }
-}
-
-/// A line, as bytes. JavaScript writes half a surrogate pair if it cuts a text in two, and that
-/// must not make the request invalid.
-struct Line(Vec<u8>);
-
-impl<'de> Deserialize<'de> for Line {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
-            type Value = Line;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a line as text")
-            }
-
-            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Line, E> {
-                Ok(Line(bytes.to_vec()))
-            }
-        }
-        deserializer.deserialize_bytes(Reader)
-    }
+/// The value of a label. Loki requires text. Numbers, booleans and null are kept as they are
+/// written.
+fn label<E: de::Error>(value: &RawValue) -> Result<String, E> {
+    let json = value.get();
+    let text = match json.as_bytes().first() {
+        Some(b'"') => serde_json::from_str(json).ok(),
+        Some(b'[' | b'{') => None,
+        _ => Some(json.to_owned()),
+    };
+    text.ok_or_else(|| E::invalid_value(Unexpected::Other("value"), &"a label as text"))
 }
 
 /// A time. Loki requires text, because JavaScript numbers cannot hold nanoseconds. Some clients
 /// write a number anyway.
-struct Nanoseconds(i64);
+fn nanoseconds<E: de::Error>(value: &RawValue) -> Result<i64, E> {
+    let digits = value.get().trim_matches('"');
+    digits.parse().map_err(|_| E::invalid_value(Unexpected::Other("value"), &"nanoseconds since 1970 as text"))
+}
 
-impl<'de> Deserialize<'de> for Nanoseconds {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
-            type Value = Nanoseconds;
+/// A line, as bytes. JavaScript writes half a surrogate pair if it cuts a text in two, and that
+/// must not make the request invalid.
+struct Line;
 
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("nanoseconds since 1970 as text")
-            }
+impl<'de> DeserializeSeed<'de> for Line {
+    type Value = Vec<u8>;
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Nanoseconds, E> {
-                let number = text.parse().map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))?;
-                Ok(Nanoseconds(number))
-            }
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<u8>, D::Error> {
+        deserializer.deserialize_bytes(self)
+    }
+}
 
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Nanoseconds, E> {
-                let number =
-                    i64::try_from(number).map_err(|_| E::invalid_value(de::Unexpected::Unsigned(number), &self))?;
-                Ok(Nanoseconds(number))
-            }
-        }
-        deserializer.deserialize_any(Reader)
+impl Visitor<'_> for Line {
+    type Value = Vec<u8>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a line as text")
+    }
+
+    fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+        Ok(bytes.to_vec())
     }
 }
 

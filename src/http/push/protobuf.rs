@@ -1,4 +1,4 @@
-//! Parses Loki's push request as protobuf. The few messages of `logproto` are decoded by hand:
+//! Parses Loki's push request as protobuf. The messages of `logproto`:
 //!
 //! ```text
 //! PushRequest { repeated Stream streams = 1 }
@@ -7,6 +7,9 @@
 //! Timestamp { int64 seconds = 1; int32 nanos = 2 }
 //! LabelPair { string name = 1; string value = 2 }
 //! ```
+//!
+//! By hand, because a generated decoder such as prost builds the complete message before anything
+//! can be counted. Here the limits apply while decoding, as for JSON.
 //!
 //! The push endpoint calls [`parse`]. Unknown fields are skipped, as protobuf requires.
 

@@ -1,10 +1,8 @@
 //! Detects keys that Redis deletes to free memory. Their pushes do not differ from those of
 //! released locks.
 //!
-//! If evictions are possible, `questions` holds back sightings of ended locks until Redis has
-//! reported the number of evicted keys. That reply comes after the read in the same stream. If the
-//! number has grown, it is unknown which keys were evicted. If changes are not watched, the same
-//! applies to flushes, which are then visible only in the command statistics.
+//! `server_monitor` gives it the replies to `INFO`. If the number of evicted keys has grown, it is
+//! unknown which keys were evicted.
 
 use redis::Value;
 
@@ -21,18 +19,18 @@ pub(super) struct Evictions {
     evicted: Option<u64>,
     /// Calls of `FLUSHALL` and `FLUSHDB` since the server started.
     flushes: Option<u64>,
-    /// A request is pending, and events about ended locks wait for its reply.
-    pub(super) asked: bool,
-    /// A lock may have ended on the replica connection since the request was sent, so another
-    /// request must follow.
-    pub(super) again: bool,
     /// The operator was warned about evicted keys.
-    pub(super) told: bool,
+    is_reported: bool,
 }
 
 impl Evictions {
     pub(super) fn new(watching: bool) -> Self {
         Self { unwatched: !watching, ..Self::default() }
+    }
+
+    /// Whether the operator has not been warned about evicted keys yet. Call it before a warning.
+    pub(super) fn is_first(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_reported, true)
     }
 
     /// Whether a key may be gone without a release.

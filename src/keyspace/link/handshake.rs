@@ -1,6 +1,6 @@
 //! Sets up a connection: checks permissions, identifies the server and turns on tracking.
 //!
-//! `link::run` calls [`arrive`] for each connection. Missing permissions and missing RESP3 are not
+//! `link::run` calls [`shake_hands`] for each connection. Missing permissions and missing RESP3 are not
 //! errors: they become complaints, and the link works without the denied feature.
 
 use redis::Value;
@@ -19,24 +19,24 @@ use crate::util::clock::TimeMs;
 /// A connection that is ready for a session.
 pub(super) struct Handshake {
     pub(super) wire: Wire,
-    pub(super) prefixes: KeyCatalog,
+    pub(super) keys: KeyCatalog,
     pub(super) permissions: Permissions,
     pub(super) identity: ServerIdentity,
     /// When tracking was requested. `None` if changes are not pushed.
-    pub(super) armed: Option<TimeMs>,
+    pub(super) tracked_since: Option<TimeMs>,
 }
 
-pub(super) async fn arrive(link: &mut Link) -> Result<Handshake, LinkError> {
+pub(super) async fn shake_hands(link: &mut Link) -> Result<Handshake, LinkError> {
     let shared = link.shared.clone();
     let mut wire = connect(&RedisTarget::node(&shared.config, &link.address)).await?;
     link.totals.count_commands(Command::Hello, 1);
-    let prefixes = KeyCatalog::new(shared.keys.clone(), shared.namespaces.clone());
+    let keys = KeyCatalog::new(shared.keys.clone(), shared.namespaces.clone());
     let user = shared.config.credentials.username.as_deref().unwrap_or("default");
-    let mut looked_at: Vec<&str> = prefixes.texts().collect();
-    if prefixes.has_others() {
-        looked_at.push("");
+    let mut probed: Vec<&str> = keys.prefixes().collect();
+    if keys.has_others() {
+        probed.push("");
     }
-    let mut permissions = permissions::check(&mut wire, &looked_at, user, &mut link.totals).await?;
+    let mut permissions = permissions::check(&mut wire, &probed, user, &mut link.totals).await?;
 
     let mut identity = ServerIdentity::default();
     if permissions.allow(Command::Info) {
@@ -44,9 +44,9 @@ pub(super) async fn arrive(link: &mut Link) -> Result<Handshake, LinkError> {
         let server = wire.ask(&[b"INFO", b"server"]).await?;
         let replication = wire.ask(&[b"INFO", b"replication"]).await?;
         identity = ServerIdentity::read(&server, &replication);
-        if !identity.replication.is_primary {
+        if !identity.is_primary() {
             match shared.config.mode {
-                RedisMode::Single => permissions.complaints.push(format!(
+                RedisMode::Single => permissions.complain(format!(
                     "{} is a replica: what it shows is late, and lost at a failover; give the primary's address",
                     link.address
                 )),
@@ -59,12 +59,12 @@ pub(super) async fn arrive(link: &mut Link) -> Result<Handshake, LinkError> {
     link.totals.count_commands(Command::ClientNoTouch, 1);
     leave_no_trace(&mut wire).await?;
     // This is the last request of the setup. The session handles every push after its reply.
-    let mut armed = None;
-    if shared.config.watch.enabled && !looked_at.is_empty() {
-        armed = arm(&mut wire, &prefixes, user, &mut permissions).await?;
+    let mut tracked_since = None;
+    if shared.config.watch.enabled && !probed.is_empty() {
+        tracked_since = enable_tracking(&mut wire, &keys, user, &mut permissions).await?;
         link.totals.count_commands(Command::ClientTracking, u64::from(wire.is_resp3()));
     }
-    Ok(Handshake { wire, prefixes, permissions, identity, armed })
+    Ok(Handshake { wire, keys, permissions, identity, tracked_since })
 }
 
 /// Makes reads of this connection count as no use of the keys, so that Redis evicts the same keys as
@@ -75,25 +75,25 @@ pub(super) async fn leave_no_trace(wire: &mut Wire) -> Result<(), WireError> {
     Ok(())
 }
 
-async fn arm(
+async fn enable_tracking(
     wire: &mut Wire,
-    prefixes: &KeyCatalog,
+    keys: &KeyCatalog,
     user: &str,
     permissions: &mut Permissions,
 ) -> Result<Option<TimeMs>, WireError> {
     let loss = "changes between two passes are not seen";
     if !wire.is_resp3() {
         let address = wire.address();
-        permissions.complaints.push(format!("{address} does not speak RESP3 with user {user}: {loss}; allow HELLO"));
+        permissions.complain(format!("{address} does not speak RESP3 with user {user}: {loss}; allow HELLO"));
         return Ok(None);
     }
     let mut parts: Vec<&[u8]> = vec![b"CLIENT", b"TRACKING", b"ON", b"BCAST", b"NOLOOP"];
-    for prefix in prefixes.texts() {
+    for prefix in keys.prefixes() {
         parts.extend([b"PREFIX".as_slice(), prefix.as_bytes()]);
     }
     if parts.len() == 5 {
         let complaint = format!("all key templates begin with a field, so that no prefix can be watched: {loss}");
-        permissions.complaints.push(complaint);
+        permissions.complain(complaint);
         return Ok(None);
     }
     let sent = clock::steady();

@@ -1,5 +1,5 @@
 //! Identifies the server: distinguishes server processes and replication histories. `handshake` and
-//! `answers` use it to detect restarts and failovers.
+//! `server_monitor` use it to detect restarts and failovers.
 
 use redis::Value;
 
@@ -8,13 +8,13 @@ use super::owner;
 /// Identity of a server, as far as `INFO` shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServerIdentity {
-    pub(super) run_id: Option<String>,
-    pub(super) replication: Replication,
+    run_id: Option<String>,
+    replication: Replication,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Replication {
-    pub(super) is_primary: bool,
+    is_primary: bool,
     replication_id: Option<String>,
     /// The server followed another replication history before (`master_replid2` is set).
     had_another: bool,
@@ -24,6 +24,14 @@ impl ServerIdentity {
     pub(super) fn read(server: &Value, replication: &Value) -> Self {
         let run_id = owner::bytes(server).and_then(|text| field(text, "run_id"));
         Self { run_id, replication: Replication::read(replication).unwrap_or_default() }
+    }
+
+    pub(super) fn is_primary(&self) -> bool {
+        self.replication.is_primary
+    }
+
+    pub(super) fn into_replication(self) -> Replication {
+        self.replication
     }
 
     /// Whether this is another server than `earlier`. `false` if one of them is unknown.

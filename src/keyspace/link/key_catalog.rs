@@ -35,7 +35,7 @@ impl KeyCatalog {
         Self { keys, namespaces, has_fences, has_owner_rules, whole_value, prefixes, other_kind, has_others }
     }
 
-    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn prefixes(&self) -> impl Iterator<Item = &str> {
         self.prefixes.iter().map(|(prefix, _)| &**prefix)
     }
 

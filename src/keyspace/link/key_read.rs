@@ -1,6 +1,6 @@
 //! How a key is read: which commands are sent, and what their replies show.
 //!
-//! `questions` sends rounds, and `answers` evaluates them. One round of commands reads the value,
+//! `session` sends rounds and evaluates them. One round of commands reads the value,
 //! assuming the type that such keys had last, and the TTL. If the type is different, the next round
 //! asks for the type, and the one after it for the value. The fields of a hash may have TTLs of their
 //! own: a round that shows their names is followed by one that also asks for their TTLs. Only the
@@ -41,9 +41,9 @@ pub(super) enum KeyType {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Round {
     /// `None` asks for the type.
-    pub(super) kind: Option<KeyType>,
-    pub(super) asking: bool,
-    pub(super) fence: bool,
+    kind: Option<KeyType>,
+    asking: bool,
+    fence: bool,
     /// The server has `HPTTL`, and the user may use it.
     has_field_ttls: bool,
     /// The owners' fields of a hash, if their TTLs are asked for. They are tokens, and forgotten
@@ -63,6 +63,10 @@ pub(super) enum ReadResult {
 impl Round {
     pub(super) fn first(kind: KeyType, fence: bool, has_field_ttls: bool) -> Self {
         Self { kind: Some(kind), asking: false, fence, has_field_ttls, fields: None, number: 1 }
+    }
+
+    pub(super) fn reads_fence(&self) -> bool {
+        self.fence
     }
 
     /// Number of replies to this round.
@@ -140,7 +144,7 @@ impl Round {
                 Some(b"zset") => self.again(Some(KeyType::SortedSet)),
                 // A plain set may be anything. It is a lock only if the lock namespace is
                 // configured as shared.
-                Some(b"set") if reader.rule.shared => self.again(Some(KeyType::Set)),
+                Some(b"set") if reader.is_shared() => self.again(Some(KeyType::Set)),
                 Some(_) => ReadResult::Seen(KeyState::NotALock),
                 None => ReadResult::Seen(KeyState::Unreadable),
             },

@@ -2,25 +2,24 @@
 //!
 //! `keyspace::supervisor` starts one for each primary. One connection does everything (pushes,
 //! passes, reads), because only the order of its stream shows which change a read includes. Passes
-//! may use a second connection, to a replica. When a connection ends, the link connects again,
-//! after a growing delay. A link never writes to Redis and never waits for the pipeline. In reading
+//! may use a second connection, to a replica. When a connection ends, the link connects again: at
+//! least once a second if the server was connected before, otherwise after a growing delay. A link never writes to Redis and never waits for the pipeline. In reading
 //! order:
 //!
 //! * this file: connects, runs a session, connects again
 //! * `handshake`: sets up a new connection; `identity`: which server answers; `permissions`: what
 //!   the user may do
-//! * `session`: the task on one connection
-//! * `questions`: what is sent, and when; `answers`: what replies and pushes mean
-//! * `connection`: pending requests on one connection; `reply_order`: which replies and pushes
-//!   share one event-loop turn
+//! * `session`: the task on one connection: waits, sends requests, handles replies and pushes
+//! * `connection`: pending requests on one connection; `replica`: the second connection, if any
+//! * `reply_order`: which replies and pushes share one event-loop turn
 //! * `read_queue`: keys to read; `key_read`: how a key is read; `owner`: from a value to the
 //!   owner's hash
-//! * `scanner`: one pass; `pace`: how fast passes and reads may go
+//! * `scanner`: passes over the keys; `pace`: how fast passes and reads may go
 //! * `key_catalog`: what is known about keys by prefix
-//! * `evictions`: keys that Redis deletes to free memory
+//! * `watch_progress`: up to when all changes are reported, and which were skipped
+//! * `server_monitor`: the state of the server; `evictions`: keys that Redis deletes to free memory
 //! * `outbox`: events for the pipeline, in order
 
-mod answers;
 mod connection;
 mod evictions;
 mod handshake;
@@ -31,13 +30,15 @@ mod outbox;
 mod owner;
 mod pace;
 mod permissions;
-mod questions;
 mod read_queue;
+mod replica;
 mod reply_order;
 mod scanner;
+mod server_monitor;
 mod session;
 #[cfg(test)]
 mod tests;
+mod watch_progress;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -53,7 +54,7 @@ use self::session::Session;
 use super::connect::ConnectError;
 use super::status::{LinkStatus, LinkTotals};
 use super::wire::WireError;
-use super::{LinkSetup, Shared};
+use super::{LinkSetup, RETRY_KNOWN_WITHIN, Shared};
 use crate::config::redis::Address;
 use crate::model::sighting::{LinkEvent, ServerContinuity};
 use crate::util::backoff::Backoff;
@@ -70,7 +71,7 @@ struct Link {
     reads: mpsc::Receiver<Vec<Box<str>>>,
     status: Arc<Mutex<LinkStatus>>,
     totals: LinkTotals,
-    teller: Outbox,
+    outbox: Outbox,
     /// The server of the last connection. `None` before the first connection.
     last: Option<ServerIdentity>,
     takes_over: bool,
@@ -89,9 +90,17 @@ enum LinkError {
     Changed(Address),
 }
 
+impl LinkError {
+    /// Whether the server answers and refuses the login. Waiting does not help, so there is no
+    /// hurry.
+    fn is_refusal(&self) -> bool {
+        matches!(self, Self::Connect(ConnectError::Refused { .. }))
+    }
+}
+
 pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
     let LinkSetup { id, node, replicas, takes_over, shared, reads, status } = setup;
-    let teller = Outbox::new(id, shared.out.clone());
+    let outbox = Outbox::new(id, shared.out.clone());
     let mut link = Link {
         address: node.address,
         replicas,
@@ -99,22 +108,22 @@ pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
         reads,
         status,
         totals: LinkTotals::default(),
-        teller,
+        outbox,
         last: None,
         takes_over,
     };
     let mut backoff = Backoff::new();
     let mut is_first_failure = true;
     loop {
-        let arrived = tokio::select! {
-            arrived = handshake::arrive(&mut link) => arrived,
+        let connected = tokio::select! {
+            connected = handshake::shake_hands(&mut link) => connected,
             () = stop.cancelled() => return,
         };
-        let error = match arrived {
-            Ok(arrival) => {
+        let error = match connected {
+            Ok(handshake) => {
                 is_first_failure = true;
                 let began = Instant::now();
-                let Some(error) = link.live(arrival, &stop).await else { return };
+                let Some(error) = link.live(handshake, &stop).await else { return };
                 if began.elapsed() >= GOOD_CONNECTION {
                     backoff.reset();
                 }
@@ -124,6 +133,11 @@ pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
                 link.totals.connect_errors += 1;
                 error
             }
+        };
+        let pause = if link.last.is_some() && !error.is_refusal() {
+            backoff.next_up_to(RETRY_KNOWN_WITHIN)
+        } else {
+            backoff.next()
         };
         let error = format!("{:#}", anyhow::Error::from(error));
         link.show(|status| {
@@ -136,7 +150,7 @@ pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
             is_first_failure = false;
         }
         tokio::select! {
-            () = sleep(backoff.next()) => {}
+            () = sleep(pause) => {}
             () = stop.cancelled() => return,
         }
     }
@@ -144,25 +158,26 @@ pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
 
 impl Link {
     /// Runs a session until the connection ends. Returns `None` if the link was stopped.
-    async fn live(&mut self, arrival: handshake::Handshake, stop: &CancellationToken) -> Option<LinkError> {
-        let past = self.past(&arrival.identity);
-        let watching = arrival.armed.is_some();
+    async fn live(&mut self, handshake: handshake::Handshake, stop: &CancellationToken) -> Option<LinkError> {
+        let past = self.past(&handshake.identity);
+        let watching = handshake.tracked_since.is_some();
         info!(address = %self.address, watching, "connected to redis");
         self.totals.connects += 1;
         self.totals.failovers += u64::from(past == ServerContinuity::OtherServer);
-        self.last = Some(arrival.identity.clone());
-        self.teller.add(LinkEvent::Up { at: clock::steady(), watching, past });
-        let (denied, complaints) = (arrival.permissions.denied.clone(), arrival.permissions.complaints.clone());
+        self.last = Some(handshake.identity.clone());
+        self.outbox.add(LinkEvent::Up { at: clock::steady(), watching, past });
+        let permissions = &handshake.permissions;
+        let (denied, complaints) = (permissions.denied().to_vec(), permissions.complaints().to_vec());
         self.show(|status| {
             (status.up, status.tracking, status.denied, status.complaints) = (true, watching, denied, complaints)
         });
         // Requests from before the connection are outdated. The ledger repeats those that still
         // matter.
         while self.reads.try_recv().is_ok() {}
-        let ended = Session::new(self, arrival).run(stop).await;
-        self.teller.let_go();
-        self.teller.add(LinkEvent::Down { at: clock::steady() });
-        self.teller.tell();
+        let ended = Session::new(self, handshake).run(stop).await;
+        self.outbox.release_held();
+        self.outbox.add(LinkEvent::Down { at: clock::steady() });
+        self.outbox.flush();
         self.show(|status| (status.up, status.tracking) = (false, false));
         ended.err()
     }

@@ -24,23 +24,27 @@ impl Outbox {
         Self { link, out, waiting: Vec::new(), held_back: false }
     }
 
-    pub(super) fn add(&mut self, news: LinkEvent) {
-        match (self.waiting.last_mut(), &news) {
+    pub(super) fn add(&mut self, event: LinkEvent) {
+        match (self.waiting.last_mut(), &event) {
             // These events may repeat without limit while the pipeline is busy. The last one is
             // enough.
             (Some(last @ LinkEvent::CaughtUp { .. }), LinkEvent::CaughtUp { .. })
-            | (Some(last @ LinkEvent::Flushed { .. }), LinkEvent::Flushed { .. }) => *last = news,
-            _ => self.waiting.push(news),
+            | (Some(last @ LinkEvent::Flushed { .. }), LinkEvent::Flushed { .. }) => *last = event,
+            _ => self.waiting.push(event),
         }
     }
 
-    /// Stops sending until [`Outbox::go_on`] is called.
+    pub(super) fn extend(&mut self, events: impl IntoIterator<Item = LinkEvent>) {
+        events.into_iter().for_each(|event| self.add(event));
+    }
+
+    /// Stops sending until [`Outbox::resume`] is called.
     pub(super) fn hold_back(&mut self) {
         self.held_back = true;
     }
 
     /// Sends waiting events again, with `first` before them.
-    pub(super) fn go_on(&mut self, first: Option<LinkEvent>) {
+    pub(super) fn resume(&mut self, first: Option<LinkEvent>) {
         self.held_back = false;
         if let Some(first) = first {
             self.waiting.insert(0, first);
@@ -48,14 +52,14 @@ impl Outbox {
     }
 
     /// The connection ended before Redis reported evictions. Assumes that keys were evicted.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn release_held(&mut self) {
         if self.held_back {
-            self.go_on(Some(LinkEvent::Evicted { at: clock::steady() }));
+            self.resume(Some(LinkEvent::Evicted { at: clock::steady() }));
         }
     }
 
     /// Sends the waiting events if the queue has room.
-    pub(super) fn tell(&mut self) {
+    pub(super) fn flush(&mut self) {
         if self.waiting.is_empty() || self.held_back {
             return;
         }
@@ -71,7 +75,7 @@ impl Outbox {
     }
 
     /// Waits until the queue has room.
-    pub(super) async fn room(&self) {
+    pub(super) async fn wait_for_capacity(&self) {
         // An error means that the pipeline is gone. The link is stopped at the same time.
         drop(self.out.reserve().await);
     }
@@ -82,33 +86,33 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn news_wait_in_order_until_there_is_room() {
+    async fn events_wait_in_order_until_the_queue_has_room() {
         let (out, mut input) = mpsc::channel(1);
-        let mut teller = Outbox::new(LinkId(3), out);
-        teller.add(LinkEvent::Down { at: 1 });
-        teller.tell();
+        let mut outbox = Outbox::new(LinkId(3), out);
+        outbox.add(LinkEvent::Down { at: 1 });
+        outbox.flush();
         for at in 2..5 {
-            teller.add(LinkEvent::CaughtUp { at });
+            outbox.add(LinkEvent::CaughtUp { at });
         }
-        teller.tell();
-        teller.add(LinkEvent::Gap { at: 5 });
-        teller.tell();
-        assert!(teller.is_waiting());
-        let news = |input: Option<PipelineInput>| match input {
+        outbox.flush();
+        outbox.add(LinkEvent::Gap { at: 5 });
+        outbox.flush();
+        assert!(outbox.is_waiting());
+        let events = |input: Option<PipelineInput>| match input {
             Some(PipelineInput::Link(batch)) => batch.news,
             other => panic!("{other:?}"),
         };
-        assert_eq!(news(input.recv().await), [LinkEvent::Down { at: 1 }]);
-        teller.room().await;
-        teller.tell();
-        assert!(!teller.is_waiting());
-        assert_eq!(news(input.recv().await), [LinkEvent::CaughtUp { at: 4 }, LinkEvent::Gap { at: 5 }]);
-        teller.hold_back();
-        teller.add(LinkEvent::Down { at: 6 });
-        teller.tell();
-        assert!(!teller.is_waiting() && input.try_recv().is_err());
-        teller.go_on(Some(LinkEvent::Evicted { at: 7 }));
-        teller.tell();
-        assert_eq!(news(input.recv().await), [LinkEvent::Evicted { at: 7 }, LinkEvent::Down { at: 6 }]);
+        assert_eq!(events(input.recv().await), [LinkEvent::Down { at: 1 }]);
+        outbox.wait_for_capacity().await;
+        outbox.flush();
+        assert!(!outbox.is_waiting());
+        assert_eq!(events(input.recv().await), [LinkEvent::CaughtUp { at: 4 }, LinkEvent::Gap { at: 5 }]);
+        outbox.hold_back();
+        outbox.add(LinkEvent::Down { at: 6 });
+        outbox.flush();
+        assert!(!outbox.is_waiting() && input.try_recv().is_err());
+        outbox.resume(Some(LinkEvent::Evicted { at: 7 }));
+        outbox.flush();
+        assert_eq!(events(input.recv().await), [LinkEvent::Evicted { at: 7 }, LinkEvent::Down { at: 6 }]);
     }
 }

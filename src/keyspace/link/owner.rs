@@ -19,8 +19,8 @@ const MODE: &[u8] = b"mode";
 /// The owner rule of the lock namespace, and the hasher for tokens.
 #[derive(Clone, Copy)]
 pub(super) struct OwnerParser<'a> {
-    pub(super) rule: &'a OwnerRule,
-    pub(super) hasher: &'a OwnerHasher,
+    rule: &'a OwnerRule,
+    hasher: &'a OwnerHasher,
 }
 
 /// Who holds the lock, according to the value of its key.
@@ -33,7 +33,16 @@ pub(super) enum Holder {
     Unknown,
 }
 
-impl OwnerParser<'_> {
+impl<'a> OwnerParser<'a> {
+    pub(super) fn new(rule: &'a OwnerRule, hasher: &'a OwnerHasher) -> Self {
+        Self { rule, hasher }
+    }
+
+    /// Whether several holders share each lock.
+    pub(super) fn is_shared(self) -> bool {
+        self.rule.shared
+    }
+
     /// `is_whole` means that the value is complete. The owners in a truncated JSON object are
     /// unknown.
     pub(super) fn of_string(self, value: &[u8], is_whole: bool) -> Holder {

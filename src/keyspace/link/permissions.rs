@@ -26,16 +26,28 @@ const ABOUT_KEYS: [(Command, &str); 6] = [
 
 #[derive(Debug, Default)]
 pub(super) struct Permissions {
-    pub(super) denied: Vec<Command>,
+    denied: Vec<Command>,
     /// Newer commands that this server does not have. Nothing is missing without them.
     unknown: Vec<Command>,
     /// One line each, with the fix.
-    pub(super) complaints: Vec<String>,
+    complaints: Vec<String>,
 }
 
 impl Permissions {
     pub(super) fn allow(&self, command: Command) -> bool {
         !self.denied.contains(&command) && !self.unknown.contains(&command)
+    }
+
+    pub(super) fn denied(&self) -> &[Command] {
+        &self.denied
+    }
+
+    pub(super) fn complaints(&self) -> &[String] {
+        &self.complaints
+    }
+
+    pub(super) fn complain(&mut self, complaint: String) {
+        self.complaints.push(complaint);
     }
 
     pub(super) fn deny(&mut self, command: Command, complaint: String) {

@@ -3,19 +3,25 @@
 //! `session` owns the queue. There are three reasons to read a key, in order of priority: a push, a
 //! request of the ledger, a pass. A key is queued once, read once at a time, and leaves the queue
 //! when its read is finished. Pushed keys that exceed the limit on reads stay as skipped keys, so
-//! that their next sighting is marked as `missed`. Pure: times are arguments.
+//! that their next sighting is marked as `missed`. Times are arguments.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
+use tokio::time::Instant;
 
+use super::pace::Allowance;
 use super::reply_order::{ReplyOrder, Sequence};
+use crate::model::sighting::{KeyState, Sighting};
 use crate::util::clock::TimeMs;
 
 /// Maximum number of pushed keys that wait at the same time. Further pushes are lost, and a pass
 /// must make up for them.
 pub(super) const MAX_PUSHED: usize = 65_536;
+/// Maximum number of keys requested by the ledger that wait to be read. The ledger asks again for
+/// dropped keys.
+const MAX_REQUESTED: usize = 65_536;
 /// If the reply arrives later than this after the last push, it may show a change that was made
 /// long after that push.
 const SLOW_READ: TimeMs = 250;
@@ -46,12 +52,25 @@ pub(super) enum QueueOutcome {
 /// What is known about a read besides its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReadContext {
-    pub(super) key: Box<str>,
-    pub(super) since: Option<TimeMs>,
-    pub(super) until: TimeMs,
-    pub(super) pushes: u16,
-    pub(super) first_push_may_be_old: bool,
-    pub(super) missed: bool,
+    key: Box<str>,
+    since: Option<TimeMs>,
+    until: TimeMs,
+    pushes: u16,
+    first_push_may_be_old: bool,
+    missed: bool,
+}
+
+impl ReadContext {
+    /// Number of pushes that the read covers.
+    pub(super) fn pushes(&self) -> u16 {
+        self.pushes
+    }
+
+    /// Completes the sighting of a key that was read at this time with this result.
+    pub(super) fn into_sighting(self, sent: TimeMs, received: TimeMs, sight: KeyState) -> Sighting {
+        let Self { key, since, until, pushes, first_push_may_be_old, missed } = self;
+        Sighting { key, sent, received, since, until, pushes, first_push_may_be_old, missed, sight }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,10 +121,13 @@ pub(super) struct ReadQueue {
     answered: HashMap<u64, Sequence>,
     /// Maximum number of pushed keys that wait for their read. Further ones are skipped.
     max_waiting: usize,
+    /// Limits the reads of pushed keys.
+    allowance: Allowance,
 }
 
 impl ReadQueue {
-    pub(super) fn new(max_waiting: usize) -> Self {
+    /// Pushed keys for one second of reads may wait.
+    pub(super) fn new(reads_per_second: u32, now: Instant) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
@@ -117,7 +139,8 @@ impl ReadQueue {
             skipped: 0,
             scanned: 0,
             answered: HashMap::new(),
-            max_waiting,
+            max_waiting: reads_per_second as usize,
+            allowance: Allowance::new(reads_per_second, now),
         }
     }
 
@@ -130,7 +153,7 @@ impl ReadQueue {
             None => self.insert(hash, key.into(), ReadState::Free),
         };
         let may_be_old = self.answered.get(&hash).is_some_and(|sequence| order.may_share_turn(*sequence));
-        let room = self.waiting_pushed < self.max_waiting;
+        let has_capacity = self.waiting_pushed < self.max_waiting;
         let entry = &mut self.slots[slot as usize];
         if entry.pushes == 0 {
             if self.pushed >= MAX_PUSHED {
@@ -149,9 +172,9 @@ impl ReadQueue {
                 return QueueOutcome::Queued;
             }
             // Reads for other reasons are not limited, and the read also covers this push.
-            ReadState::Queued(_) if !room => return QueueOutcome::Queued,
-            ReadState::Skipped if !room => return QueueOutcome::Skipped,
-            ReadState::Free if !room => {
+            ReadState::Queued(_) if !has_capacity => return QueueOutcome::Queued,
+            ReadState::Skipped if !has_capacity => return QueueOutcome::Skipped,
+            ReadState::Free if !has_capacity => {
                 entry.state = ReadState::Skipped;
                 entry.missed = true;
                 self.skipped += 1;
@@ -164,30 +187,39 @@ impl ReadQueue {
         QueueOutcome::Queued
     }
 
+    /// Queues keys that the ledger asks for.
+    pub(super) fn request_all(&mut self, keys: Vec<Box<str>>) {
+        for key in keys {
+            if self.queues[ReadReason::Requested as usize].len() < MAX_REQUESTED {
+                self.request(key, ReadReason::Requested);
+            }
+        }
+    }
+
     /// Queues the key for the ledger or for a pass.
-    pub(super) fn want(&mut self, key: Box<str>, wish: ReadReason) {
+    pub(super) fn request(&mut self, key: Box<str>, reason: ReadReason) {
         let hash = self.hashing.hash_one(&*key);
         let slot = match self.find(hash, &key) {
             Some(slot) => slot,
             None => self.insert(hash, key, ReadState::Free),
         };
         let entry = &mut self.slots[slot as usize];
-        if wish == ReadReason::Scanned && !entry.scanned {
+        if reason == ReadReason::Scanned && !entry.scanned {
             entry.scanned = true;
             self.scanned += 1;
         }
         match entry.state {
             ReadState::Skipped => self.skipped -= 1,
             ReadState::Free => {}
-            ReadState::Queued(ReadReason::Scanned) if wish == ReadReason::Requested => {}
+            ReadState::Queued(ReadReason::Scanned) if reason == ReadReason::Requested => {}
             ReadState::Queued(_) | ReadState::Asked | ReadState::Answering { .. } => return,
         }
-        self.enqueue(slot, wish);
+        self.enqueue(slot, reason);
     }
 
     /// Queues all skipped keys for the current pass, which does not list those that no longer
     /// exist.
-    pub(super) fn want_skipped(&mut self) {
+    pub(super) fn request_skipped(&mut self) {
         for slot in 0..self.slots.len() as u32 {
             let entry = &mut self.slots[slot as usize];
             if entry.state != ReadState::Skipped {
@@ -202,13 +234,36 @@ impl ReadQueue {
         }
     }
 
+    /// Takes the next key that may be read now and marks it as sent. Keys of a pass may be read from
+    /// `pass_ready` on.
+    pub(super) fn next(&mut self, now: Instant, pass_ready: Instant) -> Option<Ticket> {
+        let pushed = self.waiting_pushed > 0 && self.allowance.take(now);
+        let mut next = if pushed { self.next_for(ReadReason::Pushed) } else { None };
+        next = next.or_else(|| self.next_for(ReadReason::Requested));
+        if next.is_none() && now >= pass_ready {
+            next = self.next_for(ReadReason::Scanned);
+        }
+        next
+    }
+
+    /// When the next pushed key may be read. `None` if none waits.
+    pub(super) fn pushed_ready(&self) -> Option<Instant> {
+        (self.waiting_pushed > 0).then(|| self.allowance.ready())
+    }
+
+    /// Whether keys of a pass may wait. Stale tickets only cause one unnecessary check by the
+    /// caller.
+    pub(super) fn has_scanned(&self) -> bool {
+        !self.queues[ReadReason::Scanned as usize].is_empty()
+    }
+
     /// Takes the next key queued for this reason and marks it as sent.
-    pub(super) fn next(&mut self, wish: ReadReason) -> Option<Ticket> {
-        while let Some(ticket) = self.queues[wish as usize].pop_front() {
+    fn next_for(&mut self, reason: ReadReason) -> Option<Ticket> {
+        while let Some(ticket) = self.queues[reason as usize].pop_front() {
             let Some(entry) = self.slots.get_mut(ticket.slot as usize) else { continue };
-            if entry.generation == ticket.generation && entry.state == ReadState::Queued(wish) {
+            if entry.generation == ticket.generation && entry.state == ReadState::Queued(reason) {
                 entry.state = ReadState::Asked;
-                self.waiting_pushed -= usize::from(wish == ReadReason::Pushed);
+                self.waiting_pushed -= usize::from(reason == ReadReason::Pushed);
                 return Some(ticket);
             }
         }
@@ -220,22 +275,22 @@ impl ReadQueue {
     }
 
     /// Another round of commands for the key is sent. Earlier replies do not count.
-    pub(super) fn ask_again(&mut self, ticket: Ticket) {
+    pub(super) fn mark_resent(&mut self, ticket: Ticket) {
         self.slots[ticket.slot as usize].state = ReadState::Asked;
     }
 
     /// The first of several replies has arrived.
-    pub(super) fn answering(&mut self, ticket: Ticket) {
+    pub(super) fn begin_reply(&mut self, ticket: Ticket) {
         self.slots[ticket.slot as usize].state = ReadState::Answering { torn: false };
     }
 
     /// Whether all replies show the same moment. If not, the key must be read again.
-    pub(super) fn is_whole(&self, ticket: Ticket) -> bool {
+    pub(super) fn is_consistent(&self, ticket: Ticket) -> bool {
         self.slots[ticket.slot as usize].state != ReadState::Answering { torn: true }
     }
 
     /// Removes the key after its read. `order` is `None` if the key is not watched.
-    pub(super) fn finish(
+    pub(super) fn complete(
         &mut self,
         ticket: Ticket,
         sequence: Sequence,
@@ -286,21 +341,9 @@ impl ReadQueue {
     }
 
     /// The replies will not arrive, so the key is queued again.
-    pub(super) fn put_back(&mut self, ticket: Ticket) {
-        let wish = if self.is_scanned(ticket) { ReadReason::Scanned } else { ReadReason::Requested };
-        self.enqueue(ticket.slot, wish);
-    }
-
-    pub(super) fn is_waiting(&self, wish: ReadReason) -> bool {
-        match wish {
-            ReadReason::Pushed => self.waiting_pushed > 0,
-            // Stale tickets only cause one unnecessary check by the caller.
-            wish => !self.queues[wish as usize].is_empty(),
-        }
-    }
-
-    pub(super) fn waiting(&self, wish: ReadReason) -> usize {
-        self.queues[wish as usize].len()
+    pub(super) fn requeue(&mut self, ticket: Ticket) {
+        let reason = if self.is_scanned(ticket) { ReadReason::Scanned } else { ReadReason::Requested };
+        self.enqueue(ticket.slot, reason);
     }
 
     /// Number of keys that the current pass still waits for.
@@ -314,7 +357,7 @@ impl ReadQueue {
 
     /// The time up to which all changes have been reported. Changes of queued keys happened later.
     /// Skipped changes are never reported and do not count.
-    pub(super) fn told_up_to(&self, caught_up: TimeMs) -> TimeMs {
+    pub(super) fn reported_up_to(&self, caught_up: TimeMs) -> TimeMs {
         if self.pushed == self.skipped {
             return caught_up;
         }
@@ -357,12 +400,12 @@ impl ReadQueue {
         slot
     }
 
-    fn enqueue(&mut self, slot: u32, wish: ReadReason) {
+    fn enqueue(&mut self, slot: u32, reason: ReadReason) {
         let entry = &mut self.slots[slot as usize];
         self.waiting_pushed -= usize::from(entry.state == ReadState::Queued(ReadReason::Pushed));
-        self.waiting_pushed += usize::from(wish == ReadReason::Pushed);
-        entry.state = ReadState::Queued(wish);
-        self.queues[wish as usize].push_back(Ticket { slot, generation: entry.generation });
+        self.waiting_pushed += usize::from(reason == ReadReason::Pushed);
+        entry.state = ReadState::Queued(reason);
+        self.queues[reason as usize].push_back(Ticket { slot, generation: entry.generation });
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) struct ReplyOrder {
     recent: VecDeque<Reply>,
     pushed_since_reply: bool,
     /// When tracking was requested. Earlier changes are not pushed.
-    armed: TimeMs,
+    tracked_since: TimeMs,
 }
 
 #[derive(Debug)]
@@ -33,8 +33,8 @@ struct Reply {
 }
 
 impl ReplyOrder {
-    pub(super) fn new(armed: TimeMs) -> Self {
-        Self { next: 0, recent: VecDeque::new(), pushed_since_reply: false, armed }
+    pub(super) fn new(tracked_since: TimeMs) -> Self {
+        Self { next: 0, recent: VecDeque::new(), pushed_since_reply: false, tracked_since }
     }
 
     /// Returns the number of the request that is about to be sent.
@@ -72,7 +72,7 @@ impl ReplyOrder {
     /// All changes before this time have been pushed: the first request of the current turn was
     /// sent before the turn began, and the pushes of all earlier turns have arrived.
     pub(super) fn caught_up(&self) -> TimeMs {
-        self.recent.front().map_or(self.armed, |oldest| oldest.sent)
+        self.recent.front().map_or(self.tracked_since, |oldest| oldest.sent)
     }
 }
 

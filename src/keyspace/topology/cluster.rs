@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use redis::Value;
 use tokio::task::JoinSet;
+use tracing::error;
 
 use super::{DiscoverError, Primary, accept, items, port, text};
 use crate::config::redis::{Address, RedisConfig};
@@ -21,7 +22,6 @@ const ENOUGH: usize = 2;
 
 type SlotsReply = (Result<Vec<Primary>, DiscoverError>, LinkTotals);
 
-/// Returns the view that two nodes share. If no two nodes agree, returns the first view received.
 pub(super) async fn discover(
     config: &Arc<RedisConfig>,
     known: &[Primary],
@@ -30,17 +30,38 @@ pub(super) async fn discover(
     let mut candidates: Vec<Address> = Vec::new();
     add_candidates(&mut candidates, known.iter().map(|node| &node.address));
     add_candidates(&mut candidates, config.addresses.iter());
+    agree(candidates, |address| ask_node(Arc::clone(config), address), totals).await
+}
+
+/// Asks nodes until two of them share a view. If no two nodes agree, returns the first view
+/// received.
+async fn agree<F>(
+    mut candidates: Vec<Address>,
+    ask: impl Fn(Address) -> F,
+    totals: &mut LinkTotals,
+) -> Result<Vec<Primary>, DiscoverError>
+where
+    F: Future<Output = SlotsReply> + Send + 'static,
+{
     let mut n_asked = 0;
     let mut asked: JoinSet<SlotsReply> = JoinSet::new();
     let mut views: Vec<(Vec<Primary>, usize)> = Vec::new();
     let mut failure = DiscoverError::NoAddress;
     loop {
         while asked.len() < AT_ONCE && n_asked < candidates.len() {
-            asked.spawn(ask_node(Arc::clone(config), candidates[n_asked].clone()));
+            asked.spawn(ask(candidates[n_asked].clone()));
             n_asked += 1;
         }
-        // A task that panicked ends the discovery with the views received so far.
-        let Some(Ok((answer, took))) = asked.join_next().await else { break };
+        let (answer, took) = match asked.join_next().await {
+            None => break,
+            Some(Ok(replied)) => replied,
+            // The other nodes are asked nevertheless.
+            Some(Err(error)) => {
+                error!(%error, "asking a node of the cluster failed");
+                failure = DiscoverError::Failed(error);
+                continue;
+            }
+        };
         totals.add(&took);
         match answer {
             Ok(nodes) => {
@@ -168,6 +189,20 @@ mod tests {
         };
         assert!(second.has_slot(99) && !second.has_slot(100) && first.has_slot(100));
         assert_eq!(nodes, [first, second]);
+    }
+
+    #[tokio::test]
+    async fn a_task_that_panics_does_not_end_the_discovery() {
+        let view = || vec![Primary { address: tcp("good", 2), replicas: Vec::new(), slots: vec![(0, 16_383)] }];
+        let ask = |address: Address| async move {
+            assert!(address != tcp("bad", 1), "the reply of this node is a bug");
+            (Ok(view()), LinkTotals::default())
+        };
+        let bad = tcp("bad", 1);
+        let candidates = vec![bad.clone(), tcp("good", 2), tcp("good", 3)];
+        assert_eq!(agree(candidates, ask, &mut LinkTotals::default()).await.unwrap(), view());
+        let failure = agree(vec![bad], ask, &mut LinkTotals::default()).await.unwrap_err();
+        assert!(matches!(failure, DiscoverError::Failed(_)), "{failure}");
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub(super) enum DiscoverError {
     NoSlots(Address),
     #[error("no address to ask")]
     NoAddress,
+    #[error("asking a node of the cluster failed")]
+    Failed(#[source] tokio::task::JoinError),
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error(transparent)]

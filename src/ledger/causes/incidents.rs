@@ -1,15 +1,17 @@
 //! The latest incidents: reported losses with their causes.
 //!
-//! `ledger::keyspace_updates` adds them, and `ledger::queries` lists them for the API. They are not
-//! saved.
+//! `ledger::keyspace_updates` adds them, and `ledger::queries` lists them for the API.
+//! `ledger::memory` saves the latest.
 
 use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
 
 use super::{Explanation, Loss};
 
 const CAPACITY: usize = 1000;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::ledger) struct Incident {
     pub(in crate::ledger) loss: Loss,
     pub(in crate::ledger) finding: Explanation,
@@ -24,6 +26,10 @@ impl IncidentLog {
             self.0.pop_front();
         }
         self.0.push_back(incident);
+    }
+
+    pub(in crate::ledger) fn retain_mut(&mut self, keep: impl FnMut(&mut Incident) -> bool) {
+        self.0.retain_mut(keep);
     }
 
     /// The latest first.

@@ -12,10 +12,14 @@ pub(super) mod incidents;
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::locks::history::{EndedHold, HoldHistory};
 use super::locks::hold::Ending;
 use super::locks::ring::KeyHash;
+use super::renumbering::Renumbering;
 use crate::model::failure::{Cause, Operation};
+use crate::model::label::as_text;
 use crate::model::log_event::RuleId;
 use crate::model::namespace::NamespaceId;
 use crate::model::sighting::OwnerHash;
@@ -33,20 +37,22 @@ const CLOCK_TOLERANCE_MS: TimeMs = 2000;
 const HOLDS: usize = 256;
 
 /// A loss that a log line reported.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Loss {
     /// Time of the line.
     pub(super) at: TimeMs,
     pub(super) namespace: NamespaceId,
     /// The key or a bare id, as the line names it.
     pub(super) lock: Option<Box<str>>,
+    #[serde(with = "as_text")]
     pub(super) operation: Operation,
     pub(super) rule: RuleId,
 }
 
 /// What Redis showed about a loss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Explanation {
+    #[serde(with = "as_text")]
     pub(super) cause: Cause,
     pub(super) lost_at: Option<TimeMs>,
     pub(super) owner: Option<OwnerHash>,
@@ -72,7 +78,7 @@ impl Explanation {
         let cause = match record.ending {
             Ending::Expired if record.renewals == 0 => Cause::ExpiredNeverRenewed,
             Ending::Expired => Cause::RenewalsStopped,
-            Ending::TakenOver => Cause::TakenOver,
+            Ending::TakenOver | Ending::HandedOver => Cause::TakenOver,
             Ending::LostInFailover => Cause::LostInFailover,
             Ending::Released | Ending::Flushed => Cause::DeletedEarly,
             Ending::Unknown => Cause::Unknown,
@@ -116,6 +122,27 @@ impl Causes {
         if is_due { self.pending.pop_front().map(|(_, loss)| loss) } else { None }
     }
 
+    /// The losses that wait for their cause.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Loss> {
+        self.pending.iter().map(|(_, loss)| loss)
+    }
+
+    /// Removes and returns the waiting losses that `chosen` accepts.
+    pub(super) fn remove_if(&mut self, chosen: impl Fn(&Loss) -> bool) -> Vec<Loss> {
+        let (removed, pending) = std::mem::take(&mut self.pending).into_iter().partition(|(_, loss)| chosen(loss));
+        self.pending = pending;
+        let removed: VecDeque<(TimeMs, Loss)> = removed;
+        removed.into_iter().map(|(_, loss)| loss).collect()
+    }
+
+    /// The lock namespaces of all waiting losses must still exist.
+    pub(super) fn renumber(&mut self, renumbering: &Renumbering) {
+        for (_, loss) in &mut self.pending {
+            loss.namespace = renumbering.namespace(loss.namespace).unwrap_or(loss.namespace);
+            loss.rule = renumbering.rule(loss.rule);
+        }
+    }
+
     pub(super) fn evictions(&self) -> u64 {
         self.evictions
     }
@@ -128,13 +155,18 @@ impl Causes {
 pub(super) fn explain(history: &mut HoldHistory, key: KeyHash, loss: &Loss) -> Explanation {
     let latest = loss.at.saturating_add(CLOCK_TOLERANCE_MS);
     let is_abnormal = |record: &EndedHold| {
-        let abnormal = matches!(record.ending, Ending::Expired | Ending::TakenOver | Ending::LostInFailover);
+        let abnormal =
+            matches!(record.ending, Ending::Expired | Ending::TakenOver | Ending::HandedOver | Ending::LostInFailover);
         abnormal && !record.explained && record.not_before <= latest
     };
     if let Some((record, next)) = history.find_mut(key, HOLDS, is_abnormal) {
         // A holder whose release failed is done with the lock. A holder whose renewal failed tries
         // again, or tries to release.
         record.explained = loss.operation == Operation::Release;
+        if record.ending == Ending::HandedOver {
+            // A holder that reports a loss did not hand its lock over.
+            record.ending = Ending::TakenOver;
+        }
         return Explanation::of(record, next.as_ref(), loss);
     }
     if is_forgotten(history, key, loss) {
@@ -215,6 +247,7 @@ mod tests {
         check(&[(10, Ending::TakenOver, 3)], &[(20, Release, Cause::TakenOver)]);
         check(&[(10, Ending::LostInFailover, 0)], &[(20, Release, Cause::LostInFailover)]);
         check(&[(10, Ending::Released, 0)], &[(20, Release, Cause::DeletedEarly)]);
+        check(&[(10, Ending::HandedOver, 0)], &[(20, Release, Cause::TakenOver)]);
         check(&[(10, Ending::Flushed, 0)], &[(20, Release, Cause::DeletedEarly)]);
         check(&[(10, Ending::Unknown, 0)], &[(20, Release, Cause::Unknown)]);
         check(&[], &[(20, Release, Cause::Unknown)]);

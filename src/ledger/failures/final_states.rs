@@ -1,8 +1,8 @@
 //! Final states of pieces of work. A second final state that is not a legal successor of the first
 //! means that two holders finished the same work.
 //!
-//! `ledger::Ledger` calls [`FinalStates::reached`] for each `TerminalState` event. The table is bounded:
-//! the oldest entries leave first and are counted.
+//! `ledger::failures` calls [`FinalStates::reached`] for each final state. The table is bounded: the
+//! oldest entries leave first and are counted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hasher;
@@ -74,11 +74,10 @@ impl<'de> Deserialize<'de> for FinalStates {
 
 #[cfg(test)]
 mod tests {
-    use super::super::joining::Aspect;
     use super::*;
 
     fn work(number: usize) -> LockHash {
-        LockHash::new("jobs", &number.to_string(), Aspect::FinalState)
+        LockHash::new("jobs", &number.to_string(), "final_state")
     }
 
     #[test]

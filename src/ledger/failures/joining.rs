@@ -1,8 +1,9 @@
-//! Decides which lines belong to one failure: lines about the same lock and the same [`Aspect`]
-//! that are close in time.
+//! Decides which lines belong to one failure: lines about the same lock and the same topic that are
+//! close in time. A failed release and a failed renewal are two topics, and so are a failed renewal
+//! and the loss that it reports.
 //!
-//! `ledger::Ledger` calls [`FailureJoiner`] for every log event. The table is bounded. An entry is removed
-//! when no later line can belong to it. If the table is full, entries are removed early and
+//! `ledger::failures` calls [`FailureJoiner`] for every log event. The table is bounded. An entry is
+//! removed when no later line can belong to it. If the table is full, entries are removed early and
 //! counted.
 
 use std::collections::BTreeMap;
@@ -11,8 +12,6 @@ use std::hash::Hasher;
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
-use crate::model::failure::ConflictKind;
-use crate::model::label::Label;
 use crate::util::clock::TimeMs;
 
 const CAPACITY: usize = 65_536;
@@ -20,49 +19,17 @@ const CAPACITY: usize = 65_536;
 /// program may be apart in progress, and longer than any window that a rule may ask for.
 const KEPT_FOR_MS: TimeMs = 120_000;
 
-/// The property of a lock that is counted once per failure. A failed release and a failed renewal
-/// are two failures. A failed renewal and the loss that it reports are two aspects of one failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ledger) enum Aspect {
-    Release,
-    ReleaseLoss,
-    Renewal,
-    RenewalLoss,
-    UnknownLoss,
-    Acquire,
-    Abandonment,
-    UnlockedWork,
-    FinalState,
-    Conflict(ConflictKind),
-}
-
-impl Aspect {
-    fn name(self) -> &'static str {
-        match self {
-            Aspect::Release => "release",
-            Aspect::ReleaseLoss => "release_loss",
-            Aspect::Renewal => "renewal",
-            Aspect::RenewalLoss => "renewal_loss",
-            Aspect::UnknownLoss => "unknown_loss",
-            Aspect::Acquire => "acquire",
-            Aspect::Abandonment => "abandonment",
-            Aspect::UnlockedWork => "unlocked_work",
-            Aspect::FinalState => "final_state",
-            Aspect::Conflict(kind) => kind.as_str(),
-        }
-    }
-}
-
-/// Represents a lock and an aspect in memory and in the state file, so that neither contains lock
+/// Represents a lock and a topic in memory and in the state file, so that neither contains lock
 /// ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(in crate::ledger) struct LockHash(u64);
 
 impl LockHash {
-    pub(in crate::ledger) fn new(namespace: &str, lock: &str, aspect: Aspect) -> Self {
+    /// `topic` is a [`Failure::join_topic`](crate::model::failure::Failure::join_topic).
+    pub(in crate::ledger) fn new(namespace: &str, lock: &str, topic: &str) -> Self {
         let mut hasher = SipHasher13::new();
-        for part in [namespace, aspect.name(), lock] {
+        for part in [namespace, topic, lock] {
             hasher.write_u64(part.len() as u64);
             hasher.write(part.as_bytes());
         }
@@ -147,10 +114,13 @@ impl FailureJoiner {
 
 #[cfg(test)]
 mod tests {
+    use super::super::FINAL_STATE_TOPIC;
     use super::*;
+    use crate::model::failure::FailureKind;
+    use crate::model::label::Label;
 
     fn lock(number: usize) -> LockHash {
-        LockHash::new("jobs", &number.to_string(), Aspect::Release)
+        LockHash::new("jobs", &number.to_string(), "release")
     }
 
     const WINDOW: Window = Window::FromFirst(2000);
@@ -160,22 +130,26 @@ mod tests {
     #[test]
     fn hashes_are_those_of_format_1() {
         let file = include_str!("../../../tests/fixtures/state/v1.json");
-        for aspect in [
-            Aspect::Release,
-            Aspect::ReleaseLoss,
-            Aspect::Renewal,
-            Aspect::RenewalLoss,
-            Aspect::UnknownLoss,
-            Aspect::Acquire,
-            Aspect::Abandonment,
-            Aspect::UnlockedWork,
-            Aspect::FinalState,
-            Aspect::Conflict(ConflictKind::DuplicateTerminalState),
-            Aspect::Conflict(ConflictKind::StaleWriteRejected),
-            Aspect::Conflict(ConflictKind::StateConflict),
-        ] {
-            let LockHash(hash) = LockHash::new("workflow", "cordum:workflow:run:lock:1", aspect);
-            assert!(file.contains(&format!("\"{hash}\":[")), "{aspect:?}");
+        let topics_of_format_1 = [
+            "release",
+            "release_loss",
+            "renewal",
+            "renewal_loss",
+            "unknown_loss",
+            "acquire",
+            "abandonment",
+            "unlocked_work",
+            "final_state",
+            "duplicate_terminal_state",
+            "stale_write_rejected",
+            "state_conflict",
+        ];
+        let failures = FailureKind::ALL.iter().flat_map(|kind| kind.all_failures());
+        let topics: Vec<&str> = failures.map(|failure| failure.join_topic()).chain([FINAL_STATE_TOPIC]).collect();
+        for topic in topics_of_format_1 {
+            assert!(topics.contains(&topic), "{topic}");
+            let LockHash(hash) = LockHash::new("workflow", "cordum:workflow:run:lock:1", topic);
+            assert!(file.contains(&format!("\"{hash}\":[")), "{topic}");
         }
     }
 
@@ -213,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn other_locks_namespaces_and_aspects_are_apart() {
+    fn other_locks_namespaces_and_topics_are_apart() {
         let hashes = [
-            LockHash::new("jobs", "1", Aspect::Release),
-            LockHash::new("jobs", "2", Aspect::Release),
-            LockHash::new("runs", "1", Aspect::Release),
-            LockHash::new("jobs", "1", Aspect::ReleaseLoss),
-            LockHash::new("jobs1", "", Aspect::Release),
+            LockHash::new("jobs", "1", "release"),
+            LockHash::new("jobs", "2", "release"),
+            LockHash::new("runs", "1", "release"),
+            LockHash::new("jobs", "1", "release_loss"),
+            LockHash::new("jobs1", "", "release"),
         ];
         let distinct: std::collections::BTreeSet<LockHash> = hashes.into_iter().collect();
         assert_eq!(distinct.len(), hashes.len());

@@ -1,4 +1,4 @@
-//! Applies one sighting: finds its lock and lock namespace, calls [`hold::judge`], and updates the
+//! Applies one sighting: finds its lock and lock namespace, calls [`hold::infer`], and updates the
 //! table and the counters.
 //!
 //! `LockTracker::apply` calls [`LockTracker::see`] for each sighting in a batch.
@@ -11,8 +11,9 @@ use super::namespace_chooser::ChosenNamespace;
 use super::ring::KeyHash;
 use super::table::{LockSlot, TrackedLock};
 use super::{AllCounters, LockTracker, NotALock, is_watchable};
-use crate::ledger::recent::Event;
+use crate::model::namespace::AcquiredWith;
 use crate::model::sighting::{Held, KeyState, LinkId, Sighting};
+use crate::snapshot::ObservedOperation;
 use crate::util::clock::TimeMs;
 
 /// The subject of a sighting.
@@ -26,13 +27,10 @@ struct SightedKey {
 }
 
 impl LockTracker {
-    pub(in crate::ledger) fn see(&mut self, counters: &mut AllCounters, id: LinkId, mut sighting: Sighting) {
+    pub(in crate::ledger) fn see(&mut self, counters: &mut AllCounters, id: LinkId, sighting: Sighting) {
         let Some(link) = self.links.get(id).copied() else { return };
         if link.watching {
             self.links.caught_up(id, sighting.sent);
-        }
-        if sighting.missed {
-            self.links.missed(id, sighting.received);
         }
         let hash = self.hash(&sighting.key);
         let slot = self.table.find(hash, &sighting.key);
@@ -42,16 +40,7 @@ impl LockTracker {
             return;
         }
         if slot.is_none() && matches!(sighting.sight, KeyState::Held(_)) {
-            if self.not_locks.remove(hash).is_some() {
-                // Earlier pushes were about a value that was not a lock.
-                sighting.pushes = sighting.pushes.min(1);
-            }
-            // The lock may have been held for long; the table had no room for it until now.
-            sighting.missed |= self.untracked.contains(hash);
-        }
-        if slot.is_none() && sighting.sight == KeyState::Vacant {
-            // One of the changes wrote the current value, which is not a hold.
-            sighting.pushes = sighting.pushes.saturating_sub(1);
+            self.not_locks.remove(hash);
         }
         let held = match &sighting.sight {
             KeyState::Unreadable => return,
@@ -72,7 +61,7 @@ impl LockTracker {
                     let (namespace, seen) = (choice.namespace, sighting.received);
                     self.not_locks.insert(hash, NotALock { namespace, link: id, seen, is_vacant });
                 }
-                if slot.is_none() && !is_vacant {
+                if slot.is_none() {
                     return;
                 }
                 None
@@ -88,7 +77,10 @@ impl LockTracker {
             KeyState::Held(held) => Some(held),
         };
         if let Some(choice) = self.choose(slot, &sighting, held) {
-            self.judge(counters, SightedKey { hash, slot, choice, id, link }, &sighting, held);
+            if sighting.missed {
+                self.missed(choice.namespace, sighting.received);
+            }
+            self.infer(counters, SightedKey { hash, slot, choice, id, link }, &sighting, held);
         }
     }
 
@@ -112,7 +104,7 @@ impl LockTracker {
         }
     }
 
-    fn judge(&mut self, counters: &mut AllCounters, subject: SightedKey, sighting: &Sighting, held: Option<&Held>) {
+    fn infer(&mut self, counters: &mut AllCounters, subject: SightedKey, sighting: &Sighting, held: Option<&Held>) {
         let SightedKey { hash, slot, choice, id, link } = subject;
         let before = slot.and_then(|slot| self.table.get(slot));
         if before.is_none() && held.is_some() && self.table.len() >= self.settings.max_tracked_locks {
@@ -121,38 +113,44 @@ impl LockTracker {
             }
             return;
         }
-        let circumstances = SightingContext {
+        let namespace = &self.namespaces[usize::from(choice.namespace.0)];
+        let context = SightingContext {
             watching: link.watching && is_watchable(&self.states, choice.namespace),
-            baseline: link.baseline,
+            // A lock that the table had no room for may have been held for long.
+            baseline: link.baseline && !self.untracked.contains(hash),
             doubtful: before.is_some_and(|lock| lock.link != id || lock.epoch != link.epoch),
             failover: before.is_some_and(|lock| link.failed_over_since(lock)),
+            flushed: before.is_some_and(|lock| lock.link == id && link.only_flushed_since(lock)),
             evicted: link.evicted,
             pass_started: link.pass_started.unwrap_or(TimeMs::MAX),
             ttl: self.belonging.ttl(choice.namespace),
-            renew_every: self.namespaces[usize::from(choice.namespace.0)]
-                .renew_every
-                .map(|every| every.as_millis() as TimeMs),
-            renewal_changes_owner: self.namespaces[usize::from(choice.namespace.0)].renewal_changes_owner,
+            renewal_changes_owner: namespace.renewal_changes_owner,
+            acquired_with_nx: namespace.acquired_with == AcquiredWith::Nx,
+            may_be_vacant: namespace.owner.may_show_nobody(),
         };
         let mut namespace = before.map_or(choice.namespace, |lock| lock.namespace);
-        let mut facts = std::mem::take(&mut self.facts);
-        let after = hold::judge(before.map(|lock| &lock.life), held, sighting, &circumstances, &mut facts);
-        for fact in facts.drain(..) {
+        let mut transitions = std::mem::take(&mut self.transitions);
+        let after = hold::infer(before.map(|lock| &lock.life), held, sighting, &context, &mut transitions);
+        for transition in transitions.drain(..) {
             // If the renewed TTL fits only another namespace, the lock belongs to that one.
-            if matches!(fact, Transition::Renewed { .. }) && after.is_some() {
+            if matches!(transition, Transition::Renewed { .. }) && after.is_some() {
                 namespace = choice.namespace;
             }
-            self.count(counters, &sighting.key, hash, namespace, &fact);
-            if matches!(fact, Transition::Ended { .. }) {
+            self.count(counters, &sighting.key, hash, namespace, &transition);
+            if matches!(transition, Transition::Ended { .. }) {
                 namespace = choice.namespace;
             }
         }
-        self.facts = facts;
+        self.transitions = transitions;
         if let Some(fence) = held.and_then(|held| held.fence)
             && self.fences.insert(hash, fence).is_some_and(|before| fence < before)
         {
             self.counters_of(counters, choice.namespace).fence_regressions += 1;
-            counters.recents[usize::from(choice.namespace.0)].add(Event::FenceRegression, 1, sighting.received);
+            counters.recents[usize::from(choice.namespace.0)].add(
+                ObservedOperation::FenceRegression,
+                1,
+                sighting.received,
+            );
         }
         match (slot, after) {
             (None, None) => {}
@@ -161,11 +159,12 @@ impl LockTracker {
             }
             (None, Some(life)) => {
                 self.untracked.remove(hash);
+                let life = self.remembered.recall(&sighting.key, life);
                 let lock = TrackedLock::new(sighting.key.clone(), life, (id, link.epoch), choice);
                 self.states[usize::from(choice.namespace.0)].gains(&lock);
                 let Self { table, hasher, .. } = self;
                 let slot = table.insert(lock, |key| KeyHash(hasher.hash_one(key)));
-                self.table.schedule(slot, circumstances.watching);
+                self.table.schedule(slot);
             }
             (Some(slot), Some(life)) => {
                 let Some(lock) = self.table.get_mut(slot) else { return };
@@ -173,7 +172,7 @@ impl LockTracker {
                 (lock.life, lock.link, lock.epoch) = (life, id, link.epoch);
                 (lock.namespace, lock.unverified) = (choice.namespace, false);
                 self.states[usize::from(choice.namespace.0)].gains(lock);
-                self.table.schedule(slot, circumstances.watching);
+                self.table.schedule(slot);
             }
         }
     }

@@ -44,7 +44,8 @@ impl<V> Bounded<V> {
         if self.values.is_empty() { None } else { self.values.remove(&key) }
     }
 
-    pub(in crate::ledger) fn retain(&mut self, keep: impl Fn(&V) -> bool) {
+    /// `keep` may also change the values that stay.
+    pub(in crate::ledger) fn retain(&mut self, mut keep: impl FnMut(&mut V) -> bool) {
         self.values.retain(|_, value| keep(value));
     }
 

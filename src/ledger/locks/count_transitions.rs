@@ -6,10 +6,10 @@ use super::history::{EndedHold, ObservedRenewal};
 use super::hold::{Ending, Transition};
 use super::ring::KeyHash;
 use super::{AllCounters, LockTracker};
-use crate::ledger::recent::Event;
 use crate::model::counters::{After, KeyspaceCounters};
 use crate::model::namespace::{NamespaceId, Style};
 use crate::model::sighting::OwnerHash;
+use crate::snapshot::ObservedOperation;
 use crate::util::clock::TimeMs;
 
 impl LockTracker {
@@ -28,51 +28,58 @@ impl LockTracker {
         key: &str,
         hash: KeyHash,
         namespace: NamespaceId,
-        fact: &Transition,
+        transition: &Transition,
     ) {
         let index = usize::from(namespace.0);
         let of_namespace = counters.saved.entry(self.namespaces[index].name.clone()).or_default();
         let recent = &mut counters.recents[index];
         let is_loop = self.namespaces[index].style == Style::Loop;
-        match *fact {
-            Transition::ShortHolds { count, at, hold } => {
-                of_namespace.acquisitions += count;
-                of_namespace.releases += count;
-                of_namespace.early_releases += if is_loop { count } else { 0 };
-                for _ in 0..count {
-                    of_namespace.hold_seconds.observe(seconds(hold));
-                }
-                recent.add(Event::Acquisition, count, at);
-                recent.add(Event::Release, count, at);
+        match *transition {
+            Transition::ShortHold { at, lasted } => {
+                of_namespace.acquisitions += 1;
+                recent.add(ObservedOperation::Acquisition, 1, at);
+                let ending = match lasted {
+                    Some(lasted) => {
+                        of_namespace.releases += 1;
+                        of_namespace.early_releases += u64::from(is_loop);
+                        of_namespace.hold_seconds.observe(seconds(lasted));
+                        recent.add(ObservedOperation::Release, 1, at);
+                        Ending::Released
+                    }
+                    None => {
+                        of_namespace.unknown_ends += 1;
+                        Ending::Unknown
+                    }
+                };
                 let owner_changes = self.owner_changes(hash, None);
-                self.history.push(hash, EndedHold { owner_changes, ..EndedHold::short(at, namespace) });
+                self.history.push(hash, EndedHold { owner_changes, ending, ..EndedHold::short(at, namespace) });
                 self.held_until(key, at);
             }
             Transition::Acquired { owner, at } => {
                 of_namespace.acquisitions += 1;
                 if let Some(at) = at {
-                    recent.add(Event::Acquisition, 1, at);
+                    recent.add(ObservedOperation::Acquisition, 1, at);
                 }
                 self.succeeded(counters, hash, owner, at);
             }
-            Transition::Renewed { count, at, margin } => {
-                of_namespace.renewals += count;
+            Transition::Renewed { at, margin } => {
+                of_namespace.renewals += 1;
                 if let Some(margin) = margin {
                     of_namespace.renewal_margin_ratio.observe(margin);
                 }
-                recent.add(Event::Renewal, count, at);
+                recent.add(ObservedOperation::Renewal, 1, at);
                 self.renewals.push(hash, ObservedRenewal { at, margin: margin.map(|margin| margin as f32) });
             }
-            Transition::Ended { life, ending, at, seen_until, hold } => {
+            Transition::Ended { hold, ending, at, seen_until, lasted } => {
                 match ending {
-                    Ending::Released => {
+                    Ending::Released | Ending::HandedOver => {
                         of_namespace.releases += 1;
                         of_namespace.early_releases += u64::from(is_loop);
-                        recent.add(Event::Release, 1, at);
+                        recent.add(ObservedOperation::Release, 1, at);
                     }
                     Ending::Expired => {
                         of_namespace.expirations += 1;
-                        recent.add(Event::Expiration, 1, at);
+                        recent.add(ObservedOperation::Expiration, 1, at);
                     }
                     // Every hold counts as a release, an expiration or an unknown end, so that
                     // holds add up.
@@ -80,14 +87,15 @@ impl LockTracker {
                         of_namespace.unknown_ends += 1;
                     }
                 }
-                if let Some(hold) = hold {
-                    of_namespace.hold_seconds.observe(seconds(hold));
+                if let Some(lasted) = lasted {
+                    of_namespace.hold_seconds.observe(seconds(lasted));
                 }
                 let not_before = if ending == Ending::Expired { at } else { seen_until };
-                let owner_changes = self.owner_changes(hash, life.owner);
-                let record = EndedHold::of(&life, ending, (not_before, at), namespace);
+                let owner_changes = self.owner_changes(hash, hold.owner);
+                let record = EndedHold::of(&hold, ending, (not_before, at), namespace);
                 self.history.push(hash, EndedHold { owner_changes, ..record });
-                let is_told = matches!(ending, Ending::Released | Ending::Expired | Ending::TakenOver);
+                let is_told =
+                    matches!(ending, Ending::Released | Ending::HandedOver | Ending::Expired | Ending::TakenOver);
                 self.held_until(key, if is_told { at } else { seen_until });
             }
             Transition::ReplacedUnseen => of_namespace.owner_changes.increment(After::Unknown),

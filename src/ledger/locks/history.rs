@@ -5,6 +5,8 @@
 
 use std::num::NonZeroU32;
 
+use serde::{Deserialize, Serialize};
+
 use super::hold::{Ending, Hold};
 use super::ring::Ring;
 use crate::model::log_event::RuleId;
@@ -20,7 +22,7 @@ pub(in crate::ledger) type Renewals = Ring<ObservedRenewal, 65_536, 64>;
 pub(in crate::ledger) type CountedLines = Ring<CountedLine, 16_384, 32>;
 
 /// A hold that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::ledger) struct EndedHold {
     pub(in crate::ledger) owner: Option<OwnerHash>,
     /// When the lock was acquired or first seen.

@@ -1,23 +1,29 @@
 //! Infers what happened to one lock from its previous state, the current sighting and the state of
 //! the link.
 //!
-//! Pure: [`judge`] returns facts (transitions), and `apply_sighting` counts them. Nothing is
-//! guessed: an end that was not observed is [`Ending::Unknown`].
+//! Pure: [`infer`] returns transitions, and `apply_sighting` counts them. Nothing is guessed. Each
+//! transition certainly happened, and an end that was not observed is [`Ending::Unknown`]. If one
+//! read shows the result of many changes, the counts are lower bounds.
 //!
 //! A deadline is an interval: Redis reports the remaining TTL as of some unknown moment between our
-//! request and its reply. Changes are counted from pushes. `n` pushes announce at least `n`
-//! changes, or `n - 1` if the previous reply may already have included the change of the first
-//! push.
+//! request and its reply. The time of a change is an interval too: from [`Sighting::since`] until
+//! the read. Each push announces the changes of one turn of Redis's event loop.
 
 use std::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
 
 use crate::model::counters::After;
 use crate::model::sighting::{Held, OwnerHash, Sighting};
 use crate::util::clock::TimeMs;
 
-/// A lock that still existed this long before its deadline, and is gone after the deadline, has
-/// expired.
-const EXPIRY_TOLERANCE_MS: TimeMs = 300;
+/// A link that lags by at most this much shows changes as they happen: a change that it announces
+/// after a deadline happened after the deadline. A lock is read 100 ms before its deadline and at
+/// its deadline, which leaves some room for a busy machine.
+const CALM_MS: TimeMs = 250;
+/// Without pushes, a lock that a read showed this short before its deadline, and that is gone after
+/// the deadline, has expired.
+const LAST_LOOK_MS: TimeMs = 150;
 /// A deadline may move because of clock drift alone. A move of less than this fraction of the time
 /// since the last read is not a renewal.
 const RENEWAL_DRIFT: f64 = 0.002;
@@ -28,6 +34,9 @@ const HOLD_PRECISION_MS: TimeMs = 1000;
 /// Upper bound for the hold time of a hold that began and ended between a push and the read that it
 /// caused.
 const SHORT_HOLD_MS: TimeMs = 10;
+/// A hold that began and ended within this time did not expire: no lock has a shorter TTL, unless
+/// its namespace says so.
+const SHORTEST_TTL_MS: TimeMs = 500;
 
 /// When Redis lets the lock expire: not before `low` and not after `high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,21 +88,29 @@ pub(in crate::ledger) struct SightingContext {
     pub(in crate::ledger) doubtful: bool,
     /// The interruption was a restart or a failover of Redis.
     pub(in crate::ledger) failover: bool,
+    /// The interruption was only a flush, perhaps of another database.
+    pub(in crate::ledger) flushed: bool,
     /// Redis evicted keys at some time before this one.
     pub(in crate::ledger) evicted: Option<TimeMs>,
     /// When the last complete pass began.
     pub(in crate::ledger) pass_started: TimeMs,
     /// The TTL configured for the lock.
     pub(in crate::ledger) ttl: Option<TimeMs>,
-    /// The configured renewal interval. `None` if the lock is not renewed.
-    pub(in crate::ledger) renew_every: Option<TimeMs>,
     /// A renewal writes a new token.
     pub(in crate::ledger) renewal_changes_owner: bool,
+    /// Nobody overwrites a held lock, so an owner change proves that the key was removed.
+    pub(in crate::ledger) acquired_with_nx: bool,
+    /// The key may exist although nobody holds the lock, so a key that comes and goes is not
+    /// certainly a hold.
+    pub(in crate::ledger) may_be_vacant: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::ledger) enum Ending {
     Released,
+    /// The key was removed and another owner acquired the lock, all in one turn. A release, unless
+    /// the previous owner reports a loss.
+    HandedOver,
     Expired,
     /// Another owner held the lock before the deadline, and no release was observed.
     TakenOver,
@@ -104,28 +121,26 @@ pub(in crate::ledger) enum Ending {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::ledger) enum Transition {
-    /// Holds that began and ended between two reads. Each lasted about `hold`.
-    ShortHolds {
-        count: u64,
+    /// A hold that began and ended between two reads. `lasted` is `None` if its end is unknown.
+    ShortHold {
         at: TimeMs,
-        hold: TimeMs,
+        lasted: Option<TimeMs>,
     },
     /// `at` is `None` if the time of the acquisition cannot be inferred from a later read.
     Acquired {
         owner: Option<OwnerHash>,
         at: Option<TimeMs>,
     },
-    /// `hold` is `None` if the begin or the end is not known precisely enough. At `seen_until` the
-    /// lock still existed.
+    /// `lasted` is `None` if the begin or the end is not known precisely enough. At `seen_until`
+    /// the lock still existed.
     Ended {
-        life: Hold,
+        hold: Hold,
         ending: Ending,
         at: TimeMs,
         seen_until: TimeMs,
-        hold: Option<TimeMs>,
+        lasted: Option<TimeMs>,
     },
     Renewed {
-        count: u64,
         at: TimeMs,
         margin: Option<f64>,
     },
@@ -137,7 +152,7 @@ pub(in crate::ledger) enum Transition {
 impl Ending {
     pub(in crate::ledger) fn after(self) -> After {
         match self {
-            Self::Released => After::Release,
+            Self::Released | Self::HandedOver => After::Release,
             Self::Expired => After::Expiry,
             Self::TakenOver | Self::LostInFailover | Self::Flushed | Self::Unknown => After::Unknown,
         }
@@ -156,134 +171,127 @@ impl Hold {
     }
 }
 
-/// Lower bound on the number of changes that the pushes of this sighting announce.
-fn effective(sighting: &Sighting) -> u64 {
-    u64::from(sighting.pushes).saturating_sub(u64::from(sighting.first_push_may_be_old))
-}
-
 pub(in crate::ledger) fn deadline_of(held: &Held, sighting: &Sighting) -> Option<Deadline> {
     let Sighting { sent, received, .. } = *sighting;
     held.ttl_ms.map(|ttl| Deadline::new(sent.saturating_add(ttl), received.saturating_add(ttl).saturating_add(1)))
 }
 
-/// Adds to `facts`, in order, what happened to a lock up to this sighting. Returns the new state of
-/// the lock, or `None` if nobody holds it. `held` is what the sighting shows, `None` for an absent
-/// key.
-pub(in crate::ledger) fn judge(
+/// Adds to `transitions`, in order, what certainly happened to a lock up to this sighting. Returns
+/// the new state of the lock, or `None` if nobody holds it. `held` is what the sighting shows,
+/// `None` for an absent key.
+pub(in crate::ledger) fn infer(
     before: Option<&Hold>,
     held: Option<&Held>,
     sighting: &Sighting,
-    circumstances: &SightingContext,
-    facts: &mut Vec<Transition>,
+    context: &SightingContext,
+    transitions: &mut Vec<Transition>,
 ) -> Option<Hold> {
-    let watching = circumstances.watching && sighting.since.is_some();
-    let doubtful = circumstances.doubtful || sighting.missed;
-    let case = Case { sighting, circumstances, watching, doubtful, changes: effective(sighting) };
+    let watching = context.watching && sighting.since.is_some();
+    let inference = Inference { sighting, context, watching };
     match (before, held) {
         (None, None) => {
-            if watching && circumstances.baseline && !sighting.missed {
-                let renewals = case.renewals_among(case.changes.saturating_sub(2));
-                case.short_holds((case.changes - renewals).div_ceil(2), facts);
-                case.renewed_unseen(renewals, facts);
+            if context.baseline && watching && inference.turns() > 0 {
+                inference.short_hold(transitions);
             }
             None
         }
-        (None, Some(held)) => Some(case.begin(held, circumstances.baseline && !sighting.missed, facts)),
-        (Some(life), None) => {
-            case.gone(case.announced(life, facts), facts);
+        (None, Some(held)) => Some(inference.begin(held, context.baseline, transitions)),
+        (Some(hold), None) => {
+            inference.gone(&inference.announced(hold, transitions), transitions);
             None
         }
-        (Some(life), Some(held)) => {
-            let life = case.announced(life, facts);
-            Some(if life.may_be_owned_by(held.owner) || case.may_be_renewed_by_another_token(&life) {
-                case.same_owner(life, held, facts)
+        (Some(hold), Some(held)) => {
+            let hold = inference.announced(hold, transitions);
+            Some(if hold.may_be_owned_by(held.owner) || inference.may_be_renewed_by_another_token(&hold) {
+                inference.same_owner(hold, held, transitions)
             } else {
-                case.other_owner(&life, held, facts)
+                inference.other_owner(&hold, held, transitions)
             })
         }
     }
 }
 
-struct Case<'a> {
+struct Inference<'a> {
     sighting: &'a Sighting,
-    circumstances: &'a SightingContext,
+    context: &'a SightingContext,
     watching: bool,
-    doubtful: bool,
-    changes: u64,
 }
 
-impl Case<'_> {
-    fn short_holds(&self, count: u64, facts: &mut Vec<Transition>) {
-        if count > 0 {
-            let Sighting { since, until, .. } = *self.sighting;
-            // The hold time was not observed. It was shorter than the time between push and read.
-            let hold = since.map_or(0, |since| until - since).clamp(0, SHORT_HOLD_MS);
-            facts.push(Transition::ShortHolds { count, at: until, hold });
-        }
+impl Inference<'_> {
+    /// Lower bound on the number of turns of Redis's event loop that changed the key since the
+    /// previous read.
+    fn turns(&self) -> u16 {
+        self.sighting.pushes.saturating_sub(u16::from(self.sighting.first_push_may_be_old))
     }
 
-    /// How many of `changes` unobserved changes are renewals. Each short hold uses up two changes.
-    /// An odd change is a renewal if there was time for one: on a busy machine, pushes are read
-    /// late and several at once.
-    fn renewals_among(&self, changes: u64) -> u64 {
+    /// Whether all changes since the previous read happened in one turn.
+    fn is_one_turn(&self) -> bool {
+        self.watching && self.sighting.pushes <= 1
+    }
+
+    /// A key was created and removed again. There may have been more holds, but one is certain.
+    fn short_hold(&self, transitions: &mut Vec<Transition>) {
+        if self.context.may_be_vacant {
+            return;
+        }
         let Sighting { since, until, .. } = *self.sighting;
-        let window = since.map_or(0, |since| until - since);
-        let had_time = self.circumstances.renew_every.is_some_and(|every| window >= every / 2);
-        if had_time { changes % 2 } else { 0 }
+        let since = since.unwrap_or(until);
+        let is_released = !self.may_include_a_ttl(since) && !self.may_be_evicted(since);
+        // The hold time was not observed. It was shorter than the time between push and read.
+        let lasted = is_released.then(|| (until - since).clamp(0, SHORT_HOLD_MS));
+        transitions.push(Transition::ShortHold { at: until, lasted });
     }
 
-    fn renewed_unseen(&self, renewals: u64, facts: &mut Vec<Transition>) {
-        if renewals > 0 {
-            facts.push(Transition::Renewed { count: renewals, at: self.sighting.until, margin: None });
-        }
+    /// Whether a lock that was acquired after `since` may have expired by now.
+    fn may_include_a_ttl(&self, since: TimeMs) -> bool {
+        let shortest = self.context.ttl.map_or(SHORTEST_TTL_MS, |ttl| ttl.min(SHORTEST_TTL_MS));
+        self.sighting.received - since >= shortest
+    }
+
+    fn may_be_evicted(&self, since: TimeMs) -> bool {
+        self.context.evicted.is_some_and(|evicted| since <= evicted)
     }
 
     /// Handles the push of a lock that a read showed before the push arrived. The lock was acquired
     /// at the time of that read.
-    fn announced(&self, life: &Hold, facts: &mut Vec<Transition>) -> Hold {
-        let mut life = *life;
-        if life.unannounced && self.sighting.pushes > 0 {
-            life.unannounced = false;
-            if self.sighting.first_push_may_be_old && !self.doubtful {
-                life.acquisition_seen = true;
-                life.set_at_known = true;
-                facts.push(Transition::Acquired { owner: life.owner, at: Some(life.began) });
+    fn announced(&self, hold: &Hold, transitions: &mut Vec<Transition>) -> Hold {
+        let mut hold = *hold;
+        if hold.unannounced && self.sighting.pushes > 0 {
+            hold.unannounced = false;
+            if self.sighting.first_push_may_be_old && !self.context.doubtful {
+                hold.acquisition_seen = true;
+                hold.set_at_known = true;
+                transitions.push(Transition::Acquired { owner: hold.owner, at: Some(hold.began) });
             }
         }
-        life
+        hold
     }
 
     /// Starts a hold. `is_new` means that the lock did not exist before, so this is an acquisition
     /// and not only a first sighting.
-    fn begin(&self, held: &Held, is_new: bool, facts: &mut Vec<Transition>) -> Hold {
-        let Sighting { sent, received, since, until, pushes, .. } = *self.sighting;
+    fn begin(&self, held: &Held, is_new: bool, transitions: &mut Vec<Transition>) -> Hold {
+        let Sighting { sent, received, until, pushes, .. } = *self.sighting;
         let deadline = deadline_of(held, self.sighting);
         let acquired = is_new && (!self.watching || pushes > 0);
-        let extra = if acquired && self.watching { self.changes.saturating_sub(1) } else { 0 };
-        let renewals = self.renewals_among(extra);
-        self.short_holds((extra - renewals).div_ceil(2), facts);
         let acquired_at = match self.watching {
-            true if renewals > 0 => since,
             true => Some(until),
             false => {
-                let set_at =
-                    deadline.zip(self.circumstances.ttl).and_then(|(deadline, ttl)| self.set_at(deadline, ttl));
-                set_at.filter(|set_at| *set_at >= self.circumstances.pass_started)
+                let set_at = deadline.zip(self.context.ttl).and_then(|(deadline, ttl)| self.set_at(deadline, ttl));
+                set_at.filter(|set_at| *set_at >= self.context.pass_started)
             }
         };
         if acquired {
-            facts.push(Transition::Acquired { owner: held.owner, at: acquired_at });
+            transitions.push(Transition::Acquired { owner: held.owner, at: acquired_at });
         }
-        self.renewed_unseen(renewals, facts);
         let acquired_at = acquired_at.filter(|_| acquired);
         let began = acquired_at.unwrap_or(received);
         Hold {
             owner: held.owner,
             deadline,
             began,
-            set_at: if renewals > 0 { until } else { began },
+            set_at: began,
             read_sent: sent,
-            renewals: renewals as u32,
+            renewals: 0,
             acquisition_seen: acquired_at.is_some(),
             set_at_known: acquired_at.is_some(),
             unannounced: is_new && !acquired,
@@ -297,149 +305,199 @@ impl Case<'_> {
         (deadline.low - ttl <= received).then(|| (deadline.high() - ttl).min(received))
     }
 
-    fn gone(&self, mut life: Hold, facts: &mut Vec<Transition>) {
-        let ending = match self.ending(&life) {
-            // A lock without a TTL ends only if somebody deletes it.
-            None if self.watching => self.deleted(&life),
-            None => Ending::Unknown,
+    fn gone(&self, hold: &Hold, transitions: &mut Vec<Transition>) {
+        let ending = match self.in_doubt(hold) {
             Some(ending) => ending,
+            None if self.may_have_expired(hold) => self.expired(hold),
+            None => self.deleted(hold),
         };
-        let extra = if self.doubtful { 0 } else { self.changes.saturating_sub(1) };
-        // Nobody renews an expired lock. A client that finds the lock expired acquires it in one
-        // step, and Redis announces the expiration and the acquisition together.
-        let renewals = if ending == Ending::Expired { 0 } else { extra % 2 };
-        life.renewals = life.renewals.saturating_add(renewals as u32);
-        self.renewed_unseen(renewals, facts);
-        self.end(&life, ending, facts);
-        self.short_holds((extra - renewals).div_ceil(2), facts);
-    }
-
-    /// How a hold ended that the sighting no longer shows. `None` if the lock has no TTL.
-    fn ending(&self, life: &Hold) -> Option<Ending> {
-        if self.doubtful {
-            return Some(if self.circumstances.failover { Ending::LostInFailover } else { Ending::Unknown });
+        self.end(hold, ending, transitions);
+        // Nothing changes an expired lock, so a second turn began another hold.
+        if ending == Ending::Expired && self.turns() >= 2 {
+            self.short_hold(transitions);
         }
-        let deadline = life.deadline?;
-        let Sighting { sent, until, .. } = *self.sighting;
-        let drift = share(until - life.read_sent, CLOCK_DRIFT);
-        // Without a push, only our own read can have removed the key: Redis deletes an expired key
-        // when it is read.
-        let went_by_read = self.watching && self.changes == 0 && sent >= deadline.low;
-        Some(if until < deadline.low - drift {
-            self.deleted(life)
-        } else if went_by_read || self.not_before(life) >= deadline.high() - EXPIRY_TOLERANCE_MS - drift {
-            Ending::Expired
-        } else {
-            Ending::Unknown
-        })
     }
 
-    /// The end of a deleted lock: a release, unless Redis may have evicted the key to free memory.
-    fn deleted(&self, life: &Hold) -> Ending {
-        let may_be_evicted = self.circumstances.evicted.is_some_and(|evicted| self.not_before(life) <= evicted);
-        if may_be_evicted { Ending::Unknown } else { Ending::Released }
+    /// The end of a hold that the link did not observe.
+    fn in_doubt(&self, hold: &Hold) -> Option<Ending> {
+        let SightingContext { doubtful, failover, flushed, .. } = *self.context;
+        // A flush is the only change that is not pushed for each key.
+        let went_by_flush = flushed && self.sighting.pushes == 0 && !self.may_have_expired(hold);
+        let flushed_or_unknown = if went_by_flush { Ending::Flushed } else { Ending::Unknown };
+        doubtful.then_some(if failover { Ending::LostInFailover } else { flushed_or_unknown })
+    }
+
+    /// Whether the TTL of the hold may have run out before the read.
+    fn may_have_expired(&self, hold: &Hold) -> bool {
+        hold.deadline.is_some_and(|deadline| self.sighting.received >= deadline.low - self.drift(hold))
+    }
+
+    /// The end of a hold whose TTL may have run out: an expiration if it certainly did.
+    fn expired(&self, hold: &Hold) -> Ending {
+        let Some(deadline) = hold.deadline else { return Ending::Unknown };
+        let Sighting { sent, until, pushes, .. } = *self.sighting;
+        let (not_before, drift) = (self.not_before(hold), self.drift(hold));
+        // Nothing changed before the turn of the read, and that turn began after the deadline.
+        let went_by_read = self.watching && pushes == 0 && sent >= deadline.high();
+        let is_timely = self.is_one_turn()
+            && until >= deadline.low - drift
+            && until.max(deadline.high() - drift) - not_before <= CALM_MS;
+        let was_just_there = !self.watching && not_before >= deadline.low - LAST_LOOK_MS;
+        match not_before >= deadline.high() + drift || went_by_read || is_timely || was_just_there {
+            true => Ending::Expired,
+            false => Ending::Unknown,
+        }
+    }
+
+    /// The end of a hold that was deleted before its deadline: a release, unless Redis may have
+    /// evicted the key to free memory, or another owner may have overwritten the lock and let it
+    /// expire.
+    fn deleted(&self, hold: &Hold) -> Ending {
+        let not_before = self.not_before(hold);
+        let may_be_replaced = self.watching && self.sighting.pushes > 0 && self.may_include_a_ttl(not_before);
+        let may_be_another_end = match hold.deadline {
+            Some(_) => may_be_replaced && !self.context.acquired_with_nx,
+            // A lock without a TTL ends only if somebody deletes it.
+            None => may_be_replaced || !self.watching,
+        };
+        match may_be_another_end || self.may_be_evicted(not_before) {
+            true => Ending::Unknown,
+            false => Ending::Released,
+        }
     }
 
     /// Nothing happened to the lock before this time.
-    fn not_before(&self, life: &Hold) -> TimeMs {
+    fn not_before(&self, hold: &Hold) -> TimeMs {
         // After an interruption, the link knows only the changes since then.
-        let since = self.sighting.since.filter(|_| self.watching && !self.doubtful);
-        since.unwrap_or(life.read_sent).max(life.read_sent)
+        let since = self.sighting.since.filter(|_| self.watching && !self.context.doubtful);
+        since.unwrap_or(hold.read_sent).max(hold.read_sent)
     }
 
-    fn end(&self, life: &Hold, ending: Ending, facts: &mut Vec<Transition>) {
+    /// How far our clock and the clock of Redis may have drifted apart since the last read.
+    fn drift(&self, hold: &Hold) -> TimeMs {
+        share(self.sighting.received - hold.read_sent, CLOCK_DRIFT)
+    }
+
+    fn end(&self, hold: &Hold, ending: Ending, transitions: &mut Vec<Transition>) {
         let until = self.sighting.until;
-        let not_before = self.not_before(life);
-        let at = match (ending, life.deadline) {
+        let not_before = self.not_before(hold);
+        let at = match (ending, hold.deadline) {
             (Ending::Expired, Some(deadline)) => deadline.high().min(until),
             _ => until,
         };
         let is_precise = match ending {
             Ending::Expired => true,
-            Ending::Released | Ending::TakenOver => until - not_before <= HOLD_PRECISION_MS,
+            Ending::Released | Ending::HandedOver | Ending::TakenOver => until - not_before <= HOLD_PRECISION_MS,
             Ending::LostInFailover | Ending::Flushed | Ending::Unknown => false,
         };
-        let hold = (is_precise && life.acquisition_seen).then(|| (at - life.began).max(0));
-        facts.push(Transition::Ended { life: *life, ending, at, seen_until: not_before.min(at), hold });
+        let lasted = (is_precise && hold.acquisition_seen).then(|| (at - hold.began).max(0));
+        transitions.push(Transition::Ended { hold: *hold, ending, at, seen_until: not_before.min(at), lasted });
     }
 
-    fn same_owner(&self, mut life: Hold, held: &Held, facts: &mut Vec<Transition>) -> Hold {
-        let Sighting { sent, received, since, .. } = *self.sighting;
+    /// The owner that was seen before still holds the lock, or holds it again.
+    fn same_owner(&self, mut hold: Hold, held: &Held, transitions: &mut Vec<Transition>) -> Hold {
+        let Sighting { sent, received, .. } = *self.sighting;
         let new = deadline_of(held, self.sighting);
-        let (Some(old), Some(now)) = (life.deadline, new) else {
-            let lost_ttl = new.is_none() && (life.lost_ttl || life.deadline.is_some());
-            return Hold { owner: held.owner.or(life.owner), deadline: new, read_sent: sent, lost_ttl, ..life };
+        let (Some(old), Some(now)) = (hold.deadline, new) else {
+            let lost_ttl = new.is_none() && (hold.lost_ttl || hold.deadline.is_some());
+            return Hold { owner: held.owner.or(hold.owner), deadline: new, read_sent: sent, lost_ttl, ..hold };
         };
-        let tolerance = 1 + share(received - life.read_sent, RENEWAL_DRIFT);
+        let tolerance = 1 + share(received - hold.read_sent, RENEWAL_DRIFT);
         let is_later = now.low > old.high() + tolerance;
         let overlaps = now.low <= old.high() && old.low <= now.high();
         if is_later {
-            let drift = share(received - life.read_sent, CLOCK_DRIFT);
-            let has_expired = self.watching && !self.doubtful && since.is_some_and(|since| since > old.high() + drift);
-            if has_expired {
-                self.end(&life, Ending::Expired, facts);
-                // One of the pushes announced the expiration.
-                return Case { changes: self.changes.saturating_sub(1), ..*self }.begin(held, true, facts);
+            let has_expired = self.watching && self.not_before(&hold) > old.high() + self.drift(&hold);
+            if has_expired && !self.context.doubtful {
+                self.end(&hold, Ending::Expired, transitions);
+                return self.acquired(held, transitions);
             }
-            self.renewed(&mut life, old, now, facts);
+            self.extended(&mut hold, old, now, transitions);
         }
-        let deadline = match overlaps {
+        // A change may have moved the deadline within the new interval.
+        let is_unchanged = self.watching && self.sighting.pushes == 0 && !self.context.doubtful;
+        let deadline = match overlaps && is_unchanged {
             true => Deadline::new(now.low.max(old.low), now.high().min(old.high())),
             false => now,
         };
-        Hold { owner: held.owner.or(life.owner), deadline: Some(deadline), read_sent: sent, ..life }
+        Hold { owner: held.owner.or(hold.owner), deadline: Some(deadline), read_sent: sent, ..hold }
     }
 
-    /// Whether a new owner may be a new token of the same holder: one change replaced it before the
+    /// Whether a new owner may be a new token of the same holder: one turn replaced it before the
     /// deadline, and renewals do that here.
-    fn may_be_renewed_by_another_token(&self, life: &Hold) -> bool {
-        let is_one_change = self.watching && !self.doubtful && self.changes < 2;
-        let is_before_deadline = life.deadline.is_none_or(|deadline| self.sighting.until < deadline.low);
-        self.circumstances.renewal_changes_owner && is_one_change && is_before_deadline
+    fn may_be_renewed_by_another_token(&self, hold: &Hold) -> bool {
+        let is_observed = self.is_one_turn() && !self.context.doubtful;
+        self.context.renewal_changes_owner && is_observed && !self.may_have_expired(hold)
     }
 
-    fn renewed(&self, life: &mut Hold, old: Deadline, now: Deadline, facts: &mut Vec<Transition>) {
-        let until = self.sighting.until;
-        let count = if self.doubtful { 1 } else { self.changes.max(1) };
-        let at = match self.watching && !self.doubtful {
+    /// The deadline has moved. That is a renewal, unless the lock may have ended and the same owner
+    /// may have acquired it again.
+    fn extended(&self, hold: &mut Hold, old: Deadline, now: Deadline, transitions: &mut Vec<Transition>) {
+        let Sighting { received, until, .. } = *self.sighting;
+        // Some programs use the same token for all their holds.
+        let may_be_released = if self.watching { !self.is_one_turn() } else { hold.owner.is_none() };
+        let may_be_acquired_again = self.context.doubtful || self.may_have_expired(hold) || may_be_released;
+        if may_be_acquired_again {
+            (hold.set_at, hold.set_at_known) = (received, false);
+            return;
+        }
+        let at = match self.watching {
             true => Some(until),
             // The TTL is known from before, so the deadline shows when it was set.
-            false => life.full_ttl().or(self.circumstances.ttl).and_then(|ttl| self.set_at(now, ttl)),
+            false => hold.full_ttl().or(self.context.ttl).and_then(|ttl| self.set_at(now, ttl)),
         };
-        let at = at.filter(|at| *at >= life.read_sent);
-        let margin = at.filter(|_| !self.doubtful).map(|at| {
+        let at = at.filter(|at| *at >= hold.read_sent);
+        let margin = at.map(|at| {
             let full = (now.high() - at).max(1) as f64;
             ((old.high() - at) as f64 / full).clamp(0.0, 1.0)
         });
-        life.renewals = life.renewals.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
-        life.set_at = at.unwrap_or(until);
-        life.set_at_known = at.is_some();
-        facts.push(Transition::Renewed { count, at: life.set_at, margin });
+        hold.renewals = hold.renewals.saturating_add(1);
+        hold.set_at = at.unwrap_or(until);
+        hold.set_at_known = at.is_some();
+        transitions.push(Transition::Renewed { at: hold.set_at, margin });
     }
 
-    fn other_owner(&self, life: &Hold, held: &Held, facts: &mut Vec<Transition>) -> Hold {
-        let ending =
-            self.ending(life).unwrap_or_else(|| if self.watching { self.deleted(life) } else { Ending::Unknown });
-        let ending = match ending {
-            // One change cannot be both a release and an acquisition. Between two passes there may
-            // have been more changes.
-            Ending::Released if self.changes < 2 && self.watching => Ending::TakenOver,
-            Ending::Released if self.changes < 2 => Ending::Unknown,
-            ending => ending,
+    fn other_owner(&self, hold: &Hold, held: &Held, transitions: &mut Vec<Transition>) -> Hold {
+        let ending = match self.in_doubt(hold) {
+            Some(ending) => ending,
+            None if self.may_have_expired(hold) => self.expired(hold),
+            None => self.replaced(hold),
         };
-        self.end(life, ending, facts);
-        if self.doubtful {
-            facts.push(Transition::ReplacedUnseen);
-            return self.begin(held, false, facts);
+        self.end(hold, ending, transitions);
+        // Another server may show an older state, in which the other owner held the lock.
+        let may_be_older = self.context.doubtful && !self.context.flushed;
+        let may_be_renewed = self.context.renewal_changes_owner && ending == Ending::Unknown;
+        if may_be_older || may_be_renewed {
+            transitions.push(Transition::ReplacedUnseen);
+            return self.begin(held, false, transitions);
         }
-        self.short_holds(self.changes.saturating_sub(2).div_ceil(2), facts);
-        let mut life = Case { changes: 0, ..*self }.begin(held, true, facts);
-        if life.unannounced {
-            // The new owner proves an acquisition, although its push has not arrived yet.
-            life = Hold { unannounced: false, acquisition_seen: true, set_at_known: true, ..life };
-            facts.push(Transition::Acquired { owner: life.owner, at: Some(life.began) });
+        self.acquired(held, transitions)
+    }
+
+    /// The end of a hold whose lock another owner held before the deadline.
+    fn replaced(&self, hold: &Hold) -> Ending {
+        let not_before = self.not_before(hold);
+        // A lock without a TTL may have got one, and may have expired.
+        let was_removed = hold.deadline.is_some() || self.watching && !self.may_include_a_ttl(not_before);
+        let is_removed_first = self.context.acquired_with_nx && !self.context.renewal_changes_owner;
+        let was_released = is_removed_first && was_removed && !self.may_be_evicted(not_before);
+        match (was_released, self.is_one_turn()) {
+            (true, true) => Ending::HandedOver,
+            (true, false) => Ending::Released,
+            (false, true) => Ending::TakenOver,
+            // Between two turns, the lock may have been released.
+            (false, false) => Ending::Unknown,
         }
-        life
+    }
+
+    /// Starts a hold that certainly began with an acquisition, even if its push has not arrived
+    /// yet.
+    fn acquired(&self, held: &Held, transitions: &mut Vec<Transition>) -> Hold {
+        let hold = self.begin(held, true, transitions);
+        if !hold.unannounced {
+            return hold;
+        }
+        transitions.push(Transition::Acquired { owner: hold.owner, at: Some(hold.began) });
+        Hold { unannounced: false, acquisition_seen: true, set_at_known: true, ..hold }
     }
 }
 

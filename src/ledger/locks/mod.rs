@@ -1,7 +1,8 @@
 //! The locks as Redis shows them: applies batches from links and keeps the table of held locks.
 //!
 //! `ledger::keyspace_updates` calls [`LockTracker`]; `queries` and `causes` read it. Only the
-//! counters are saved: after a start, every sighting of a lock is its first one. In reading order:
+//! counters and the begins of holds are saved: after a start, every sighting of a lock is its first
+//! one. In reading order:
 //!
 //! * this file: the tracker, and how it applies a batch from a link
 //! * `apply_sighting`: applies one read of one key to the table
@@ -12,6 +13,8 @@
 //! * `links`: which links report every change, and since when
 //! * `history`, `ring`, `bounded`: bounded memory of ended holds, renewals, lines and fences
 //! * `survey`: gauges by lock namespace
+//! * `remembered_holds`: since when locks have been held, over a restart
+//! * `reconfigure`: takes everything over into a new configuration
 
 mod apply_sighting;
 mod bounded;
@@ -20,6 +23,8 @@ pub(super) mod history;
 pub(super) mod hold;
 mod links;
 mod namespace_chooser;
+mod reconfigure;
+pub(super) mod remembered_holds;
 pub(super) mod ring;
 mod survey;
 pub(super) mod table;
@@ -37,9 +42,10 @@ use crate::model::sighting::{LinkBatch, LinkEvent, LinkId};
 use crate::util::clock::TimeMs;
 use bounded::Bounded;
 use history::{CountedLines, HoldHistory, Renewals};
-use hold::{Ending, Transition};
+use hold::Transition;
 use links::Links;
 use namespace_chooser::NamespaceChooser;
+use remembered_holds::RememberedHolds;
 use ring::KeyHash;
 use survey::Surveyed;
 use table::{LockSlot, Table, TrackedLock};
@@ -81,10 +87,11 @@ pub(super) struct LockTracker {
     pub(super) fences: Bounded<u64>,
     pub(super) not_locks: Bounded<NotALock>,
     pub(super) untracked: Bounded<()>,
+    pub(super) remembered: RememberedHolds,
     /// Keyed anew in each process, so that nobody can choose keys whose hashes collide.
     pub(super) hasher: RandomState,
     /// Empty between two sightings. Kept to reuse its memory.
-    pub(super) facts: Vec<Transition>,
+    pub(super) transitions: Vec<Transition>,
 }
 
 /// State of one lock namespace besides its counters.
@@ -96,6 +103,8 @@ pub(super) struct NamespaceState {
     /// All key templates of the namespace start with literal text. Redis tracks changes by prefix,
     /// so without such text changes cannot be watched.
     pub(super) watchable: bool,
+    /// Changes of locks of this namespace were skipped up to this time.
+    pub(super) missed_until: Option<TimeMs>,
     pub(super) surveyed: Surveyed,
 }
 
@@ -123,6 +132,7 @@ impl LockTracker {
             without_ttl: 0,
             lost_ttl: 0,
             watchable: namespace.keys.iter().all(|template| !template.prefix().is_empty()),
+            missed_until: None,
             surveyed: Surveyed::default(),
         };
         let mut fixed = Vec::new();
@@ -147,8 +157,9 @@ impl LockTracker {
             fences: Bounded::new(REMEMBERED),
             not_locks: Bounded::new(REMEMBERED),
             untracked: Bounded::new(REMEMBERED),
+            remembered: RememberedHolds::default(),
             hasher: RandomState::new(),
-            facts: Vec::new(),
+            transitions: Vec::new(),
         }
     }
 
@@ -161,13 +172,16 @@ impl LockTracker {
         for news in news {
             match news {
                 LinkEvent::Seen(sighting) => self.see(counters, link, sighting),
+                LinkEvent::Skipped { at, namespaces } => {
+                    namespaces.into_iter().for_each(|namespace| self.missed(namespace, at));
+                }
                 LinkEvent::PassDone { started, at } => {
                     self.links.apply(link, &news);
                     self.pass_done(link, started, at);
                 }
                 LinkEvent::Flushed { at } => {
-                    self.flushed(counters, link, at);
                     self.links.apply(link, &news);
+                    self.flushed(link, at);
                 }
                 news => self.links.apply(link, &news),
             }
@@ -176,10 +190,15 @@ impl LockTracker {
 
     pub(super) fn due_reads(&mut self, now: TimeMs, limit: usize) -> Vec<Box<str>> {
         let mut due = Vec::new();
-        let Self { table, links, states, .. } = self;
-        let watched = |lock: &TrackedLock| links.is_watched(lock) && is_watchable(states, lock.namespace);
-        table.due_reads(now, limit, watched, |lock| due.push(lock.key.clone()));
+        self.table.due_reads(now, limit, |lock| due.push(lock.key.clone()));
         due
+    }
+
+    /// Changes of locks of this namespace were skipped before `at`.
+    pub(super) fn missed(&mut self, namespace: NamespaceId, at: TimeMs) {
+        if let Some(state) = self.states.get_mut(usize::from(namespace.0)) {
+            state.missed_until = state.missed_until.max(Some(at));
+        }
     }
 
     /// Marks the locks that a complete pass did not list. They are gone, or `SCAN` failed to list
@@ -200,19 +219,19 @@ impl LockTracker {
             self.table.verify(slot, now);
         }
         self.not_locks.retain(|not_lock| not_lock.link != id || not_lock.seen >= started);
+        if self.links.know_all_locks() {
+            self.remembered.forget();
+        }
     }
 
-    fn flushed(&mut self, counters: &mut AllCounters, id: LinkId, at: TimeMs) {
+    /// The flush may have deleted the locks of the link, or it was a flush of another database. A
+    /// read of each key decides.
+    fn flushed(&mut self, id: LinkId, at: TimeMs) {
         let of_link: Vec<LockSlot> =
             self.table.iter().filter(|(_, lock)| lock.link == id).map(|(slot, _)| slot).collect();
         for slot in of_link {
-            let Some(lock) = self.table.get(slot) else { continue };
-            let (hash, seen_until) = (self.hash(&lock.key), self.links.last_known(lock));
-            let Some(lock) = self.remove(hash, slot) else { continue };
-            let ending = Transition::Ended { life: lock.life, ending: Ending::Flushed, at, seen_until, hold: None };
-            self.count(counters, &lock.key, hash, lock.namespace, &ending);
+            self.table.verify(slot, at);
         }
-        self.not_locks.retain(|not_lock| not_lock.link != id);
     }
 
     pub(super) fn remove(&mut self, hash: KeyHash, slot: LockSlot) -> Option<TrackedLock> {

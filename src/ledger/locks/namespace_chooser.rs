@@ -52,6 +52,11 @@ impl NamespaceChooser {
         best.map(|(_, namespace)| ChosenNamespace { namespace, shared: candidates > 1 })
     }
 
+    /// Whether the key can belong to the lock namespace, with some TTL.
+    pub(in crate::ledger) fn is_candidate(&self, namespace: NamespaceId, key: &str) -> bool {
+        self.keys.namespaces_of(key).any(|candidate| candidate == namespace)
+    }
+
     pub(in crate::ledger) fn can_have(&self, namespace: NamespaceId, ttl: Option<TimeMs>) -> bool {
         match (self.ttl(namespace), ttl) {
             (None, _) => true,

@@ -66,6 +66,21 @@ impl<T: Copy, const CAPACITY: usize, const PER_LOCK: usize> Ring<T, CAPACITY, PE
         }
     }
 
+    /// Changes every entry, or drops it if `change` returns `None`.
+    pub(in crate::ledger) fn filter_map(self, mut change: impl FnMut(T) -> Option<T>) -> Self {
+        let mut changed = Self::default();
+        // The oldest first. A ring that is not full yet begins at its first slot.
+        let oldest = if self.entries.len() < CAPACITY { 0 } else { self.next };
+        let (newer, older) = self.entries.split_at(oldest);
+        for entry in older.iter().chain(newer) {
+            if let Some(value) = change(entry.value) {
+                changed.push(entry.key, value);
+            }
+        }
+        changed.evictions = self.evictions;
+        changed
+    }
+
     /// Indexes of the entries of the lock, the latest first, at most `most`.
     fn places(&self, key: KeyHash, most: usize) -> impl Iterator<Item = usize> + '_ {
         let head = self.heads.find(key.0, |found| self.entries[*found as usize].key == key).map(|head| *head as usize);
@@ -181,6 +196,21 @@ mod tests {
             let times = of(&ring, key);
             assert_eq!(times.len(), PER_LOCK);
             assert!(times.is_sorted_by(|later, earlier| later == &(earlier + 5)), "{times:?}");
+        }
+    }
+
+    #[test]
+    fn changed_entries_keep_their_order() {
+        for entries in [20, CAPACITY + 20] {
+            let mut ring = Times::default();
+            for at in 0..entries {
+                ring.push(KeyHash(at as u64 % 2), at as i64);
+            }
+            let evictions = ring.evictions();
+            let changed = ring.filter_map(|at| (at % 4 < 2).then_some(at * 10));
+            let newest: Vec<i64> = (0..5).map(|age| (entries as i64 - 4 - 4 * age) * 10).collect();
+            assert_eq!(of(&changed, 0)[..5], newest);
+            assert_eq!(changed.evictions(), evictions);
         }
     }
 }

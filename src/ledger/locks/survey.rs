@@ -10,7 +10,7 @@ use crate::ledger::recent::Recent;
 use crate::model::counters::KeyspaceCounters;
 use crate::model::namespace::NamespaceId;
 use crate::model::sighting::OperationsSource;
-use crate::snapshot::{KeyspaceNow, KeyspaceView};
+use crate::snapshot::{KeyspaceNow, KeyspaceView, Ratios};
 use crate::util::clock::TimeMs;
 
 /// A renewal is overdue after this many renewal intervals.
@@ -105,10 +105,19 @@ impl LockTracker {
     ) -> Option<KeyspaceView> {
         let namespace = self.namespaces.get(usize::from(id.0)).filter(|namespace| !namespace.keys.is_empty())?;
         let state = &self.states[usize::from(id.0)];
+        let missed_until = self.links.missed_until().max(state.missed_until);
+        let is_incomplete = |window: TimeMs| missed_until.is_some_and(|missed| missed > now - window);
         let source = match self.links.source() {
             OperationsSource::Watch if !state.watchable => OperationsSource::Scan,
+            OperationsSource::Watch if is_incomplete(Ratios::WINDOWS[0].1) => OperationsSource::Partial,
             source => source,
         };
+        let mut ratios = recent.ratios(now, namespace.style);
+        for (ratios, (_, window)) in ratios.iter_mut().zip(Ratios::WINDOWS) {
+            if source != OperationsSource::Scan && is_incomplete(window) {
+                *ratios = Ratios::default();
+            }
+        }
         let Surveyed { first_deadline, oldest, overdue } = match state.held {
             // All locks that the last survey counted have ended since.
             0 => Surveyed::default(),
@@ -119,7 +128,10 @@ impl LockTracker {
             counters,
             now: KeyspaceNow {
                 source: Some(source),
-                observed_since: self.links.observed_since(now),
+                observed_since: self
+                    .links
+                    .observed_since(now)
+                    .map(|since| state.missed_until.unwrap_or(since).max(since)),
                 held: state.held,
                 without_ttl: if namespace.no_ttl_is_normal { 0 } else { state.without_ttl },
                 lost_ttl: if namespace.no_ttl_is_normal { 0 } else { state.lost_ttl },
@@ -129,7 +141,7 @@ impl LockTracker {
                 oldest_acquired: oldest,
                 last_held: self.last_held(id),
             },
-            ratios: recent.ratios(now, namespace.style),
+            ratios,
         })
     }
 

@@ -23,7 +23,8 @@ pub(in crate::ledger) type LockSlot = u32;
 
 /// How long to wait for the result of a read before the key is returned again.
 const ASK_AGAIN_MS: TimeMs = 1000;
-/// How long before its deadline a lock is read if changes are not watched.
+/// How long before its deadline a lock is read once more. Only a read just before the deadline can
+/// distinguish an expiration from a release.
 const EARLY_LOOK_MS: TimeMs = 100;
 /// Number of invalid entries allowed in the heap, in addition to one per eight locks.
 const STALE_ENTRIES: usize = 1024;
@@ -78,15 +79,13 @@ impl TrackedLock {
     }
 
     /// When the lock should be read unless a sighting arrives before. `None` if it has no TTL.
-    fn due(&self, watched: bool) -> Option<TimeMs> {
+    fn due(&self) -> Option<TimeMs> {
         if self.unverified {
             return Some(TimeMs::MIN);
         }
         let deadline = self.life.deadline?;
-        // Without pushes, only a read just before the deadline can distinguish an expiration from a
-        // release.
         let early = deadline.low - EARLY_LOOK_MS;
-        Some(if !watched && self.life.read_sent < early { early } else { deadline.high() })
+        Some(if self.life.read_sent < early { early } else { deadline.high() })
     }
 }
 
@@ -146,9 +145,9 @@ impl Table {
 
     /// Must be called when a lock is inserted or seen. Replaces a heap entry that is too late. An
     /// entry that is too early is corrected when it reaches the top.
-    pub(in crate::ledger) fn schedule(&mut self, slot: LockSlot, watched: bool) {
+    pub(in crate::ledger) fn schedule(&mut self, slot: LockSlot) {
         let Some(lock) = self.get(slot).filter(|lock| !lock.unverified) else { return };
-        let Some(due) = lock.due(watched) else { return };
+        let Some(due) = lock.due() else { return };
         // The comparison may be wrong for times more than 24 days (2^31 ms) apart. Then the entry
         // is only too late.
         let is_late = lock.queued_for == 0 || (lock.queued_for.wrapping_sub(mark(due)) as i32) > 0;
@@ -166,13 +165,7 @@ impl Table {
     }
 
     /// Calls `found` for the locks that are due, at most `limit`. Each is due again after a second.
-    pub(in crate::ledger) fn due_reads(
-        &mut self,
-        now: TimeMs,
-        limit: usize,
-        watched: impl Fn(&TrackedLock) -> bool,
-        mut found: impl FnMut(&TrackedLock),
-    ) {
+    pub(in crate::ledger) fn due_reads(&mut self, now: TimeMs, limit: usize, mut found: impl FnMut(&TrackedLock)) {
         let mut offered = 0;
         while offered < limit
             && let Some(Reverse((time, slot))) = self.heap.peek().copied()
@@ -180,7 +173,7 @@ impl Table {
         {
             self.heap.pop();
             let Some(lock) = self.get(slot).filter(|lock| lock.queued_for == mark(time)) else { continue };
-            let Some(due) = lock.due(watched(lock)) else {
+            let Some(due) = lock.due() else {
                 // The lock no longer has a TTL.
                 if let Some(lock) = self.get_mut(slot) {
                     lock.queued_for = 0;

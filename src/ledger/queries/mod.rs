@@ -299,7 +299,7 @@ impl HoldSummary {
 
 fn what(ending: Ending) -> &'static str {
     match ending {
-        Ending::Released => "released",
+        Ending::Released | Ending::HandedOver => "released",
         Ending::Expired => "expired",
         Ending::TakenOver => "taken_over",
         Ending::LostInFailover => "lost_in_failover",

@@ -8,7 +8,8 @@ use crate::ledger::locks::history::EndedHold;
 use crate::ledger::locks::hold::{Ending, Hold};
 use crate::model::namespace::{Namespace, Style};
 use crate::model::sighting::OwnerHash;
-use crate::util::clock::{TimeMs, span};
+use crate::util::clock::TimeMs;
+use crate::util::units::span;
 
 /// The hold after the one that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub(in crate::ledger) struct NextHold {
 pub(in crate::ledger) fn is_loss(record: &EndedHold, style: Style) -> bool {
     match record.ending {
         Ending::Expired => style == Style::Item,
-        Ending::Released => style == Style::Loop,
+        Ending::Released | Ending::HandedOver => style == Style::Loop,
         Ending::TakenOver | Ending::LostInFailover | Ending::Flushed => true,
         Ending::Unknown => false,
     }
@@ -102,8 +103,8 @@ fn ending_phrase(record: &EndedHold, style: Style) -> &'static str {
         (Ending::Expired, Style::Loop) => "expired, as a loop lock does",
         (Ending::Expired, Style::Item) if record.renewals == 0 => "expired, never renewed",
         (Ending::Expired, Style::Item) => "expired, renewals stopped",
-        (Ending::Released, Style::Item) => "released",
-        (Ending::Released, Style::Loop) => "released before its time",
+        (Ending::Released | Ending::HandedOver, Style::Item) => "released",
+        (Ending::Released | Ending::HandedOver, Style::Loop) => "released before its time",
         (Ending::TakenOver, _) => "taken over before its time",
         (Ending::LostInFailover, _) => "lost in a failover or restart of Redis",
         (Ending::Flushed, _) => "Redis was flushed",

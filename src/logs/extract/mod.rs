@@ -13,6 +13,7 @@
 pub(super) mod records;
 pub mod search;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,8 @@ struct PartialLine {
     stream: OutputStream,
     /// Offset of the first piece.
     offset: u64,
+    /// Offset after the last piece.
+    end: u64,
     time: Option<TimeMs>,
     text: Vec<u8>,
     since: Instant,
@@ -164,8 +167,8 @@ impl Extractor {
             };
             let start = memrchr(b'\n', &block[position..next]).map_or(position, |at| position + at + 1);
             let end = memchr(b'\n', &block[next..]).map_or(block.len(), |at| next + at);
-            self.take_line(&block[start..end], (block, offset, start), joiner, told);
             position = (end + 1).min(block.len());
+            self.take_line(&block[start..end], (block, offset, start..position), joiner, told);
             if hit.is_some_and(|at| at < position) {
                 hit = self.searcher.find_at(block, position);
             }
@@ -191,32 +194,33 @@ impl Extractor {
     }
 
     /// Unwraps one line and joins it with the waiting pieces of its output stream. The tuple
-    /// contains the block, the offset of the block in the file, and the start of the line in the
-    /// block.
+    /// contains the block, the offset of the block in the file, and the place of the line and its
+    /// newline in the block.
     fn take_line(
         &self,
         line: &[u8],
-        (block, block_offset, start): (&[u8], u64, usize),
+        (block, block_offset, place): (&[u8], u64, Range<usize>),
         joiner: &mut LineAssembler,
         told: &mut impl FnMut(InspectedLine<'_>),
     ) {
-        let offset = block_offset + start as u64;
+        let (offset, end) = (block_offset + place.start as u64, block_offset + place.end as u64);
         let before = |offset: u64| (&block[..offset.saturating_sub(block_offset) as usize], block_offset);
         let Unwrapped { text, time, stream, partial } = unwrap_line(line);
         match (joiner.take(stream), partial) {
             (None, false) => {
-                let whole = PartialLine { stream, offset, time, text: text.into_owned(), since: Instant::now() };
+                let whole = PartialLine { stream, offset, end, time, text: text.into_owned(), since: Instant::now() };
                 self.take_text(&whole, before(offset), joiner, told);
             }
             (None, true) => {
                 told(InspectedLine::Piece { offset });
                 let text = text.into_owned();
-                joiner.waiting.push(PartialLine { stream, offset, time, text, since: Instant::now() });
+                joiner.waiting.push(PartialLine { stream, offset, end, time, text, since: Instant::now() });
             }
             (Some(mut piece), partial) => {
                 told(InspectedLine::Piece { offset });
                 // Text beyond the limit is read but not kept, so only the first part of a very long
                 // line is searched.
+                piece.end = end;
                 let room = self.max_line_bytes.saturating_sub(piece.text.len());
                 piece.text.extend_from_slice(&text[..text.len().min(room)]);
                 if partial {
@@ -237,15 +241,22 @@ impl Extractor {
         joiner: &mut LineAssembler,
         told: &mut impl FnMut(InspectedLine<'_>),
     ) {
-        let PartialLine { stream, offset, time, text, .. } = whole;
+        let PartialLine { stream, offset, end, time, text, .. } = whole;
         let is_hit = self.is_hit(text);
         let nothing = InspectedLine::Line { offset: *offset, text, time: *time, judged: None };
         if !is_hit && !joiner.records.is_waiting() {
             return told(nothing);
         }
         let line = LogLine::new(text, *time);
-        let whole =
-            CompleteLine { text, line, stream: *stream, offset: *offset, before, around: Arc::clone(&joiner.around) };
+        let whole = CompleteLine {
+            text,
+            line,
+            stream: *stream,
+            offset: *offset,
+            end: *end,
+            before,
+            around: Arc::clone(&joiner.around),
+        };
         let mut ended = Vec::new();
         let belongs = joiner.records.offer(&whole, is_hit, &mut ended);
         ended.drain(..).for_each(|open| self.judge(&open, joiner, told));
@@ -257,7 +268,7 @@ impl Extractor {
         }
         if whole.line.is_whole() {
             let record = LogRecord::of_lines(&[whole.line]).within(&joiner.around);
-            let verdict = self.verdict(&record, *offset, Duration::ZERO);
+            let verdict = self.verdict(&record, *offset..*end, Duration::ZERO);
             return told(InspectedLine::Line {
                 offset: *offset,
                 text,
@@ -276,7 +287,7 @@ impl Extractor {
     fn judge(&self, open: &OpenRecord, joiner: &mut LineAssembler, told: &mut impl FnMut(InspectedLine<'_>)) {
         let record = LogRecord::of_lines(&open.lines).within(&open.around);
         let offset = open.offsets.first().copied().unwrap_or_default();
-        match self.verdict(&record, offset, open.since.elapsed()) {
+        match self.verdict(&record, offset..open.end, open.since.elapsed()) {
             RuleMatch::NoMatch => {
                 for (offset, text) in &open.hits {
                     let judged =
@@ -298,9 +309,11 @@ impl Extractor {
         }
     }
 
-    fn verdict(&self, record: &LogRecord, offset: u64, waited: Duration) -> RuleMatch {
+    fn verdict(&self, record: &LogRecord, place: Range<u64>, waited: Duration) -> RuleMatch {
         match self.rules.evaluate(record) {
-            RuleMatch::Event(event) => RuleMatch::Event(LogEvent { offset, waited, ..event }),
+            RuleMatch::Event(event) => {
+                RuleMatch::Event(LogEvent { offset: place.start, end: place.end, waited, ..event })
+            }
             other => other,
         }
     }

@@ -43,6 +43,8 @@ pub(in crate::logs) struct OpenRecord {
     origin: Origin,
     /// Offsets of its lines.
     pub(in crate::logs) offsets: Vec<u64>,
+    /// Offset after its last line.
+    pub(in crate::logs) end: u64,
     pub(in crate::logs) lines: Vec<LogLine>,
     n_bytes: usize,
     /// Lines that the search hit, with their offsets.
@@ -80,6 +82,7 @@ pub(in crate::logs) struct CompleteLine<'a> {
     pub(in crate::logs) line: LogLine,
     pub(in crate::logs) stream: OutputStream,
     pub(in crate::logs) offset: u64,
+    pub(in crate::logs) end: u64,
     /// The text of the block before this line, and the offset of the block.
     pub(in crate::logs) before: (&'a [u8], u64),
     pub(in crate::logs) around: Arc<[(String, String)]>,
@@ -121,6 +124,7 @@ impl Records {
             };
             if is_own && goes_on {
                 belongs = true;
+                record.end = whole.end;
                 if whole.line.role != Role::Blank {
                     record.push(whole.line.clone(), whole.offset, is_hit.then_some(whole.text));
                 }
@@ -144,6 +148,7 @@ impl Records {
         let mut record = OpenRecord {
             origin,
             offsets,
+            end: whole.end,
             lines,
             n_bytes: 0,
             hits: Vec::new(),

@@ -33,7 +33,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 /// If lines have no timestamp, their distance from the end of the file stands for their age: 64 KiB
 /// count as about 2 s. This only decides which lines belong to one failure.
-pub const ASSUMED_BYTES_PER_MS: u64 = 32;
+const ASSUMED_BYTES_PER_MS: u64 = 32;
 
 pub(super) struct FollowedFile {
     pub(super) id: FileId,

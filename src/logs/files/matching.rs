@@ -85,7 +85,7 @@ impl Tailer {
             let has_files = self.live.values().any(|live| live.source == source);
             let LogSource { name: path, kind, .. } = &self.sources[source];
             if !has_files && *kind == LogKind::Files && self.reported.insert(format!("no file: {path}")) {
-                warn!(path = %path, "no log file matches yet, looking again every second");
+                warn!(path = %path, "no log file matches yet, searching again every second");
             } else if has_files {
                 self.reported.remove(&format!("no file: {path}"));
             }
@@ -215,7 +215,8 @@ impl Tailer {
         let source = self.sources[found.source].name.clone();
         let mut cursor = Cursor::at_beginning(&source, &found.path, found.inode, found.is_gzip());
         if let Some((old, known)) = continued {
-            info!(path = %found.path.display(), offset = known.offset, "goes on in a copy of a file that was read before");
+            info!(path = %found.path.display(), offset = known.offset, "continues in a copy of a file that was read \
+                 before");
             let Cursor { offset, head, skipping, .. } = known;
             let tail = if cursor.gzip { Mark::default() } else { known.tail };
             self.forget(old, found.source);

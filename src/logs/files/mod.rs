@@ -40,8 +40,6 @@ use crate::util::clock;
 use discovery::Found;
 use followed_file::{FollowedFile, ReadBuffer, ReadProgress, ReadSettings};
 
-pub use followed_file::ASSUMED_BYTES_PER_MS;
-
 /// Maximum number of saved positions. Beyond it, positions of files that disappeared are dropped,
 /// oldest first. Also limits `Tailer::reported`.
 const MAX_CURSORS: usize = 20_000;

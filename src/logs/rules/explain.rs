@@ -5,7 +5,7 @@
 //! rule and writes sentences. Nothing here can fail.
 
 use super::{RuleSet, failing_condition, search, value_of};
-use crate::config::rules::rule::{FieldTest, RuleDraft, RuleEvent, RuleMatcher};
+use crate::config::rules::rule::{FieldTest, RuleAction, RuleDraft, RuleMatcher};
 use crate::logs::line::{LogRecord, NonStatement};
 use crate::model::log_event::RuleId;
 
@@ -28,7 +28,9 @@ impl RuleSet {
             let why = match record.aside? {
                 NonStatement::SourceEcho => "the line is the source code that a traceback shows, not a message",
                 NonStatement::Commit => "the line is the subject of a commit",
-                NonStatement::Continuation => "the line goes on with a stack trace, and the trace's first line counts",
+                NonStatement::Continuation => {
+                    "the line continues with a stack trace, and the trace's first line counts"
+                }
             };
             return Some(NearMiss { rule, why: why.to_owned() });
         }
@@ -37,10 +39,10 @@ impl RuleSet {
 
     /// Why a record that this rule matched counts nothing.
     pub fn why_ignored(&self, rule: RuleId) -> &'static str {
-        match self.rule(rule).event {
-            RuleEvent::RenewalFailed => "a renewal that is canceled is the normal end of the work",
-            RuleEvent::TerminalState { .. } => "the state is not a final one",
-            _ => "the rule says so",
+        match self.rule(rule).action {
+            RuleAction::Report { .. } => "a renewal that is canceled is the normal end of the work",
+            RuleAction::FinalState(_) => "the state is not a final one",
+            RuleAction::Ignore => "the rule ignores such lines",
         }
     }
 
@@ -68,7 +70,7 @@ impl RuleSet {
                 FieldTest::Without(regex) => format!("no match of /{}/", regex.as_str()),
                 FieldTest::Absent => "no such field".to_owned(),
             };
-            return Some(NearMiss { rule, why: format!("{found}, the rule wants {wanted}") });
+            return Some(NearMiss { rule, why: format!("{found}, the rule requires {wanted}") });
         }
         None
     }

@@ -19,10 +19,12 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::config::rules::literals::{self, AnyOf};
-use crate::config::rules::rule::{Condition, FieldTest, RuleConfig, RuleDraft, RuleEvent, RuleMatcher, STACK};
+use crate::config::rules::rule::{
+    Condition, FieldTest, FinalStateRule, RuleAction, RuleConfig, RuleDraft, RuleMatcher, STACK,
+};
 use crate::logs::line::LogRecord;
-use crate::model::failure::{Operation, Reason};
-use crate::model::log_event::{Happening, LogEvent, RuleId};
+use crate::model::failure::{Failure, FailureDetails, Reason};
+use crate::model::log_event::{LogEvent, RuleId, Statement};
 use crate::model::namespace::{Namespace, NamespaceId};
 use locate::{Locator, Query};
 
@@ -31,7 +33,7 @@ pub use explain::NearMiss;
 /// Result of evaluating a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleMatch {
-    /// The offset is 0. The caller sets it.
+    /// The offsets are 0. The caller sets them.
     Event(LogEvent),
     /// A rule matched the record, but there is nothing to count.
     Ignored {
@@ -89,18 +91,19 @@ impl RuleSet {
         }
         let Some((id, groups)) = self.find(record) else { return RuleMatch::NoMatch };
         let rule = self.rule(id);
-        let Some(happening) = self.happening(rule, record, &groups) else {
+        let Some(statement) = self.statement(rule, record, &groups) else {
             return RuleMatch::Ignored { rule: id };
         };
         let (namespace, lock) = self.locate(rule, record, &groups);
         let joins = rule.joins;
         RuleMatch::Event(LogEvent {
             offset: 0,
+            end: 0,
             time: record.time,
             waited: Duration::ZERO,
             namespace,
             lock,
-            happening,
+            statement,
             joins,
             rule: id,
         })
@@ -110,14 +113,14 @@ impl RuleSet {
     /// event. This holds for every log encoder and every wrapping. (Colors inside a message can
     /// hide a text.)
     pub fn needed_texts(&self) -> Vec<Vec<AnyOf>> {
-        let counting = self.config.rules.iter().filter(|rule| rule.event != RuleEvent::Ignore);
+        let counting = self.config.rules.iter().filter(|rule| rule.action != RuleAction::Ignore);
         counting.map(literals::of_rule).collect()
     }
 
     /// Like [`RuleSet::needed_texts`], for lines that are accompanied by fields. Conditions require
     /// no text in the line, because they may match such a field.
     pub fn needed_texts_of_messages(&self) -> Vec<Vec<AnyOf>> {
-        let counting = self.config.rules.iter().filter(|rule| rule.event != RuleEvent::Ignore);
+        let counting = self.config.rules.iter().filter(|rule| rule.action != RuleAction::Ignore);
         counting.map(|rule| literals::of_matcher(&rule.matcher)).collect()
     }
 
@@ -145,33 +148,21 @@ impl RuleSet {
     }
 
     /// Returns `None` if there is nothing to count.
-    fn happening(&self, draft: &RuleDraft, record: &LogRecord, groups: &Groups<'_>) -> Option<Happening> {
-        let reason = || draft.reason.or_else(|| self.classify(record, groups)).unwrap_or(Reason::Other);
-        Some(match &draft.event {
-            RuleEvent::ReleaseFailed => Happening::ReleaseFailed(reason()),
-            // The work is done and its context was canceled during a renewal. This is the normal
-            // end.
-            RuleEvent::RenewalFailed => match reason() {
-                Reason::Canceled => return None,
-                reason => Happening::RenewalFailed(reason),
-            },
-            RuleEvent::AcquireFailed => Happening::AcquireFailed(reason()),
-            RuleEvent::NotOwned(Operation::Release) => Happening::ReleaseFailed(Reason::NotOwned),
-            RuleEvent::NotOwned(Operation::Renew) => Happening::RenewalFailed(Reason::NotOwned),
-            RuleEvent::NotOwned(Operation::Unknown) => Happening::NotOwned,
-            RuleEvent::Abandoned => {
+    fn statement(&self, draft: &RuleDraft, record: &LogRecord, groups: &Groups<'_>) -> Option<Statement> {
+        match &draft.action {
+            RuleAction::Report { kind, operation, conflict } => {
                 let has_error = draft.reason.is_some() || groups.error.is_some() || record.errors().next().is_some();
-                Happening::Abandoned(has_error.then(reason))
+                let details = FailureDetails { operation: *operation, conflict: *conflict, has_error };
+                let reason = || draft.reason.or_else(|| self.classify(record, groups)).unwrap_or(Reason::Other);
+                Failure::from_rule(*kind, details, reason).map(Statement::Failure)
             }
-            RuleEvent::UnlockedWork => Happening::UnlockedWork(reason()),
-            RuleEvent::TerminalState { state, terminal, legal } => {
+            RuleAction::FinalState(FinalStateRule { state, terminal, legal }) => {
                 let state = record.field(state).filter(|state| terminal.iter().any(|known| known == state))?;
                 let predecessor = legal.iter().find(|(_, second)| second == state).map(|(first, _)| first.clone());
-                Happening::TerminalState { state: state.to_owned(), may_follow: predecessor }
+                Some(Statement::FinalState { state: state.to_owned(), may_follow: predecessor })
             }
-            RuleEvent::ConflictingWrite(kind) => Happening::ConflictingWrite(*kind),
-            RuleEvent::Ignore => return None,
-        })
+            RuleAction::Ignore => None,
+        }
     }
 
     /// The reason of the first text that fits a configured reason. Error texts come before the

@@ -5,7 +5,7 @@ use regex::Regex;
 
 use super::*;
 use crate::config::rules::rule::{IdSource, ReasonDraft, TextTest};
-use crate::model::failure::ConflictKind;
+use crate::model::failure::{ConflictKind, FailureKind, Operation};
 use crate::model::key_template::KeyTemplate;
 use crate::model::label::Label;
 
@@ -26,12 +26,12 @@ fn namespaces(texts: &[&str]) -> Vec<Arc<Namespace>> {
     texts.iter().chain(&["other"]).map(make).collect()
 }
 
-fn rule(message: &str, event: RuleEvent, namespace: Option<u16>) -> RuleDraft {
+fn rule(message: &str, action: RuleAction, namespace: Option<u16>) -> RuleDraft {
     RuleDraft {
         name: message.to_owned(),
         matcher: RuleMatcher::Message(vec![message.to_owned()]),
         conditions: Vec::new(),
-        event,
+        action,
         namespace: namespace.map(NamespaceId),
         id: Vec::new(),
         reason: None,
@@ -39,9 +39,19 @@ fn rule(message: &str, event: RuleEvent, namespace: Option<u16>) -> RuleDraft {
     }
 }
 
-fn regex_rule(regex: &str, event: RuleEvent, namespace: Option<u16>) -> RuleDraft {
-    RuleDraft { matcher: RuleMatcher::Regex(Regex::new(regex).unwrap()), ..rule(regex, event, namespace) }
+fn regex_rule(regex: &str, action: RuleAction, namespace: Option<u16>) -> RuleDraft {
+    RuleDraft { matcher: RuleMatcher::Regex(Regex::new(regex).unwrap()), ..rule(regex, action, namespace) }
 }
+
+fn lost_at(operation: Operation) -> RuleAction {
+    RuleAction::Report { kind: FailureKind::NotOwned, operation, conflict: None }
+}
+
+const STALE_WRITE: RuleAction = RuleAction::Report {
+    kind: FailureKind::ConflictingWrite,
+    operation: Operation::Unknown,
+    conflict: Some(ConflictKind::StaleWriteRejected),
+};
 
 fn condition(field: &str, test: FieldTest) -> Condition {
     Condition { field: field.to_owned(), test }
@@ -74,7 +84,7 @@ fn rule_set(rules: Vec<RuleDraft>) -> RuleSet {
     RuleSet::new(Arc::new(RuleConfig::new(rules, reasons(), vec![finder], namespaces.len())), &namespaces)
 }
 
-/// `expected` is `happening reason namespace lock`, or `ignored`, or empty if no rule matches.
+/// `expected` is `event reason namespace lock`, or `state predecessor namespace lock`, or `ignored`, or empty if no rule matches.
 fn check(rules: &RuleSet, line: &str, expected: &str) {
     let found = match rules.evaluate(&LogRecord::parse(line.as_bytes(), None)) {
         RuleMatch::NoMatch => String::new(),
@@ -82,44 +92,40 @@ fn check(rules: &RuleSet, line: &str, expected: &str) {
         RuleMatch::Event(event) => {
             let namespace = namespaces(&NAMESPACES)[usize::from(event.namespace.0)].name.clone();
             let lock = event.lock.unwrap_or("-".to_owned());
-            format!("{} {namespace} {lock}", shown(&event.happening))
+            format!("{} {namespace} {lock}", shown(&event.statement))
         }
     };
     assert_eq!(found, expected, "{line}");
 }
 
-fn shown(happening: &Happening) -> String {
-    match happening {
-        Happening::ReleaseFailed(reason) => format!("release {reason}"),
-        Happening::RenewalFailed(reason) => format!("renewal {reason}"),
-        Happening::AcquireFailed(reason) => format!("acquire {reason}"),
-        Happening::NotOwned => "not_owned -".to_owned(),
-        Happening::Abandoned(reason) => format!("abandoned {}", reason.map_or("-", Reason::as_str)),
-        Happening::UnlockedWork(reason) => format!("unlocked {reason}"),
-        Happening::TerminalState { state, may_follow } => format!("{state} {}", may_follow.as_deref().unwrap_or("-")),
-        Happening::ConflictingWrite(kind) => format!("conflict {kind}"),
+fn shown(statement: &Statement) -> String {
+    match statement {
+        Statement::Failure(failure) => {
+            format!("{} {}", failure.event_name(), failure.reason().map_or("-", Reason::as_str))
+        }
+        Statement::FinalState { state, may_follow } => format!("{state} {}", may_follow.as_deref().unwrap_or("-")),
     }
 }
 
 #[test]
 fn takes_whole_messages_first_and_in_order() {
-    let mut narrow = rule("lock lost", RuleEvent::AcquireFailed, Some(2));
+    let mut narrow = rule("lock lost", RuleAction::report(FailureKind::AcquireFailed), Some(2));
     narrow.conditions = vec![condition("component", equals("gateway"))];
     let rules = rule_set(vec![
-        regex_rule("lock lost", RuleEvent::Abandoned, None),
+        regex_rule("lock lost", RuleAction::report(FailureKind::Abandoned), None),
         narrow,
-        rule("lock lost", RuleEvent::ReleaseFailed, None),
-        rule("lock lost", RuleEvent::RenewalFailed, None),
+        rule("lock lost", RuleAction::report(FailureKind::ReleaseFailed), None),
+        rule("lock lost", RuleAction::report(FailureKind::RenewalFailed), None),
     ]);
-    check(&rules, "[GATEWAY] WARN lock lost", "acquire other run -");
-    check(&rules, "[SCHEDULER] WARN lock lost", "release other other -");
+    check(&rules, "[GATEWAY] WARN lock lost", "acquire_failed other run -");
+    check(&rules, "[SCHEDULER] WARN lock lost", "release_failed other other -");
     check(&rules, "[SCHEDULER] WARN the lock lost again", "abandoned - other -");
     check(&rules, "[SCHEDULER] WARN all well", "");
 }
 
 #[test]
 fn tests_conditions() {
-    let mut draft = rule("m lock", RuleEvent::ReleaseFailed, None);
+    let mut draft = rule("m lock", RuleAction::report(FailureKind::ReleaseFailed), None);
     draft.conditions = vec![
         condition("error", FieldTest::Regex(Regex::new("^saga lock: ").unwrap())),
         condition("skip", FieldTest::Absent),
@@ -127,8 +133,8 @@ fn tests_conditions() {
         condition("message", equals("m lock")),
     ];
     let rules = rule_set(vec![draft]);
-    check(&rules, "[A] WARN m lock error=saga lock: x n=2", "release other other -");
-    check(&rules, r#"{"msg":"m lock","error":"saga lock: refused","n":1}"#, "release redis_unavailable other -");
+    check(&rules, "[A] WARN m lock error=saga lock: x n=2", "release_failed other other -");
+    check(&rules, r#"{"msg":"m lock","error":"saga lock: refused","n":1}"#, "release_failed redis_unavailable other -");
     check(&rules, "[A] WARN m lock error=saga lock: x n=3", "");
     check(&rules, "[A] WARN m lock error=saga lock: x n=2 skip=", "");
     check(&rules, "[A] WARN m lock error=a saga lock: x n=2", "");
@@ -137,9 +143,9 @@ fn tests_conditions() {
 
 #[test]
 fn looks_for_regexes_in_message_and_errors_only() {
-    let rules = rule_set(vec![regex_rule("lock not owned", RuleEvent::NotOwned(Operation::Unknown), None)]);
-    check(&rules, "release: lock not owned", "not_owned - other -");
-    check(&rules, r#"{"msg":"failed","err":{"message":"lock not owned"}}"#, "not_owned - other -");
+    let rules = rule_set(vec![regex_rule("lock not owned", lost_at(Operation::Unknown), None)]);
+    check(&rules, "release: lock not owned", "not_owned not_owned other -");
+    check(&rules, r#"{"msg":"failed","err":{"message":"lock not owned"}}"#, "not_owned not_owned other -");
     check(&rules, r#"{"msg":"said","body":"lock not owned"}"#, "");
     check(&rules, r#"    raise LockError("lock not owned")"#, "");
     check(&rules, "\tat lock not owned", "");
@@ -148,89 +154,94 @@ fn looks_for_regexes_in_message_and_errors_only() {
 
 #[test]
 fn finds_the_lock() {
-    let mut by_id = rule("by id", RuleEvent::ReleaseFailed, Some(2));
+    let mut by_id = rule("by id", RuleAction::report(FailureKind::ReleaseFailed), Some(2));
     by_id.id = vec![IdSource::new("run"), IdSource::new("run_id")];
-    let mut by_key = rule("by key", RuleEvent::ReleaseFailed, Some(4));
+    let mut by_key = rule("by key", RuleAction::report(FailureKind::ReleaseFailed), Some(4));
     by_key.id = vec![IdSource::new("lock:{resource}"), IdSource::new("lock:packs")];
-    let mut bare = rule("bare", RuleEvent::ReleaseFailed, None);
+    let mut bare = rule("bare", RuleAction::report(FailureKind::ReleaseFailed), None);
     bare.id = vec![IdSource::new("run")];
-    let mut packs = rule("packs lock", RuleEvent::ReleaseFailed, Some(4));
+    let mut packs = rule("packs lock", RuleAction::report(FailureKind::ReleaseFailed), Some(4));
     packs.id = vec![IdSource::new("lock")];
     let rules = rule_set(vec![
         by_id,
         by_key,
         bare,
         packs,
-        rule("job", RuleEvent::ReleaseFailed, None),
-        rule("own", RuleEvent::ReleaseFailed, Some(0)),
-        rule("led", RuleEvent::ReleaseFailed, Some(3)),
-        regex_rule(r"run lock busy: (?P<id>\S+)", RuleEvent::AcquireFailed, Some(2)),
-        regex_rule(r"lock at (?P<key>\S+) gone(?: because (?P<error>.*))?", RuleEvent::ReleaseFailed, None),
+        rule("job", RuleAction::report(FailureKind::ReleaseFailed), None),
+        rule("own", RuleAction::report(FailureKind::ReleaseFailed), Some(0)),
+        rule("led", RuleAction::report(FailureKind::ReleaseFailed), Some(3)),
+        regex_rule(r"run lock busy: (?P<id>\S+)", RuleAction::report(FailureKind::AcquireFailed), Some(2)),
+        regex_rule(
+            r"lock at (?P<key>\S+) gone(?: because (?P<error>.*))?",
+            RuleAction::report(FailureKind::ReleaseFailed),
+            None,
+        ),
     ]);
     // A key in the line takes precedence over the rule's lock namespace, unless that is one of
     // those that share the key.
-    check(&rules, "[GATEWAY] WARN own lock_key=run:a:b@c", "release other run run:a:b@c");
-    check(&rules, "[SCHEDULER] WARN own key=job:7", "release other approval job:7");
-    check(&rules, "[SCHEDULER] WARN job key=job:7", "release other scheduler job:7");
-    check(&rules, "[GATEWAY] WARN job key=job:7", "release other approval job:7");
-    check(&rules, "[ELSE] WARN job key=job:7", "release other approval job:7");
-    check(&rules, "[ELSE] WARN job key=unknown:7", "release other other unknown:7");
-    check(&rules, "[ELSE] WARN own key=unknown:7", "release other approval unknown:7");
-    check(&rules, "[ELSE] WARN job key=lock:tenant:t:packs", "release other packs lock:tenant:t:packs");
+    check(&rules, "[GATEWAY] WARN own lock_key=run:a:b@c", "release_failed other run run:a:b@c");
+    check(&rules, "[SCHEDULER] WARN own key=job:7", "release_failed other approval job:7");
+    check(&rules, "[SCHEDULER] WARN job key=job:7", "release_failed other scheduler job:7");
+    check(&rules, "[GATEWAY] WARN job key=job:7", "release_failed other approval job:7");
+    check(&rules, "[ELSE] WARN job key=job:7", "release_failed other approval job:7");
+    check(&rules, "[ELSE] WARN job key=unknown:7", "release_failed other other unknown:7");
+    check(&rules, "[ELSE] WARN own key=unknown:7", "release_failed other approval unknown:7");
+    check(&rules, "[ELSE] WARN job key=lock:tenant:t:packs", "release_failed other packs lock:tenant:t:packs");
     // A key inside a text.
-    check(&rules, "[X] WARN own error=release lock run:a:b: refused", "release redis_unavailable run run:a:b");
-    check(&rules, "[X] WARN the lock at run:9 gone because lock not owned", "release not_owned run run:9");
-    check(&rules, "[X] WARN the lock at x:9 gone", "release other other x:9");
+    check(&rules, "[X] WARN own error=release lock run:a:b: refused", "release_failed redis_unavailable run run:a:b");
+    check(&rules, "[X] WARN the lock at run:9 gone because lock not owned", "release_failed not_owned run run:9");
+    check(&rules, "[X] WARN the lock at x:9 gone", "release_failed other other x:9");
     // The key built from fields.
-    check(&rules, "[X] WARN own job_id=7", "release other approval job:7");
-    check(&rules, "[X] WARN by id run_id=a:b", "release other run run:a:b");
-    check(&rules, "[X] WARN by id run=a", "release other run run:a");
-    check(&rules, "[X] ERROR handler err=retry: run lock busy: r-1", "acquire other run run:r-1");
-    check(&rules, "[X] WARN by key resource=pack:7", "release other packs lock:pack:7");
-    check(&rules, "[X] WARN by key", "release other packs lock:packs");
-    check(&rules, "[X] WARN packs lock lock=packs:global", "release other packs packs:global");
-    check(&rules, "[X] WARN led", "release other leader leader:default");
-    check(&rules, "[X] WARN bare run=7", "release other other 7");
-    check(&rules, "[X] WARN own", "release other approval -");
+    check(&rules, "[X] WARN own job_id=7", "release_failed other approval job:7");
+    check(&rules, "[X] WARN by id run_id=a:b", "release_failed other run run:a:b");
+    check(&rules, "[X] WARN by id run=a", "release_failed other run run:a");
+    check(&rules, "[X] ERROR handler err=retry: run lock busy: r-1", "acquire_failed other run run:r-1");
+    check(&rules, "[X] WARN by key resource=pack:7", "release_failed other packs lock:pack:7");
+    check(&rules, "[X] WARN by key", "release_failed other packs lock:packs");
+    check(&rules, "[X] WARN packs lock lock=packs:global", "release_failed other packs packs:global");
+    check(&rules, "[X] WARN led", "release_failed other leader leader:default");
+    check(&rules, "[X] WARN bare run=7", "release_failed other other 7");
+    check(&rules, "[X] WARN own", "release_failed other approval -");
 }
 
 #[test]
 fn finds_the_reason() {
-    let mut busy = rule("busy", RuleEvent::AcquireFailed, None);
+    let mut busy = rule("busy", RuleAction::report(FailureKind::AcquireFailed), None);
     busy.reason = Some(Reason::Busy);
     let rules = rule_set(vec![
-        rule("renew", RuleEvent::RenewalFailed, None),
-        rule("release", RuleEvent::ReleaseFailed, None),
-        rule("gave up", RuleEvent::Abandoned, None),
-        rule("no lock: refused", RuleEvent::UnlockedWork, None),
-        rule("mismatch", RuleEvent::NotOwned(Operation::Release), None),
-        rule("stale", RuleEvent::NotOwned(Operation::Renew), None),
-        rule("old write", RuleEvent::ConflictingWrite(ConflictKind::StaleWriteRejected), None),
-        rule("fine", RuleEvent::Ignore, None),
+        rule("renew", RuleAction::report(FailureKind::RenewalFailed), None),
+        rule("release", RuleAction::report(FailureKind::ReleaseFailed), None),
+        rule("gave up", RuleAction::report(FailureKind::Abandoned), None),
+        rule("no lock: refused", RuleAction::report(FailureKind::UnlockedWork), None),
+        rule("mismatch", lost_at(Operation::Release), None),
+        rule("stale", lost_at(Operation::Renew), None),
+        rule("old write", STALE_WRITE, None),
+        rule("fine", RuleAction::Ignore, None),
         busy,
     ]);
-    check(&rules, "[X] WARN renew error=lock not owned", "renewal not_owned other -");
+    check(&rules, "[X] WARN renew error=lock not owned", "renewal_failed not_owned other -");
     check(&rules, "[X] WARN renew error=context canceled", "ignored");
-    check(&rules, "[X] WARN release error=context canceled", "release canceled other -");
-    check(&rules, "[X] WARN release error=huh", "release other other -");
-    check(&rules, "[X] WARN release err=lock not owned", "release not_owned other -");
+    check(&rules, "[X] WARN release error=context canceled", "release_failed canceled other -");
+    check(&rules, "[X] WARN release error=huh", "release_failed other other -");
+    check(&rules, "[X] WARN release err=lock not owned", "release_failed not_owned other -");
     check(&rules, "[X] WARN gave up", "abandoned - other -");
     check(&rules, "[X] WARN gave up error=huh", "abandoned other other -");
     check(&rules, "[X] WARN gave up error=lock not owned", "abandoned not_owned other -");
-    check(&rules, "[X] WARN no lock: refused", "unlocked redis_unavailable other -");
-    check(&rules, "[X] WARN mismatch", "release not_owned other -");
-    check(&rules, "[X] WARN stale", "renewal not_owned other -");
-    check(&rules, "[X] WARN old write", "conflict stale_write_rejected other -");
+    check(&rules, "[X] WARN no lock: refused", "unlocked_work redis_unavailable other -");
+    check(&rules, "[X] WARN mismatch", "release_failed not_owned other -");
+    check(&rules, "[X] WARN stale", "renewal_failed not_owned other -");
+    check(&rules, "[X] WARN old write", "stale_write_rejected - other -");
     check(&rules, "[X] WARN fine", "ignored");
-    check(&rules, "[X] WARN busy error=lock not owned", "acquire busy other -");
+    check(&rules, "[X] WARN busy error=lock not owned", "acquire_failed busy other -");
 }
 
 #[test]
 fn knows_final_states() {
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let legal = vec![("DONE".to_owned(), "HELD".to_owned())];
-    let event = RuleEvent::TerminalState { state: "new".to_owned(), terminal: texts(&["DONE", "HELD"]), legal };
-    let rules = rule_set(vec![rule("changed", event, Some(1))]);
+    let action = FinalStateRule { state: "new".to_owned(), terminal: texts(&["DONE", "HELD"]), legal };
+    let action = RuleAction::FinalState(action);
+    let rules = rule_set(vec![rule("changed", action, Some(1))]);
     check(&rules, "[X] INFO changed job_id=7 new=DONE", "DONE - scheduler job:7");
     check(&rules, "[X] INFO changed job_id=7 new=HELD", "HELD DONE scheduler job:7");
     check(&rules, "[X] INFO changed job_id=7 new=RUNNING", "ignored");
@@ -240,9 +251,9 @@ fn knows_final_states() {
 #[test]
 fn gives_the_texts_of_what_counts() {
     let rules = rule_set(vec![
-        rule("job lock lost", RuleEvent::ReleaseFailed, None),
-        rule("all is well", RuleEvent::Ignore, None),
-        regex_rule("lock (?:lost)", RuleEvent::ReleaseFailed, None),
+        rule("job lock lost", RuleAction::report(FailureKind::ReleaseFailed), None),
+        rule("all is well", RuleAction::Ignore, None),
+        regex_rule("lock (?:lost)", RuleAction::report(FailureKind::ReleaseFailed), None),
     ]);
     let needed = [vec![vec![b"job lock lost".to_vec()]], vec![vec![b"lock lost".to_vec()]]];
     assert_eq!(rules.needed_texts(), needed);
@@ -256,21 +267,21 @@ fn check_near(rules: &RuleSet, line: &str, expected: &str) {
 
 #[test]
 fn explains_near_misses() {
-    let mut narrow = rule("job lock renewal failed", RuleEvent::RenewalFailed, None);
+    let mut narrow = rule("job lock renewal failed", RuleAction::report(FailureKind::RenewalFailed), None);
     narrow.conditions = vec![condition("component", equals("scheduler"))];
-    let rules = rule_set(vec![narrow, regex_rule("lock stolen", RuleEvent::ReleaseFailed, None)]);
+    let rules = rule_set(vec![narrow, regex_rule("lock stolen", RuleAction::report(FailureKind::ReleaseFailed), None)]);
     let name = "job lock renewal failed";
     check_near(&rules, "[SCHEDULER] WARN job lock renewal failed", "");
     check_near(&rules, "[SCHEDULER] WARN all is well", "");
     check_near(
         &rules,
         "[GATEWAY] WARN job lock renewal failed",
-        &format!("{name}: `component` is \"gateway\", the rule wants \"scheduler\""),
+        &format!("{name}: `component` is \"gateway\", the rule requires \"scheduler\""),
     );
     check_near(
         &rules,
         "job lock renewal failed",
-        &format!("{name}: there is no field `component`, the rule wants \"scheduler\""),
+        &format!("{name}: there is no field `component`, the rule requires \"scheduler\""),
     );
     check_near(
         &rules,

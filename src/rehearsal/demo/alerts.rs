@@ -1,4 +1,4 @@
-//! The life cycle of each alert that Prometheus reports: pending, firing, gone. `stage` updates it
+//! The life cycle of each alert that Prometheus reports: pending, firing, gone. `demo_run` updates it
 //! after every query; `view` and `summary` show it.
 
 use std::time::Duration;
@@ -56,31 +56,31 @@ pub(super) struct Alerts(pub(super) Vec<Alert>);
 
 impl Alerts {
     /// Applies the alerts that Prometheus reports now. Returns a line of text for each change.
-    pub(super) fn update(&mut self, told: Vec<PrometheusAlert>, now: Duration) -> Vec<String> {
+    pub(super) fn update(&mut self, reported: Vec<PrometheusAlert>, now: Duration) -> Vec<String> {
         let mut changes = Vec::new();
         for known in &mut self.0 {
-            if known.state != AlertState::Gone && !told.iter().any(|told| told.labels == known.name) {
+            if known.state != AlertState::Gone && !reported.iter().any(|reported| reported.labels == known.name) {
                 known.state = AlertState::Gone;
                 changes.push(format!("{} is over", known.name));
             }
         }
-        for told in told {
-            let index = self.0.iter().position(|known| known.name == told.labels).unwrap_or_else(|| {
-                let (name, description) = (told.labels.clone(), String::new());
+        for reported in reported {
+            let index = self.0.iter().position(|known| known.name == reported.labels).unwrap_or_else(|| {
+                let (name, description) = (reported.labels.clone(), String::new());
                 self.0.push(Alert { name, state: AlertState::Gone, pending: None, firing: None, description });
                 self.0.len() - 1
             });
             let known = &mut self.0[index];
-            if known.state != told.state {
-                known.state = told.state;
-                let (first, word) = match told.state {
+            if known.state != reported.state {
+                known.state = reported.state;
+                let (first, word) = match reported.state {
                     AlertState::Firing => (&mut known.firing, "FIRES"),
                     _ => (&mut known.pending, "is pending"),
                 };
                 first.get_or_insert(now);
                 changes.push(format!("{} {word}", known.name));
             }
-            known.description = told.annotations.description;
+            known.description = reported.annotations.description;
         }
         changes
     }
@@ -104,7 +104,7 @@ fn seconds<S: serde::Serializer>(time: &Option<Duration>, serializer: S) -> Resu
 mod tests {
     use super::*;
 
-    fn told(state: &str) -> Vec<PrometheusAlert> {
+    fn reported(state: &str) -> Vec<PrometheusAlert> {
         let json = format!(
             r#"[{{"labels":{{"alertname":"A","severity":"critical","lock_namespace":"n","x":"y"}},"state":"{state}","annotations":{{}}}}]"#
         );
@@ -114,13 +114,13 @@ mod tests {
     #[test]
     fn each_change_is_told_once() {
         let mut alerts = Alerts::default();
-        let mut update = |told, second| alerts.update(told, Duration::from_secs(second));
-        assert_eq!(update(told("pending"), 1), ["A (critical, n) is pending"]);
-        assert_eq!(update(told("pending"), 2), [""; 0]);
-        assert_eq!(update(told("firing"), 3), ["A (critical, n) FIRES"]);
+        let mut update = |reported, second| alerts.update(reported, Duration::from_secs(second));
+        assert_eq!(update(reported("pending"), 1), ["A (critical, n) is pending"]);
+        assert_eq!(update(reported("pending"), 2), [""; 0]);
+        assert_eq!(update(reported("firing"), 3), ["A (critical, n) FIRES"]);
         assert_eq!(update(Vec::new(), 4), ["A (critical, n) is over"]);
         assert_eq!(update(Vec::new(), 5), [""; 0]);
-        assert_eq!(update(told("firing"), 6), ["A (critical, n) FIRES"]);
+        assert_eq!(update(reported("firing"), 6), ["A (critical, n) FIRES"]);
         let alert = &alerts.0[0];
         assert_eq!((alert.pending, alert.firing), (Some(Duration::from_secs(1)), Some(Duration::from_secs(3))));
     }

@@ -19,23 +19,20 @@
 //!
 //! `main` calls [`run`]. In reading order:
 //!
-//! * `stage`: everything that runs, and the events so far
-//! * `programs`, `configuration`: the programs that the demo starts, and their files
-//! * `observer`, `seen`: what the exporter and Prometheus report
+//! * `demo_run`: everything that runs, and the events so far
+//! * `programs`: the programs that the demo starts, and their files
+//! * `observer`: what the exporter and Prometheus report
 //! * `alerts`, `receiver`: the life cycle of each alert, and what Alertmanager sends
-//! * `view`, `keyboard`: the terminal
+//! * `terminal`: what the demo shows, and the keys that the user presses
 //! * `summary`: compares what the fleet did with what the others reported
 
 mod alerts;
-mod configuration;
-mod keyboard;
+mod demo_run;
 mod observer;
 mod programs;
 mod receiver;
-mod seen;
-mod stage;
 mod summary;
-mod view;
+mod terminal;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -46,10 +43,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::cli::{DemoArgs, DemoIncident, DemoOutput, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
 use crate::rehearsal::stop_signals::StopSignals;
-use keyboard::Keyboard;
-use stage::DemoRun;
+use demo_run::DemoRun;
 use summary::DemoSummary;
-use view::DemoView;
+use terminal::{DemoView, Keyboard};
 
 /// How often the demo queries all programs.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -98,23 +94,23 @@ async fn perform(args: &DemoArgs) -> anyhow::Result<u8> {
 }
 
 async fn show(args: &DemoArgs, directory: &Path, mut stop: StopSignals) -> anyhow::Result<u8> {
-    let mut stage = tokio::select! {
-        stage = DemoRun::set(args, directory) => stage?,
+    let mut demo = tokio::select! {
+        demo = DemoRun::set(args, directory) => demo?,
         // Dropping the future ends everything that it has started.
         () = stop.received() => return Ok(EXIT_OK),
     };
-    let mut view = DemoView::new(args, &stage);
+    let mut view = DemoView::new(args, &demo);
     let played = tokio::select! {
-        played = play(args, &mut stage, &mut view) => played,
+        played = play(args, &mut demo, &mut view) => played,
         () = stop.received() => Ok(()),
     };
-    let code = played.and_then(|()| conclude(args, &stage, &view));
-    let struck = stage.strike().await;
+    let code = played.and_then(|()| conclude(args, &demo, &view));
+    let struck = demo.strike().await;
     code.and_then(|code| struck.map(|()| code))
 }
 
 /// Runs until the duration is over or the user quits.
-async fn play(args: &DemoArgs, stage: &mut DemoRun, view: &mut DemoView) -> anyhow::Result<()> {
+async fn play(args: &DemoArgs, demo: &mut DemoRun, view: &mut DemoView) -> anyhow::Result<()> {
     let mut keyboard = Keyboard::listen();
     let start = Instant::now();
     let end = args.duration.map(|duration| start + duration);
@@ -124,32 +120,32 @@ async fn play(args: &DemoArgs, stage: &mut DemoRun, view: &mut DemoView) -> anyh
     loop {
         tokio::select! {
             _ = looks.tick() => {
-                stage.look().await?;
-                view.show(stage);
+                demo.observe().await?;
+                view.show(demo);
             }
             () = at(incident) => {
                 incident = None;
-                stage.begin(args.incident).await?;
+                demo.begin(args.incident).await?;
             }
             () = at(end) => break,
             key = keyboard.key() => match key {
-                'p' => stage.begin(DemoIncident::Pauses).await?,
-                's' => stage.begin(DemoIncident::SlowNetwork).await?,
-                'f' => stage.begin(DemoIncident::Failover).await?,
-                'c' => stage.calm(),
+                'p' => demo.begin(DemoIncident::Pauses).await?,
+                's' => demo.begin(DemoIncident::SlowNetwork).await?,
+                'f' => demo.begin(DemoIncident::Failover).await?,
+                'c' => demo.calm(),
                 'q' => return Ok(()),
                 _ => {}
             },
-            failure = stage.fleet.failed() => return Err(failure),
+            failure = demo.fleet.failed() => return Err(failure),
         }
     }
-    stage.end().await?;
+    demo.end().await?;
     let deadline = Instant::now() + SETTLE;
     // The exporter may not yet have counted what the fleet did last.
     loop {
-        stage.look().await?;
-        view.show(stage);
-        if Instant::now() > deadline || DemoSummary::of(stage).is_settled() {
+        demo.observe().await?;
+        view.show(demo);
+        if Instant::now() > deadline || DemoSummary::of(demo).is_settled() {
             return Ok(());
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -158,8 +154,8 @@ async fn play(args: &DemoArgs, stage: &mut DemoRun, view: &mut DemoView) -> anyh
 
 /// Prints the summary. With a duration, the exit code shows whether every program reported the
 /// incident.
-fn conclude(args: &DemoArgs, stage: &DemoRun, view: &DemoView) -> anyhow::Result<u8> {
-    let summary = DemoSummary::of(stage);
+fn conclude(args: &DemoArgs, demo: &DemoRun, view: &DemoView) -> anyhow::Result<u8> {
+    let summary = DemoSummary::of(demo);
     match args.output {
         DemoOutput::Json => println!("{}", serde_json::to_string_pretty(&summary)?),
         DemoOutput::Text => {

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::alerts::Alert;
+use super::demo_run::DemoRun;
 use super::receiver::Notification;
-use super::stage::DemoRun;
 use crate::cli::DemoIncident;
 use crate::rehearsal::fleet::cordum::Totals;
 use crate::rehearsal::fleet::{Comparison, Failures, Truth};
@@ -114,9 +114,9 @@ fn expectation(incident: DemoIncident) -> ExpectedAlerts {
 }
 
 impl DemoSummary {
-    pub(super) fn of(stage: &DemoRun) -> Self {
-        let totals = stage.fleet.totals();
-        let scrape = stage.latest.as_ref().and_then(|look| look.seen.as_ref());
+    pub(super) fn of(demo: &DemoRun) -> Self {
+        let totals = demo.fleet.totals();
+        let scrape = demo.latest.as_ref().and_then(|observation| observation.seen.as_ref());
         let counted = scrape.map(|seen| seen.failures.clone()).unwrap_or_default();
         let mut causes = BTreeMap::new();
         let mut locks = Vec::new();
@@ -133,17 +133,17 @@ impl DemoSummary {
             locks: is_known(&totals).then(|| locks.iter().all(|line| line.agrees(totals.unanswered))),
         };
         Self {
-            speed: stage.pace.speed(),
-            seconds: stage.elapsed().as_secs_f64().round(),
-            is_final: stage.is_over,
-            incident: stage.incidents.first().map(|(_, incident)| *incident),
-            saw_the_incident: saw(stage, &totals, &counted, &causes),
+            speed: demo.time_scale.speed(),
+            seconds: demo.elapsed().as_secs_f64().round(),
+            is_final: demo.is_over,
+            incident: demo.incidents.first().map(|(_, incident)| *incident),
+            saw_the_incident: saw(demo, &totals, &counted, &causes),
             fleet: FleetSummary::of(&totals),
             logs,
             locks,
             causes,
-            alerts: stage.alerts.0.clone(),
-            notifications: stage.notifications.iter().map(|(_, notification)| notification.clone()).collect(),
+            alerts: demo.alerts.0.clone(),
+            notifications: demo.notifications.iter().map(|(_, notification)| notification.clone()).collect(),
             agreement,
         }
     }
@@ -173,15 +173,17 @@ impl DemoSummary {
         let n_counted: u64 = self.logs.iter().map(|line| line.counted).sum();
         let _ = match (self.is_final, self.agreement.logs) {
             (_, true) => {
-                writeln!(text, "Logs told of {n_failures} failures, and the exporter counted each of them once.")
+                writeln!(text, "Logs reported {n_failures} failures, and the exporter counted each of them once.")
             }
             (false, false) => {
                 writeln!(
                     text,
-                    "Logs told of {n_failures} failures, of which the exporter had counted {n_counted} when it ended."
+                    "Logs reported {n_failures} failures, of which the exporter had counted {n_counted} when it ended."
                 )
             }
-            (true, false) => writeln!(text, "Logs told of {n_failures} failures, and they were not counted right:"),
+            (true, false) => {
+                writeln!(text, "Logs reported {n_failures} failures, and they were not counted correctly:")
+            }
         };
         if self.is_final {
             self.write_differences(&mut text);
@@ -267,17 +269,17 @@ fn compare(namespace: &'static str, truth: &Truth, seen: &Truth) -> [LockCompari
     .map(|(what, truth, counted)| LockComparison { lock_namespace: namespace, what, truth, counted })
 }
 
-fn saw(stage: &DemoRun, totals: &Totals, counted: &Failures, causes: &BTreeMap<String, u64>) -> Saw {
-    let Some((_, incident)) = stage.incidents.first() else {
+fn saw(demo: &DemoRun, totals: &Totals, counted: &Failures, causes: &BTreeMap<String, u64>) -> Saw {
+    let Some((_, incident)) = demo.incidents.first() else {
         let is_there = |is_there: bool| is_there.then_some(false);
-        let (prometheus, alertmanager) = (is_there(stage.prometheus.is_some()), is_there(stage.alertmanager.is_some()));
+        let (prometheus, alertmanager) = (is_there(demo.prometheus.is_some()), is_there(demo.alertmanager.is_some()));
         return Saw { fleet: false, exporter: false, prometheus, alertmanager };
     };
     let ExpectedAlerts { metric, alerts, severity, causes: expected } = expectation(*incident);
-    let fired = stage.alerts.0.iter().any(|alert| {
+    let fired = demo.alerts.0.iter().any(|alert| {
         alert.firing.is_some() && alert.name.severity == severity && alerts.contains(&alert.name.alert.as_str())
     });
-    let was_told = stage.notifications.iter().any(|(_, notification)| {
+    let was_told = demo.notifications.iter().any(|(_, notification)| {
         notification.status == "firing"
             && notification.alert.severity == severity
             && alerts.contains(&notification.alert.alert.as_str())
@@ -285,9 +287,9 @@ fn saw(stage: &DemoRun, totals: &Totals, counted: &Failures, causes: &BTreeMap<S
     Saw {
         fleet: totals.failures.total(metric, None) > 0,
         exporter: counted.total(metric, None) > 0 && is_explained(causes, expected),
-        prometheus: stage.prometheus.as_ref().map(|_| fired),
+        prometheus: demo.prometheus.as_ref().map(|_| fired),
         // Alertmanager sends no notifications for alerts of severity `info`.
-        alertmanager: stage.alertmanager.as_ref().filter(|_| severity != "info").map(|_| was_told),
+        alertmanager: demo.alertmanager.as_ref().filter(|_| severity != "info").map(|_| was_told),
     }
 }
 

@@ -1,5 +1,5 @@
 //! Detects whether the drill itself stalled: a task wakes up every 50 ms and notes when it wakes up
-//! late. `stage` uses it.
+//! late. `scenario_run` uses it.
 //!
 //! If the machine stalls around a deadline, no exporter can determine how a hold ended. The drill
 //! accepts missing changes for this reason, but only in rounds with a measured stall.

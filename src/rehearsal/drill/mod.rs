@@ -5,12 +5,11 @@
 //!
 //! * `table`: the scenarios and what is expected of each, stated before anything runs; `scenarios`:
 //!   what happens in each
-//! * `stage`: one running scenario; `worker`: a simulated worker in it; `process`,
-//!   `worker_process`: workers that are separate processes
+//! * `scenario_run`: one running scenario; `worker`: a simulated worker in it, and its log;
+//!   `worker_process`: a worker that is a separate process
 //! * `setup`: starts a Redis and an exporter if none is given (the proxy that disturbs the network
 //!   is in `fleet`)
-//! * `configuration`: the exporter configuration that a drill needs; `journal`: the log of the
-//!   workers; `timing`: all durations
+//! * `settings`: all durations, and the exporter configuration that a drill needs
 //! * `probe`, `verify`: read the exporter and compare it with what happened; `heartbeat`: detects
 //!   stalls of the machine; `prometheus`: checks the alerts
 //! * `progress`, `report`: output for people
@@ -18,19 +17,16 @@
 //! A drill writes only to keys under its own prefix. It deletes them at the end, also after an
 //! error, a panic or a signal.
 
-mod configuration;
 mod heartbeat;
-mod journal;
 mod probe;
-mod process;
 mod progress;
 mod prometheus;
 mod report;
+mod scenario_run;
 mod scenarios;
+mod settings;
 mod setup;
-mod stage;
 mod table;
-mod timing;
 mod verify;
 mod worker;
 mod worker_process;
@@ -52,11 +48,11 @@ use tokio::time::Instant;
 use self::progress::{DrillProgress, Phase};
 use self::prometheus::Watch;
 use self::report::{DrillReport, ScenarioReport};
+use self::scenario_run::{DrillContext, ScenarioRun};
 use self::scenarios::Servers;
+use self::settings::Timing;
 use self::setup::{Base, DrillSetup, random_id};
-use self::stage::{Ground, ScenarioRun};
 use self::table::{SCENARIOS, Scenario};
-use self::timing::Timing;
 use crate::cli::{DrillArgs, DrillOutput, DrillScenario, EXIT_FAILED, EXIT_FINDINGS, EXIT_OK};
 use crate::client::http;
 use crate::rehearsal::stop_signals::StopSignals;
@@ -121,7 +117,7 @@ async fn drill(args: &DrillArgs) -> anyhow::Result<DrillReport> {
     let Done { setup, interrupted, reports: scenarios } = done?;
 
     let is_clean = cleanup.keys_left.is_empty() && cleanup.error.is_none();
-    let exporter_problem = setup.ground().blind.clone();
+    let exporter_problem = setup.context().blind.clone();
     let report = DrillReport {
         held: !interrupted && is_clean && exporter_problem.is_none() && scenarios.iter().all(|report| report.held),
         interrupted,
@@ -152,9 +148,9 @@ struct Done {
 
 /// The state of all scenarios. The task that runs them updates it. After an interruption, the
 /// command reads from it what was recorded until then.
-struct Course(Mutex<Scenes>);
+struct ScenarioResults(Mutex<ScenarioStates>);
 
-struct Scenes {
+struct ScenarioStates {
     /// One report per scenario, in order. The report of a scenario that has not begun contains only
     /// its expectations.
     reports: Vec<ScenarioReport>,
@@ -162,35 +158,35 @@ struct Scenes {
     running: BTreeMap<usize, Arc<ScenarioRun>>,
 }
 
-impl Course {
+impl ScenarioResults {
     fn new(scenarios: &[&'static Scenario]) -> Self {
         let reports = scenarios.iter().map(|scenario| ScenarioReport::new(scenario)).collect();
-        Self(Mutex::new(Scenes { reports, running: BTreeMap::new() }))
+        Self(Mutex::new(ScenarioStates { reports, running: BTreeMap::new() }))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Scenes> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ScenarioStates> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn begins(&self, index: usize, stage: &Arc<ScenarioRun>) {
-        self.lock().running.insert(index, Arc::clone(stage));
+    fn start(&self, index: usize, scenario_run: &Arc<ScenarioRun>) {
+        self.lock().running.insert(index, Arc::clone(scenario_run));
     }
 
     /// Stores the report of a scenario in which nothing happens any more. The exporter may not have
     /// been checked yet.
-    fn has(&self, index: usize, report: &ScenarioReport) {
-        let mut scenes = self.lock();
-        scenes.running.remove(&index);
-        scenes.reports[index] = report.clone();
+    fn store(&self, index: usize, report: &ScenarioReport) {
+        let mut states = self.lock();
+        states.running.remove(&index);
+        states.reports[index] = report.clone();
     }
 
     /// Returns all reports. Scenarios that were interrupted report what was noted until then.
     fn reports(&self) -> Vec<ScenarioReport> {
-        let mut scenes = self.lock();
-        for (index, stage) in std::mem::take(&mut scenes.running) {
-            stage.finish(&mut scenes.reports[index]);
+        let mut states = self.lock();
+        for (index, scenario_run) in std::mem::take(&mut states.running) {
+            scenario_run.finish(&mut states.reports[index]);
         }
-        scenes.reports.clone()
+        states.reports.clone()
     }
 }
 
@@ -209,9 +205,9 @@ async fn rehearse(
     };
     // The scenarios run in a separate task, so that a panic in it does not prevent the cleanup.
     let prometheus = args.prometheus.clone().map(|url| (url, args.prometheus_settle));
-    let course = Arc::new(Course::new(&scenarios));
-    let ground = Arc::clone(setup.ground());
-    let mut running = tokio::spawn(run_all(ground, scenarios, prometheus, Arc::clone(&course)));
+    let results = Arc::new(ScenarioResults::new(&scenarios));
+    let context = Arc::clone(setup.context());
+    let mut running = tokio::spawn(run_all(context, scenarios, prometheus, Arc::clone(&results)));
     let outcome = tokio::select! {
         outcome = &mut running => outcome,
         () = progress.draw() => unreachable!("it is drawn until the end"),
@@ -219,12 +215,12 @@ async fn rehearse(
             running.abort();
             // Wait until all workers of the task have ended.
             let _ = running.await;
-            return Ok(Done { setup, interrupted: true, reports: course.reports() });
+            return Ok(Done { setup, interrupted: true, reports: results.reports() });
         }
     };
     let outcome = outcome.map_err(|panic| anyhow::Error::new(panic).context("the drill ended unexpectedly"));
     match outcome.and_then(|done| done) {
-        Ok(()) => Ok(Done { setup, interrupted: false, reports: course.reports() }),
+        Ok(()) => Ok(Done { setup, interrupted: false, reports: results.reports() }),
         Err(failure) => {
             setup.stop().await;
             Err(failure)
@@ -253,50 +249,50 @@ fn state_expectations(scenarios: &[&'static Scenario], timing: &Timing) {
 /// previous one are checked: scenarios have different lock namespaces. The failover scenario has
 /// its own servers and runs beside the others.
 async fn run_all(
-    ground: Arc<Ground>,
+    context: Arc<DrillContext>,
     scenarios: Vec<&'static Scenario>,
     prometheus: Option<(String, Duration)>,
-    course: Arc<Course>,
+    results: Arc<ScenarioResults>,
 ) -> anyhow::Result<()> {
     let watch = match &prometheus {
-        Some((url, settle)) => {
-            ground.progress.say("waiting for Prometheus to scrape the exporter");
-            Some((Watch::start(url).await?, *settle))
+        Some((url, wait_for_late_alerts)) => {
+            context.progress.print("waiting for Prometheus to scrape the exporter");
+            Some((Watch::start(url).await?, *wait_for_late_alerts))
         }
         None => None,
     };
     let mut checks = JoinSet::new();
     for (index, scenario) in scenarios.iter().copied().enumerate() {
-        ground.progress.phase(scenario.name, Phase::Running);
-        let (ground, course) = (Arc::clone(&ground), Arc::clone(&course));
+        context.progress.phase(scenario.name, Phase::Running);
+        let (context, results) = (Arc::clone(&context), Arc::clone(&results));
         if scenario.kind == DrillScenario::RedisFailover {
-            checks.spawn(async move { fail_over(ground, scenario, &course, index).await });
+            checks.spawn(async move { fail_over(context, scenario, &results, index).await });
             continue;
         }
         let mut report = ScenarioReport::new(scenario);
-        let stage = match ScenarioRun::new(&ground, scenario).await {
-            Ok(stage) => Arc::new(stage),
+        let scenario_run = match ScenarioRun::new(&context, scenario).await {
+            Ok(scenario_run) => Arc::new(scenario_run),
             // The other scenarios can still run.
             Err(failure) => {
-                could_not_begin(&ground, &mut report, &failure);
-                course.has(index, &report);
+                could_not_begin(&context, &mut report, &failure);
+                results.store(index, &report);
                 continue;
             }
         };
-        course.begins(index, &stage);
-        if let Err(failure) = act(&stage, None).await {
+        results.start(index, &scenario_run);
+        if let Err(failure) = act(&scenario_run, None).await {
             report.stop(&failure);
         }
-        checks.spawn(async move { check(&stage, &mut report, &course, index).await });
+        checks.spawn(async move { check(&scenario_run, &mut report, &results, index).await });
     }
     while let Some(checked) = checks.join_next().await {
         checked.context("a check ended unexpectedly")?;
     }
-    if let Some((watch, settle)) = watch {
-        ground.progress.say("waiting for alerts that may come late");
-        watch.settle(settle).await;
-        for (scenario, report) in scenarios.iter().zip(&mut course.lock().reports) {
-            watch.judge(scenario, &ground.timing, report);
+    if let Some((watch, wait_for_late_alerts)) = watch {
+        context.progress.print("waiting for alerts that may come late");
+        watch.wait_for_late_alerts(wait_for_late_alerts).await;
+        for (scenario, report) in scenarios.iter().zip(&mut results.lock().reports) {
+            watch.check_alerts(scenario, &context.timing, report);
             report.conclude();
         }
     }
@@ -304,61 +300,61 @@ async fn run_all(
 }
 
 /// Runs the rounds of a scenario: one, or as many as fit in the configured duration.
-async fn act(stage: &ScenarioRun, mut servers: Option<&mut Servers>) -> anyhow::Result<()> {
+async fn act(scenario_run: &ScenarioRun, mut servers: Option<&mut Servers>) -> anyhow::Result<()> {
     loop {
-        let round = stage.round_begins();
-        scenarios::round(stage, round, servers.as_deref_mut()).await?;
-        stage.round_ends();
-        if stage.elapsed() >= stage.timing().duration.unwrap_or_default() {
+        let round = scenario_run.round_begins();
+        scenarios::round(scenario_run, round, servers.as_deref_mut()).await?;
+        scenario_run.round_ends();
+        if scenario_run.elapsed() >= scenario_run.timing().duration.unwrap_or_default() {
             return Ok(());
         }
     }
 }
 
-async fn check(stage: &ScenarioRun, report: &mut ScenarioReport, course: &Course, index: usize) {
-    let progress = &stage.ground.progress;
-    if stage.scenario.expectations.iter().any(|expectation| expectation.id == "keyspace") {
-        stage.claim_truth();
+async fn check(scenario_run: &ScenarioRun, report: &mut ScenarioReport, results: &ScenarioResults, index: usize) {
+    let progress = &scenario_run.context.progress;
+    if scenario_run.scenario.expectations.iter().any(|expectation| expectation.id == "keyspace") {
+        scenario_run.claim_truth();
     }
-    let stalled = stage.excuse_stalls();
-    let notes = stage.finish(report);
-    course.has(index, report);
+    let stalled = scenario_run.excuse_stalls();
+    let notes = scenario_run.finish(report);
+    results.store(index, report);
     // If the scenario did not finish, it is unknown what the exporter should show.
     if report.error.is_none() {
         progress.phase(report.name, Phase::Checking);
-        verify::verify(stage, notes, stalled, report).await;
+        verify::verify(scenario_run, notes, stalled, report).await;
     }
     report.conclude();
-    course.has(index, report);
+    results.store(index, report);
     progress.phase(report.name, if report.held { Phase::Held } else { Phase::Failed });
 }
 
-fn could_not_begin(ground: &Ground, report: &mut ScenarioReport, failure: &anyhow::Error) {
+fn could_not_begin(context: &DrillContext, report: &mut ScenarioReport, failure: &anyhow::Error) {
     report.stop(failure);
     report.conclude();
-    ground.progress.phase(report.name, Phase::Failed);
+    context.progress.phase(report.name, Phase::Failed);
 }
 
 /// Runs the failover scenario on its own Redis servers, with its own exporter.
-async fn fail_over(ground: Arc<Ground>, scenario: &'static Scenario, course: &Course, index: usize) {
+async fn fail_over(context: Arc<DrillContext>, scenario: &'static Scenario, results: &ScenarioResults, index: usize) {
     let mut report = ScenarioReport::new(scenario);
     let result = async {
         let mut servers = Servers::start().await?;
         let directory = tempfile::tempdir().context("cannot make a directory for the drill")?;
-        let own = DrillSetup::for_failover(&ground, &servers, &directory).await?;
-        let stage = Arc::new(ScenarioRun::new(own.ground(), scenario).await?);
-        course.begins(index, &stage);
-        if let Err(failure) = act(&stage, Some(&mut servers)).await {
+        let own = DrillSetup::for_failover(&context, &servers, &directory).await?;
+        let scenario_run = Arc::new(ScenarioRun::new(own.context(), scenario).await?);
+        results.start(index, &scenario_run);
+        if let Err(failure) = act(&scenario_run, Some(&mut servers)).await {
             report.stop(&failure);
         }
-        check(&stage, &mut report, course, index).await;
-        drop(stage);
+        check(&scenario_run, &mut report, results, index).await;
+        drop(scenario_run);
         own.stop().await;
         anyhow::Ok(())
     };
     if let Err(failure) = result.await {
-        could_not_begin(&ground, &mut report, &failure);
-        course.has(index, &report);
+        could_not_begin(&context, &mut report, &failure);
+        results.store(index, &report);
     }
 }
 

@@ -155,11 +155,11 @@ impl Probe {
         }
         let is_up = |metric| samples.sum(&SeriesSelector::new(metric, &[])) >= 1.0;
         if !is_up("redis_lock_exporter_redis_up") {
-            let why = "is blind on one eye: it is not connected to a Redis (see its /-/ready)";
+            let why = "does not see everything: it is not connected to a Redis (see its /-/ready)";
             return Some((true, format!("the exporter at {shown} {why}")));
         }
         if !is_up("redis_lock_exporter_tracking_up") {
-            let why = "is not told of changes in Redis: passes alone miss short holds (see its /-/ready)";
+            let why = "does not receive changes from Redis: passes alone do not observe short holds (see its /-/ready)";
             return Some((true, format!("the exporter at {shown} {why}")));
         }
         None
@@ -216,7 +216,7 @@ async fn keep_scraping(url: String, limits: ClientLimits, seen: Arc<ScrapeState>
 }
 
 async fn scrape(url: &str, limits: &ClientLimits) -> anyhow::Result<Samples> {
-    Ok(Samples::parse(&http::get(url, limits).await?.text()?, is_of_interest))
+    Ok(Samples::parse_some(&http::get(url, limits).await?.text()?, is_of_interest))
 }
 
 /// Keeps only the metrics that the drill needs, of its own lock namespaces. All others would only
@@ -242,7 +242,7 @@ mod tests {
         let mut history = ScrapeHistory::default();
         for (first, second) in [(1, 1), (1, 1), (2, 1), (2, 3), (2, 3)] {
             let text = format!("a_total{{x=\"1\"}} {first}\na_total{{x=\"2\"}} {second}\nb_total 7\n");
-            history.note(Samples::parse(&text, |_| true));
+            history.note(Samples::parse(&text));
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         assert_eq!(history.changes.len(), 3);
@@ -257,7 +257,7 @@ mod tests {
     async fn the_history_is_bounded() {
         let mut history = ScrapeHistory::default();
         for number in 0..HISTORY + 3 {
-            history.note(Samples::parse(&format!("a_total {number}\nb_total 1\n"), |_| true));
+            history.note(Samples::parse(&format!("a_total {number}\nb_total 1\n")));
         }
         assert_eq!(history.changes.len(), HISTORY);
         // Merging keeps the samples of the oldest entry.

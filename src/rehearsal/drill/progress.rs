@@ -44,7 +44,7 @@ impl Phase {
         match self {
             Self::Waiting => "  -",
             Self::Running => "  > running",
-            Self::Checking => "  > checking what the exporter says",
+            Self::Checking => "  > checking what the exporter reports",
             Self::Held => "  ok",
             Self::Failed => "  FAILED",
         }
@@ -59,7 +59,7 @@ impl DrillProgress {
         Self { started: now, is_terminal: std::io::stderr().is_terminal(), view: Mutex::new(view) }
     }
 
-    pub(super) fn say(&self, text: &str) {
+    pub(super) fn print(&self, text: &str) {
         let line = format!("{:7.2}s  {text}", self.started.elapsed().as_secs_f64());
         if !self.is_terminal {
             eprintln!("{line}");
@@ -79,7 +79,7 @@ impl DrillProgress {
         }
         drop(view);
         if !self.is_terminal {
-            self.say(&format!("{scenario}: {}", phase.describe().trim_start_matches([' ', '>'])));
+            self.print(&format!("{scenario}: {}", phase.describe().trim_start_matches([' ', '>'])));
         }
     }
 
@@ -121,8 +121,8 @@ impl DrillProgress {
         }
         lines.push(String::new());
         // Cut the lines to the width: a line that the terminal wraps would count as two.
-        let told = tcgetwinsize(std::io::stderr()).ok().map(|size| usize::from(size.ws_col));
-        let width = told.filter(|width| *width > 0).unwrap_or(USUAL_WIDTH);
+        let message = tcgetwinsize(std::io::stderr()).ok().map(|size| usize::from(size.ws_col));
+        let width = message.filter(|width| *width > 0).unwrap_or(USUAL_WIDTH);
         lines.extend(view.latest.iter().map(|line| line.chars().take(width - 1).collect()));
         view.lines = lines.len();
         for line in lines {

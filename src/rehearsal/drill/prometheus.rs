@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep};
 
 use super::report::{ExpectationResult, ScenarioReport};
-use super::stage::seconds;
+use super::scenario_run::seconds;
+use super::settings::Timing;
 use super::table::{EvidenceSource, Page, Scenario};
-use super::timing::Timing;
 use crate::cli::DrillScenario;
 use crate::client::http::ClientLimits;
 use crate::client::prometheus::{Prometheus, Series};
@@ -75,14 +75,14 @@ impl Watch {
     }
 
     /// Waits for late alerts after all scenarios have ended, and then queries once more.
-    pub(super) async fn settle(&self, settle: Duration) {
-        sleep(settle).await;
+    pub(super) async fn wait_for_late_alerts(&self, wait_for_late_alerts: Duration) {
+        sleep(wait_for_late_alerts).await;
         let outcome = self.prometheus.query(FIRING).await;
         note(&self.seen, outcome);
     }
 
     /// Adds to the report which alerts were expected of this scenario, and which ones fired.
-    pub(super) fn judge(&self, scenario: &Scenario, timing: &Timing, report: &mut ScenarioReport) {
+    pub(super) fn check_alerts(&self, scenario: &Scenario, timing: &Timing, report: &mut ScenarioReport) {
         let seen = self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let own = |namespace: &str| scenario.namespaces.iter().any(|own| own.name == namespace);
         let paged: Vec<(&(String, String), &Instant)> =
@@ -148,14 +148,14 @@ impl Expected {
     fn describe(self) -> String {
         let rest = |page: Page| match page.along {
             [] => "nothing else does".to_owned(),
-            along => format!("nothing else does, but for what may follow from it: {}", along.join(", ")),
+            along => format!("nothing else does, except possible consequences: {}", along.join(", ")),
         };
         match self {
             Self::Page(page) => {
                 format!("{} pages, for this lasts longer than {}; {}", page.alert, seconds(page.after), rest(page))
             }
             Self::Either(page) => format!("{} may page or not, after such a time; {}", page.alert, rest(page)),
-            Self::Silence => "nothing pages: this is too short, or no reason to wake somebody".to_owned(),
+            Self::Silence => "nothing pages: the failure is too short or not urgent".to_owned(),
         }
     }
 
@@ -213,11 +213,11 @@ mod tests {
 
     #[test]
     fn a_page_is_expected_of_what_lasts() {
-        let check = |name: &str, minutes: u64, wanted: &str| {
+        let check = |name: &str, minutes: u64, expected_count: &str| {
             let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).unwrap();
             let lasts = Lasts { surely: Duration::from_secs(60 * minutes), perhaps: Duration::ZERO };
             let expected = expected(scenario, lasts);
-            assert!(format!("{expected:?}").starts_with(wanted), "{name} for {minutes} min: {expected:?}");
+            assert!(format!("{expected:?}").starts_with(expected_count), "{name} for {minutes} min: {expected:?}");
         };
         check("stale-release", 0, "Silence");
         check("stale-release", 2, "Silence");
@@ -233,10 +233,10 @@ mod tests {
     #[test]
     fn a_leader_is_missed_for_as_long_as_it_was_measured() {
         let leader_loss = SCENARIOS.iter().find(|scenario| scenario.kind == DrillScenario::LeaderLoss).unwrap();
-        let check = |surely: u64, perhaps: u64, wanted: &str| {
+        let check = |surely: u64, perhaps: u64, expected_count: &str| {
             let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
             let expected = expected(leader_loss, Lasts { surely: minutes(surely), perhaps: minutes(perhaps) });
-            assert!(format!("{expected:?}").starts_with(wanted), "{surely} and {perhaps} min: {expected:?}");
+            assert!(format!("{expected:?}").starts_with(expected_count), "{surely} and {perhaps} min: {expected:?}");
         };
         check(0, 5, "Silence");
         check(0, 20, "Either");

@@ -123,11 +123,11 @@ impl ScenarioReport {
     }
 
     pub(super) fn conclude(&mut self) {
-        self.held = self.error.is_none() && self.expectations.iter().all(|verdict| verdict.held);
+        self.held = self.error.is_none() && self.expectations.iter().all(|result| result.held);
     }
 
     pub(super) fn failed(&self) -> impl Iterator<Item = &ExpectationResult> {
-        self.expectations.iter().filter(|verdict| !verdict.held)
+        self.expectations.iter().filter(|result| !result.held)
     }
 }
 
@@ -138,17 +138,17 @@ impl DrillReport {
 
     fn outcome(&self) -> String {
         let (held, all) = self.count();
-        let verdict = match (self.interrupted, self.held) {
+        let result = match (self.interrupted, self.held) {
             (true, _) => "interrupted",
             (false, true) => "all expectations held",
             (false, false) => "FAILED",
         };
-        format!("{verdict} ({held} of {all})")
+        format!("{result} ({held} of {all})")
     }
 
     fn count(&self) -> (usize, usize) {
         let all = self.scenarios.iter().flat_map(|scenario| &scenario.expectations);
-        (all.clone().filter(|verdict| verdict.held).count(), all.count())
+        (all.clone().filter(|result| result.held).count(), all.count())
     }
 
     fn cleanup_line(&self) -> String {
@@ -170,15 +170,15 @@ impl DrillReport {
             let _ = writeln!(text, "  FAILED: {problem}");
         }
         for scenario in &self.scenarios {
-            let verdict = if scenario.held { "ok    " } else { "FAILED" };
-            let _ = writeln!(text, "\n{verdict} {}: {}", scenario.name, scenario.rehearses);
+            let result = if scenario.held { "ok    " } else { "FAILED" };
+            let _ = writeln!(text, "\n{result} {}: {}", scenario.name, scenario.rehearses);
             if let Some(error) = &scenario.error {
                 let _ = writeln!(text, "       {}: {error}", scenario.stopped());
             }
-            for verdict in &scenario.expectations {
-                let mark = if verdict.held { "ok    " } else { "FAILED" };
-                let _ = writeln!(text, "       {mark} {}: {}", verdict.side, verdict.statement);
-                let _ = writeln!(text, "              {}", verdict.measured);
+            for result in &scenario.expectations {
+                let status_text = if result.held { "ok    " } else { "FAILED" };
+                let _ = writeln!(text, "       {status_text} {}: {}", result.side, result.statement);
+                let _ = writeln!(text, "              {}", result.measured);
             }
         }
         let _ = writeln!(text, "\n{}", self.cleanup_line());
@@ -207,12 +207,12 @@ impl DrillReport {
         for scenario in &self.scenarios {
             let measured =
                 |name| scenario.measured.get(name).map_or_else(|| "-".to_owned(), |value| format!("{value:.2} s"));
-            let failed: Vec<&str> = scenario.failed().map(|verdict| verdict.id).collect();
+            let failed: Vec<&str> = scenario.failed().map(|result| result.id).collect();
             let _ = writeln!(
                 text,
                 "| {} | {} | {} | {} | {} | {} |",
                 scenario.name,
-                mark(scenario.held),
+                status_text(scenario.held),
                 measured("takeover"),
                 measured("overlap"),
                 measured("detection"),
@@ -228,16 +228,16 @@ impl DrillReport {
 
 impl ScenarioReport {
     fn write_markdown(&self, text: &mut String) {
-        let _ = writeln!(text, "\n## {}: {}\n\nRehearsed: {}.", self.name, mark(self.held), self.rehearses);
+        let _ = writeln!(text, "\n## {}: {}\n\nRehearsed: {}.", self.name, status_text(self.held), self.rehearses);
         let times = if self.rounds == 1 { "once".to_owned() } else { format!("{} times", self.rounds) };
         let _ = writeln!(text, "Happened {times}, in {:.1} s.", self.took_seconds);
         if let Some(error) = &self.error {
             let _ = writeln!(text, "\n**It {}:** {error}", self.stopped());
         }
         let _ = writeln!(text, "\n| expected of | that it | | measured |\n|---|---|---|---|");
-        for verdict in &self.expectations {
-            let (statement, measured) = (cell(&verdict.statement), cell(&verdict.measured));
-            let _ = writeln!(text, "| {} | {statement} | {} | {measured} |", verdict.side, mark(verdict.held));
+        for result in &self.expectations {
+            let (statement, measured) = (cell(&result.statement), cell(&result.measured));
+            let _ = writeln!(text, "| {} | {statement} | {} | {measured} |", result.side, status_text(result.held));
         }
         let _ = writeln!(text, "\n| at | who | did |\n|---|---|---|");
         for entry in &self.timeline {
@@ -246,7 +246,7 @@ impl ScenarioReport {
     }
 }
 
-fn mark(held: bool) -> &'static str {
+fn status_text(held: bool) -> &'static str {
     if held { "ok" } else { "**FAILED**" }
 }
 

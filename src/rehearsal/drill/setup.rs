@@ -12,16 +12,16 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::configuration::{FINISHED, PREFIX, namespaces_and_rules, snippet as render_snippet};
 use super::heartbeat::Heartbeat;
-use super::journal::WorkerLog;
 use super::probe::Probe;
 use super::progress::DrillProgress;
 use super::report::Cleanup;
+use super::scenario_run::DrillContext;
 use super::scenarios::Servers;
-use super::stage::Ground;
+use super::settings::{FINISHED, PREFIX, namespaces_and_rules, snippet as render_snippet};
+use super::settings::{KEEP, Timing};
 use super::table::SCENARIOS;
-use super::timing::{KEEP, Timing};
+use super::worker::WorkerLog;
 use crate::cli::{Cli, Command, DrillArgs, DrillScenario, RunArgs};
 use crate::client::http;
 use crate::client::scrape::SeriesSelector;
@@ -44,7 +44,7 @@ const READ_WITHIN: Duration = Duration::from_secs(10);
 /// end.
 pub(super) struct Base {
     client: Client,
-    territory: Arc<KeyScope>,
+    key_scope: Arc<KeyScope>,
     /// `None` if the drill was given a Redis.
     server: Option<Server>,
     directory: TempDir,
@@ -52,18 +52,18 @@ pub(super) struct Base {
 
 /// Everything that runs during a drill.
 pub(super) struct DrillSetup {
-    ground: Arc<Ground>,
+    context: Arc<DrillContext>,
     /// `None` if the drill was given an exporter.
     exporter: Option<Exporter>,
     exporter_url: String,
     /// Renews the key that reserves the run id, until this is dropped.
-    _mark: JoinSet<()>,
+    _reservation: JoinSet<()>,
 }
 
 /// The parts of a `Ground` that do not depend on the exporter.
-struct Scene {
+struct ContextParts {
     client: Client,
-    territory: Arc<KeyScope>,
+    key_scope: Arc<KeyScope>,
     log_file: PathBuf,
     timing: Timing,
     progress: Arc<DrillProgress>,
@@ -85,32 +85,32 @@ pub(super) fn snippet(args: &DrillArgs) -> String {
 impl Base {
     /// Opens a client for the given Redis, or starts a Redis. Writes no key yet.
     pub(super) async fn open(args: &DrillArgs, run_id: &str, progress: &DrillProgress) -> anyhow::Result<Self> {
-        let territory = Arc::new(KeyScope::new(&format!("{PREFIX}{run_id}:"))?);
+        let key_scope = Arc::new(KeyScope::new(&format!("{PREFIX}{run_id}:"))?);
         let directory = tempfile::Builder::new().prefix("redis_lock_drill.").tempdir();
         let directory = directory.context("cannot make a directory for the drill")?;
         let (client, server) = match &args.redis_url {
             Some(url) => (client_of(url, args)?, None),
             None => {
-                progress.say("starting a Redis of our own");
+                progress.print("starting a Redis of our own");
                 let server = Server::start()
                     .await
                     .context("no Redis for the drill: --redis.url takes one of a staging environment")?;
                 (Client::open(server.url())?, Some(server))
             }
         };
-        Ok(Self { client, territory, server, directory })
+        Ok(Self { client, key_scope, server, directory })
     }
 
     pub(super) fn redis(&self) -> anyhow::Result<String> {
-        let whose = if self.server.is_some() { "started for the drill" } else { "given" };
-        Ok(format!("{} ({whose})", address_of(&self.client)?))
+        let origin = if self.server.is_some() { "started for the drill" } else { "given" };
+        Ok(format!("{} ({origin})", address_of(&self.client)?))
     }
 
     /// Deletes every key that the drill wrote and that still exists.
     pub(super) async fn clean_up(&self) -> Cleanup {
         let cleared = async {
-            let mut locker = Locker::connect_within(&self.client, &self.territory, PATIENCE).await?;
-            self.territory.clear(&mut locker).await
+            let mut locker = Locker::connect_within(&self.client, &self.key_scope, PATIENCE).await?;
+            self.key_scope.clear(&mut locker).await
         };
         match cleared.await {
             Ok(cleared) => Cleanup { keys_written: cleared.made, keys_left: cleared.left, error: None },
@@ -127,14 +127,14 @@ impl DrillSetup {
         timing: Timing,
         progress: &Arc<DrillProgress>,
     ) -> anyhow::Result<Self> {
-        let mark = claim_run_id(&base.client, &base.territory, run_id).await?;
+        let reservation = claim_run_id(&base.client, &base.key_scope, run_id).await?;
         let log_file = args.log_file.clone().unwrap_or_else(|| base.directory.path().join("drill.log"));
         // Create the file before the exporter searches for it.
-        let journal = WorkerLog::open(&log_file)?;
+        let worker_log = WorkerLog::open(&log_file)?;
         let (exporter, exporter_url) = match &args.exporter {
             Some(url) => (None, url.clone()),
             None => {
-                progress.say("starting an exporter of our own");
+                progress.print("starting an exporter of our own");
                 let run = RunArgs {
                     redis_url: Some(url_of(&base.client, args.redis_url.as_deref())),
                     redis_password_file: args.redis_password_file.clone(),
@@ -145,48 +145,57 @@ impl DrillSetup {
                 (Some(exporter), url)
             }
         };
-        let scene = Scene {
+        let parts = ContextParts {
             client: base.client.clone(),
-            territory: Arc::clone(&base.territory),
+            key_scope: Arc::clone(&base.key_scope),
             log_file,
             timing,
             progress: Arc::clone(progress),
             heartbeat: Arc::new(Heartbeat::start()),
             for_failover: false,
         };
-        Ok(Self { ground: scene.with_eyes(&exporter_url, journal).await?, exporter, exporter_url, _mark: mark })
+        Ok(Self {
+            context: parts.wait_until_observed(&exporter_url, worker_log).await?,
+            exporter,
+            exporter_url,
+            _reservation: reservation,
+        })
     }
 
     /// Starts another exporter for the servers of the failover scenario. Its locks have the TTL of
     /// production, because that scenario does not wait for an expiration.
-    pub(super) async fn for_failover(ground: &Ground, servers: &Servers, directory: &TempDir) -> anyhow::Result<Self> {
+    pub(super) async fn for_failover(
+        context: &DrillContext,
+        servers: &Servers,
+        directory: &TempDir,
+    ) -> anyhow::Result<Self> {
         let url = format!("redis://{}/", servers.address());
         let log_file = directory.path().join("drill.log");
-        let journal = WorkerLog::open(&log_file)?;
-        let scene = Scene {
+        let worker_log = WorkerLog::open(&log_file)?;
+        let parts = ContextParts {
             client: Client::open(url.as_str())?,
-            territory: Arc::new(KeyScope::new(ground.territory.prefix())?),
+            key_scope: Arc::new(KeyScope::new(context.key_scope.prefix())?),
             log_file,
-            timing: Timing::new(1, ground.timing.duration),
-            progress: Arc::clone(&ground.progress),
-            heartbeat: Arc::clone(&ground.heartbeat),
+            timing: Timing::new(1, context.timing.duration),
+            progress: Arc::clone(&context.progress),
+            heartbeat: Arc::clone(&context.heartbeat),
             for_failover: true,
         };
         let run = RunArgs { redis_url: Some(url), ..run_args(loopback()) };
-        let exporter = start_exporter(run, directory, "failover", &scene.timing, &scene.log_file).await?;
+        let exporter = start_exporter(run, directory, "failover", &parts.timing, &parts.log_file).await?;
         let exporter_url = url_of_exporter(&exporter)?;
-        let ground = scene.with_eyes(&exporter_url, journal).await?;
+        let context = parts.wait_until_observed(&exporter_url, worker_log).await?;
         // The drill already reserved the run id.
-        Ok(Self { ground, exporter: Some(exporter), exporter_url, _mark: JoinSet::new() })
+        Ok(Self { context, exporter: Some(exporter), exporter_url, _reservation: JoinSet::new() })
     }
 
-    pub(super) fn ground(&self) -> &Arc<Ground> {
-        &self.ground
+    pub(super) fn context(&self) -> &Arc<DrillContext> {
+        &self.context
     }
 
     pub(super) fn exporter(&self) -> String {
-        let whose = if self.exporter.is_some() { "started for the drill" } else { "given" };
-        format!("{} ({whose})", http::shown(&self.exporter_url))
+        let origin = if self.exporter.is_some() { "started for the drill" } else { "given" };
+        format!("{} ({origin})", http::shown(&self.exporter_url))
     }
 
     pub(super) async fn stop(self) {
@@ -198,14 +207,14 @@ impl DrillSetup {
     }
 }
 
-impl Scene {
+impl ContextParts {
     /// Waits until the exporter observes Redis and the log file. Records in `blind` what it cannot
     /// see.
-    async fn with_eyes(self, exporter_url: &str, journal: WorkerLog) -> anyhow::Result<Arc<Ground>> {
-        let Self { client, territory, log_file, timing, progress, heartbeat, for_failover } = self;
+    async fn wait_until_observed(self, exporter_url: &str, worker_log: WorkerLog) -> anyhow::Result<Arc<DrillContext>> {
+        let Self { client, key_scope, log_file, timing, progress, heartbeat, for_failover } = self;
         let address = address_of(&client)?;
         let probe = Probe::start(exporter_url).await?;
-        progress.say("waiting for the exporter to see everything");
+        progress.print("waiting until the exporter sees everything");
         let namespaces: Vec<_> = SCENARIOS
             .iter()
             .filter(|scenario| (scenario.kind == DrillScenario::RedisFailover) == for_failover)
@@ -213,16 +222,16 @@ impl Scene {
             .collect();
         let mut blind = probe.ready(&namespaces).await.err().map(|problem| format!("{problem:#}"));
         if blind.is_none() {
-            blind = reads_the_log(&probe, &journal, &territory, &log_file).await?;
+            blind = reads_the_log(&probe, &worker_log, &key_scope, &log_file).await?;
         }
         if let Some(problem) = &blind {
-            progress.say(problem);
+            progress.print(problem);
         }
-        Ok(Arc::new(Ground {
+        Ok(Arc::new(DrillContext {
             client,
             address,
-            territory,
-            journal,
+            key_scope,
+            worker_log,
             log_file,
             probe,
             blind,
@@ -235,39 +244,39 @@ impl Scene {
 
 /// Reserves the run id, so that two drills never share their keys. Returns the task that renews the
 /// reservation.
-async fn claim_run_id(client: &Client, territory: &Arc<KeyScope>, run_id: &str) -> anyhow::Result<JoinSet<()>> {
+async fn claim_run_id(client: &Client, key_scope: &Arc<KeyScope>, run_id: &str) -> anyhow::Result<JoinSet<()>> {
     let shown = address_of(client)?;
-    let mut locker = Locker::connect_within(client, territory, PATIENCE)
+    let mut locker = Locker::connect_within(client, key_scope, PATIENCE)
         .await
         .with_context(|| format!("cannot connect to Redis at {shown}"))?;
-    let key = territory.key("running");
+    let key = key_scope.key("running");
     let taken = locker.acquire(&key, KEEP).await;
     let taken = taken.with_context(|| format!("cannot write to Redis at {shown}: the drill needs a user that may"))?;
     let Some(token) = taken else {
         bail!("another drill with the run id {run_id} is under way, or was killed less than 10 minutes ago");
     };
-    let mut mark = JoinSet::new();
-    mark.spawn(async move {
+    let mut reservation = JoinSet::new();
+    reservation.spawn(async move {
         // Renew until the key is deleted. After a failed renewal the loop tries again.
         while !matches!(locker.renew(&key, &token, KEEP).await, Ok(false)) {
             sleep(RENEW_MARK).await;
         }
     });
-    Ok(mark)
+    Ok(reservation)
 }
 
 /// Checks that the exporter reads the log file, and returns instructions if it does not. The check
 /// writes a line that reports no failure.
 async fn reads_the_log(
     probe: &Probe,
-    journal: &WorkerLog,
-    territory: &KeyScope,
+    worker_log: &WorkerLog,
+    key_scope: &KeyScope,
     log_file: &std::path::Path,
 ) -> anyhow::Result<Option<String>> {
     let events = SeriesSelector::new("redis_lock_exporter_log_events_total", &[]);
     let before = probe.scrape().await?.sum(&events);
-    let key = territory.key(&format!("r0:{}", SCENARIOS[0].namespaces[0].name));
-    journal.log(FINISHED, "drill", &key, &[("state", "DONE")])?;
+    let key = key_scope.key(&format!("r0:{}", SCENARIOS[0].namespaces[0].name));
+    worker_log.log(FINISHED, "drill", &key, &[("state", "DONE")])?;
     let deadline = Instant::now() + READ_WITHIN;
     while probe.now().sum(&events) <= before {
         if Instant::now() > deadline {

@@ -100,7 +100,7 @@ const WRITES: &[&str] =
 const COUNTED: Expectation =
     exporter("keyspace", "counts exactly the acquisitions, renewals, releases and expiries that happened");
 const PAUSED: Expectation =
-    workers("paused", "the process stands still for longer than its TTL, as the kernel says, and tells nothing");
+    workers("paused", "the process is stopped for longer than its TTL, according to the kernel, and reports nothing");
 const FENCED_WRITE: Expectation =
     workers("fenced-write", "storage that compares the fence rejects the stale write, and keeps the new owner's");
 const UNFENCED_WRITE: Expectation = workers(
@@ -127,7 +127,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             workers("overlap", "both believed to hold the lock for a time, which is measured"),
             COUNTED,
             REFUSALS,
-            exporter("cause", "says that the lock was lost because it expired and was never renewed"),
+            exporter("cause", "reports that the lock was lost because it expired and was never renewed"),
             exporter("incident", "names the very lock, and two different owners"),
             exporter("takeover-seen", "counts the takeover as within the SLO"),
             DETECTED,
@@ -137,7 +137,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
     },
     Scenario {
         name: "renewal-failure",
-        rehearses: "renewals get no answer: one worker fences itself after three of them, the other one carries on",
+        rehearses: "renewals get no answer: one worker fences itself after three of them, the other one continues",
         namespaces: &[item("drill-renewal-fence", "fence"), item("drill-renewal-continue", "continue")],
         expectations: &[
             workers(
@@ -160,7 +160,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             ),
             exporter("abandoned", "counts the abandonment of the fenced worker, and none of the other"),
             REFUSALS,
-            exporter("cause", "says that the lock of the worker that carried on was lost because renewals stopped"),
+            exporter("cause", "reports that the lock of the worker that continued was lost because renewals stopped"),
             DETECTED,
         ],
         page: Some(Page {
@@ -195,7 +195,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             COUNTED,
             exporter("failures", "counts the failed renewals (those of one lock within the join window are one)"),
             REFUSALS,
-            exporter("cause", "says of both refusals that renewals had stopped"),
+            exporter("cause", "reports for both rejections that renewals had stopped"),
             DETECTED,
         ],
         page: lost_locks("drill-combined", RENEWALS),
@@ -214,7 +214,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             COUNTED,
             REFUSALS,
             CONFLICTS,
-            exporter("cause", "says of both refusals that renewals had stopped"),
+            exporter("cause", "reports for both rejections that renewals had stopped"),
             DETECTED,
         ],
         page: lost_locks("drill-pause", WRITES),
@@ -232,7 +232,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             workers("overlap", "both believed to hold the lock for a time, which is measured"),
             COUNTED,
             REFUSALS,
-            exporter("cause", "says of both refusals that the lock expired and was never renewed"),
+            exporter("cause", "reports for both rejections that the lock expired and was never renewed"),
             DETECTED,
         ],
         page: lost_locks("drill-delay", RENEWALS),
@@ -252,7 +252,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             COUNTED,
             REFUSALS,
             CONFLICTS,
-            exporter("cause", "says of both refusals that renewals had stopped"),
+            exporter("cause", "reports for both rejections that renewals had stopped"),
             DETECTED,
         ],
         page: lost_locks("drill-pause-and-delay", WRITES),
@@ -281,12 +281,12 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
         rehearses: "a worker that never had the lock deletes it with a plain DEL: the silent bug",
         namespaces: &[item("drill-blind-delete", "continue")],
         expectations: &[
-            workers("deleted", "the plain DEL of another's lock succeeds, and nothing tells its holder"),
+            workers("deleted", "the plain DEL of another owner's lock succeeds, and its holder is not notified"),
             workers("overlap", "the next worker gets the lock while its holder still works: the overlap is measured"),
             workers("refused", "the holder finds out by its next renewal and its release, which are refused"),
             COUNTED,
             REFUSALS,
-            exporter("cause", "says of both refusals that the lock was deleted early"),
+            exporter("cause", "reports for both rejections that the lock was deleted early"),
             exporter("incident", "names the very lock, and two different owners"),
             DETECTED,
         ],
@@ -295,15 +295,15 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
     },
     Scenario {
         name: "leader-loss",
-        rehearses: "the leader of a loop dies and nobody takes its lock",
+        rehearses: "the leader of a loop dies and nobody acquires its lock",
         namespaces: &[NamespaceSpec { name: "drill-leader-loss", policy: "continue", is_loop: true }],
         expectations: &[
             workers(
                 "absent",
-                "nobody holds the lock for longer than twice its TTL, at any look, then a new leader takes it",
+                "nobody holds the lock for longer than twice its TTL, at any check, then a new leader acquires it",
             ),
             COUNTED,
-            exporter("silence", "counts no refused operation: nobody writes a line"),
+            exporter("silence", "counts no rejected operation: nobody writes a line"),
             exporter("absent-seen", "knows to within a second since when nobody leads"),
             exporter("takeover-seen", "counts the takeover as beyond the SLO"),
             DETECTED,
@@ -320,7 +320,8 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
     },
     Scenario {
         name: "redis-failover",
-        rehearses: "a primary fails before it has replicated a lock; its replica takes over without it (always on two servers of the drill's own, seen by an exporter of their own)",
+        rehearses: "a primary fails before it has replicated a lock; its replica takes over without it (always on \
+             two servers that the drill starts, watched by a separate exporter)",
         namespaces: &[item("drill-redis-failover", "continue")],
         expectations: &[
             workers("lost", "the lock that was not replicated is free on the new primary while its holder still works"),
@@ -329,7 +330,7 @@ pub(super) static SCENARIOS: [Scenario; 10] = [
             workers("refused", "the release of the lost lock is refused"),
             exporter("failover-seen", "counts a failover of Redis"),
             REFUSALS,
-            exporter("cause", "says that the lock was lost in a failover"),
+            exporter("cause", "reports that the lock was lost in a failover"),
             exporter("incident", "names the very lock"),
             DETECTED,
         ],

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::heartbeat::Stalled;
 use super::probe::Probe;
 use super::report::ScenarioReport;
-use super::stage::{Claim, Happened, IncidentClaim, Notes, ScenarioRun, seconds};
+use super::scenario_run::{Claim, Happened, IncidentClaim, Notes, ScenarioRun, seconds};
 use crate::client::scrape::Samples;
 
 /// How soon an exporter must show everything. It shows a cause some seconds after the log line that
@@ -22,12 +22,12 @@ const SETTLE: Duration = Duration::from_millis(1300);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Waits until the exporter shows everything or the deadline passes, and then fills in the results.
-pub(super) async fn verify(stage: &ScenarioRun, notes: Notes, stalled: Stalled, report: &mut ScenarioReport) {
+pub(super) async fn verify(scenario_run: &ScenarioRun, notes: Notes, stalled: Stalled, report: &mut ScenarioReport) {
     let started = Instant::now();
-    let probe = &stage.ground.probe;
-    let patience = if stage.ground.blind.is_some() { BLIND_PATIENCE } else { SHOWN_WITHIN };
+    let probe = &scenario_run.context.probe;
+    let patience = if scenario_run.context.blind.is_some() { BLIND_PATIENCE } else { SHOWN_WITHIN };
     let deadline = started + patience;
-    let is_shown = |samples: &Samples| notes.claims.iter().all(|claim| claim.holds(&stage.before, samples));
+    let is_shown = |samples: &Samples| notes.claims.iter().all(|claim| claim.holds(&scenario_run.before, samples));
     while !is_shown(&probe.now()) && Instant::now() < deadline {
         sleep(PAUSE).await;
     }
@@ -35,17 +35,17 @@ pub(super) async fn verify(stage: &ScenarioRun, notes: Notes, stalled: Stalled, 
     let samples = match probe.scrape().await {
         Ok(samples) => samples,
         Err(error) => {
-            return report.stop(&error.context("the exporter does not answer any more"));
+            return report.stop(&error.context("the exporter no longer answers"));
         }
     };
-    judge_claims(&notes.claims, &stage.before, &samples, report);
+    judge_claims(&notes.claims, &scenario_run.before, &samples, report);
     state_stalls(&notes, stalled, report);
     if let Some(claim) = &notes.incident {
         let (held, measured) = judge_incident(probe, claim).await;
-        judge(report, "incident", held, measured);
+        record_result(report, "incident", held, measured);
     }
-    let (held, measured, slowest) = judge_detection(probe, &stage.before, &notes.happened);
-    judge(report, "detection", held, measured);
+    let (held, measured, slowest) = judge_detection(probe, &scenario_run.before, &notes.happened);
+    record_result(report, "detection", held, measured);
     if let Some(slowest) = slowest {
         report.measured.insert("detection", slowest.as_secs_f64());
     }
@@ -81,26 +81,26 @@ impl Claim {
 
 /// An expectation holds if all of its claims hold.
 fn judge_claims(claims: &[Claim], before: &Samples, now: &Samples, report: &mut ScenarioReport) {
-    for verdict in &mut report.expectations {
-        let own: Vec<&Claim> = claims.iter().filter(|claim| claim.expectation == verdict.id).collect();
+    for result in &mut report.expectations {
+        let own: Vec<&Claim> = claims.iter().filter(|claim| claim.expectation == result.id).collect();
         if own.is_empty() {
             continue;
         }
-        verdict.held = own.iter().all(|claim| claim.holds(before, now));
+        result.held = own.iter().all(|claim| claim.holds(before, now));
         let described: Vec<String> = own.iter().map(|claim| claim.describe(before, now)).collect();
-        verdict.measured = described.join(", ");
+        result.measured = described.join(", ");
     }
 }
 
 /// Adds the excused rounds to the statements of the expectations that they affect.
 fn state_stalls(notes: &Notes, stalled: Stalled, report: &mut ScenarioReport) {
     let Stalled { rounds, of, .. } = stalled;
-    for verdict in &mut report.expectations {
-        let is_excused = notes.claims.iter().any(|claim| claim.expectation == verdict.id && claim.excused > 0.0);
+    for result in &mut report.expectations {
+        let is_excused = notes.claims.iter().any(|claim| claim.expectation == result.id && claim.excused > 0.0);
         let may_be_unknown = notes.incident.as_ref().is_some_and(|claim| claim.may_be_unknown);
-        if is_excused || (verdict.id == "incident" && may_be_unknown) {
+        if is_excused || (result.id == "incident" && may_be_unknown) {
             let _ = write!(
-                verdict.statement,
+                result.statement,
                 " (but for what is missing or unknown in {rounds} of {of} rounds, in which the drill itself stood still)"
             );
         }
@@ -153,9 +153,9 @@ fn judge_detection(probe: &Probe, before: &Samples, happened: &[Happened]) -> (b
     (held, measured, slowest)
 }
 
-fn judge(report: &mut ScenarioReport, id: &str, held: bool, measured: String) {
-    if let Some(verdict) = report.expectations.iter_mut().find(|verdict| verdict.id == id) {
-        (verdict.held, verdict.measured) = (held, measured);
+fn record_result(report: &mut ScenarioReport, id: &str, held: bool, measured: String) {
+    if let Some(result) = report.expectations.iter_mut().find(|result| result.id == id) {
+        (result.held, result.measured) = (held, measured);
     }
 }
 
@@ -180,13 +180,13 @@ mod tests {
 
     #[test]
     fn too_few_too_many_and_no_such_series_all_fail() {
-        let before = Samples::parse("redis_lock_releases_total{lock_namespace=\"a\"} 5\n", |_| true);
-        let now = Samples::parse("redis_lock_releases_total{lock_namespace=\"a\"} 7\n", |_| true);
+        let before = Samples::parse("redis_lock_releases_total{lock_namespace=\"a\"} 5\n");
+        let now = Samples::parse("redis_lock_releases_total{lock_namespace=\"a\"} 7\n");
         let check = |labels: &[(&'static str, &str)], count: f64, held: bool, measured: &str| {
             let mut report = ScenarioReport::new(&SCENARIOS[0]);
             judge_claims(&[claim("releases", labels, count)], &before, &now, &mut report);
-            let verdict = report.expectations.iter().find(|verdict| verdict.id == "keyspace").unwrap();
-            assert_eq!((verdict.held, verdict.measured.as_str()), (held, measured));
+            let result = report.expectations.iter().find(|result| result.id == "keyspace").unwrap();
+            assert_eq!((result.held, result.measured.as_str()), (held, measured));
         };
         let known = [("lock_namespace", "a")];
         check(&known, 2.0, true, "releases: 2 of 2");
@@ -201,15 +201,15 @@ mod tests {
     fn what_is_missing_in_rounds_with_a_stall() {
         let before = Samples::default();
         let check = |shown: u32, excused: f64, held: bool| {
-            let now = Samples::parse(&format!("redis_lock_releases_total{{lock_namespace=\"a\"}} {shown}\n"), |_| true);
+            let now = Samples::parse(&format!("redis_lock_releases_total{{lock_namespace=\"a\"}} {shown}\n"));
             let claims = vec![Claim { excused, ..claim("releases", &[], 20.0) }];
             let mut report = ScenarioReport::new(&SCENARIOS[0]);
             judge_claims(&claims, &before, &now, &mut report);
             let notes = Notes { claims, ..Notes::default() };
             state_stalls(&notes, Stalled { rounds: 2, of: 20, in_last: false }, &mut report);
-            let verdict = report.expectations.iter().find(|verdict| verdict.id == "keyspace").unwrap();
-            assert_eq!(verdict.held, held, "{shown} of 20, {excused} excused");
-            assert_eq!(verdict.statement.contains("in 2 of 20 rounds"), excused > 0.0, "{}", verdict.statement);
+            let result = report.expectations.iter().find(|result| result.id == "keyspace").unwrap();
+            assert_eq!(result.held, held, "{shown} of 20, {excused} excused");
+            assert_eq!(result.statement.contains("in 2 of 20 rounds"), excused > 0.0, "{}", result.statement);
         };
         check(20, 0.0, true);
         check(19, 0.0, false);
@@ -223,6 +223,6 @@ mod tests {
     fn what_was_not_reached_has_not_held() {
         let mut report = ScenarioReport::new(&SCENARIOS[0]);
         report.conclude();
-        assert!(!report.held && report.expectations.iter().all(|verdict| !verdict.held));
+        assert!(!report.held && report.expectations.iter().all(|result| !result.held));
     }
 }

@@ -1,20 +1,26 @@
-//! The worker of a drill. It logs failures as a real program does, and adds what it does to the
-//! timeline. The scenarios use it.
+//! The worker of a drill, and the log file of the workers, which the exporter follows. A worker logs
+//! failures as a real program does, and adds what it does to the timeline. The scenarios use it.
 
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use redis::{Client, ConnectionAddr};
+use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::configuration::{ABANDONED, NOT_OWNED, RELEASE_FAILED, RENEWAL_FAILED};
-use super::process::Reach;
 use super::report::ScenarioFailure;
-use super::stage::{Ground, ScenarioRun};
+use super::scenario_run::{DrillContext, ScenarioRun};
+use super::settings::{ABANDONED, NOT_OWNED, RELEASE_FAILED, RENEWAL_FAILED};
+use super::worker_process::Reach;
 use crate::rehearsal::fleet::{
     self, Kept, LockProgram, LockReply, LockSpec, Locker, RenewalAction, UnknownResult, WorkerHold, client_through,
 };
+use crate::util::clock;
 
 /// How a worker connects to Redis.
 #[derive(Clone, Copy, Debug)]
@@ -37,18 +43,18 @@ pub(super) enum RenewalPolicy {
 
 pub(super) struct DrillWorker<'a> {
     inner: fleet::Worker,
-    voice: Voice<'a>,
+    reporter: WorkerReporter<'a>,
 }
 
 /// Writes log lines and timeline entries in the name of a worker.
-struct Voice<'a> {
+struct WorkerReporter<'a> {
     name: String,
-    stage: &'a ScenarioRun,
+    scenario_run: &'a ScenarioRun,
 }
 
 /// A worker that keeps a lock and counts its failed renewals.
 struct WorkerRenewal<'a> {
-    voice: &'a Voice<'a>,
+    reporter: &'a WorkerReporter<'a>,
     policy: RenewalPolicy,
     n_failed: u32,
 }
@@ -61,12 +67,12 @@ pub(super) enum RenewalResult {
     Failed,
 }
 
-impl Ground {
+impl DrillContext {
     /// How another process connects to the same Redis.
-    pub(super) fn reach(&self, road: RedisRoute) -> Reach {
+    pub(super) fn reach(&self, route: RedisRoute) -> Reach {
         let info = self.client.get_connection_info();
         let settings = info.redis_settings();
-        let (host, port) = match (road, info.addr()) {
+        let (host, port) = match (route, info.addr()) {
             (RedisRoute::Direct, ConnectionAddr::Tcp(host, port)) => (host.clone(), *port),
             (RedisRoute::Proxy(port), _) => ("127.0.0.1".to_owned(), port),
             // `setup` accepts only URLs with a TCP address.
@@ -82,20 +88,20 @@ impl Ground {
     }
 
     /// Returns a client for the same Redis, direct or through a proxy.
-    pub(super) fn client_over(&self, road: RedisRoute) -> anyhow::Result<Client> {
-        let RedisRoute::Proxy(port) = road else { return Ok(self.client.clone()) };
+    pub(super) fn client_over(&self, route: RedisRoute) -> anyhow::Result<Client> {
+        let RedisRoute::Proxy(port) = route else { return Ok(self.client.clone()) };
         client_through(port, &self.client).context("bad address of a proxy")
     }
 }
 
 impl<'a> DrillWorker<'a> {
     /// Connects a worker with a timeout so long that it waits for every reply.
-    pub(super) async fn connect(stage: &'a ScenarioRun, name: &str, road: RedisRoute) -> anyhow::Result<Self> {
-        let patience = (stage.timing().ttl * 5).max(Duration::from_secs(10));
-        let client = stage.ground.client_over(road)?;
-        let mut inner = fleet::Worker::new(&client, patience).within(&stage.ground.territory);
+    pub(super) async fn connect(scenario_run: &'a ScenarioRun, name: &str, route: RedisRoute) -> anyhow::Result<Self> {
+        let patience = (scenario_run.timing().ttl * 5).max(Duration::from_secs(10));
+        let client = scenario_run.context.client_over(route)?;
+        let mut inner = fleet::Worker::new(&client, patience).within(&scenario_run.context.key_scope);
         inner.locker().await.with_context(|| format!("the {name} worker cannot connect to Redis"))?;
-        Ok(Self { inner, voice: Voice { name: format!("{name} worker"), stage } })
+        Ok(Self { inner, reporter: WorkerReporter { name: format!("{name} worker"), scenario_run } })
     }
 
     /// Sets the timeout for replies from now on. Only shortened when no reply can come, because a
@@ -117,10 +123,10 @@ impl<'a> DrillWorker<'a> {
 
     /// Tries until the lock is acquired, like a program that waits for a lock.
     pub(super) async fn wait_for(&mut self, lock: &LockSpec) -> anyhow::Result<WorkerHold> {
-        let rhythm = (self.voice.stage.timing().poll(), Instant::now() + lock.ttl * 4);
+        let rhythm = (self.reporter.scenario_run.timing().poll(), Instant::now() + lock.ttl * 4);
         let taken = self.inner.wait_for(lock, rhythm, &CancellationToken::new()).await;
         let Some(hold) = taken.context("an acquisition failed")? else {
-            return Err(ScenarioFailure(format!("the {} waited in vain for {}", self.voice.name, lock.key)).into());
+            return Err(ScenarioFailure(format!("the {} waited in vain for {}", self.reporter.name, lock.key)).into());
         };
         self.note("took the lock");
         Ok(hold)
@@ -128,7 +134,7 @@ impl<'a> DrillWorker<'a> {
 
     pub(super) async fn renew(&mut self, hold: &WorkerHold) -> anyhow::Result<RenewalResult> {
         let answer = self.inner.renew(hold).await;
-        self.voice.tell_renewal(hold, &answer)
+        self.reporter.report_renewal(hold, &answer)
     }
 
     /// Works and renews until that time. Every renewal must succeed.
@@ -155,7 +161,7 @@ impl<'a> DrillWorker<'a> {
         let (kept, n_failed) = self.keep(hold, Some(until), &CancellationToken::new(), policy).await?;
         if kept == Kept::GivenUp {
             self.note("gave up the lock and stopped itself");
-            self.voice.stage.ground.journal.log(ABANDONED, &self.voice.name, &hold.lock.key, &[])?;
+            self.reporter.scenario_run.context.worker_log.log(ABANDONED, &self.reporter.name, &hold.lock.key, &[])?;
         }
         Ok(n_failed)
     }
@@ -167,7 +173,7 @@ impl<'a> DrillWorker<'a> {
         stop: &CancellationToken,
         policy: RenewalPolicy,
     ) -> anyhow::Result<(Kept, u32)> {
-        let mut renewing = WorkerRenewal { voice: &self.voice, policy, n_failed: 0 };
+        let mut renewing = WorkerRenewal { reporter: &self.reporter, policy, n_failed: 0 };
         let kept = self.inner.keep(hold, until, stop, &mut renewing).await?;
         Ok((kept, renewing.n_failed))
     }
@@ -178,10 +184,10 @@ impl<'a> DrillWorker<'a> {
             LockReply::Done => self.note("released"),
             LockReply::Refused => {
                 self.note("tried to release and was refused");
-                self.voice.log(RELEASE_FAILED, hold, NOT_OWNED)?;
+                self.reporter.log(RELEASE_FAILED, hold, NOT_OWNED)?;
                 return Ok(false);
             }
-            LockReply::Unanswered(trouble) => return Err(anyhow::Error::new(trouble).context("a release failed")),
+            LockReply::Unanswered(error) => return Err(anyhow::Error::new(error).context("a release failed")),
         }
         Ok(true)
     }
@@ -202,20 +208,20 @@ impl<'a> DrillWorker<'a> {
     }
 
     pub(super) fn note(&self, what: &str) {
-        self.voice.note(what);
+        self.reporter.note(what);
     }
 }
 
-impl Voice<'_> {
+impl WorkerReporter<'_> {
     fn note(&self, what: &str) {
-        self.stage.note(&self.name, what);
+        self.scenario_run.note(&self.name, what);
     }
 
     fn log(&self, message: &str, hold: &WorkerHold, error: &str) -> anyhow::Result<()> {
-        self.stage.ground.journal.log(message, &self.name, &hold.lock.key, &[("error", error)])
+        self.scenario_run.context.worker_log.log(message, &self.name, &hold.lock.key, &[("error", error)])
     }
 
-    fn tell_renewal(&self, hold: &WorkerHold, answer: &LockReply) -> anyhow::Result<RenewalResult> {
+    fn report_renewal(&self, hold: &WorkerHold, answer: &LockReply) -> anyhow::Result<RenewalResult> {
         Ok(match answer {
             LockReply::Done => {
                 self.note("renewed");
@@ -238,11 +244,11 @@ impl Voice<'_> {
 
 impl LockProgram for WorkerRenewal<'_> {
     fn renew_after(&mut self) -> Option<Duration> {
-        Some(self.voice.stage.timing().renew_every())
+        Some(self.reporter.scenario_run.timing().renew_every())
     }
 
-    fn heard(&mut self, hold: &WorkerHold, answer: &LockReply, failures: u32) -> anyhow::Result<RenewalAction> {
-        let renewal = self.voice.tell_renewal(hold, answer)?;
+    fn on_reply(&mut self, hold: &WorkerHold, answer: &LockReply, failures: u32) -> anyhow::Result<RenewalAction> {
+        let renewal = self.reporter.report_renewal(hold, answer)?;
         self.n_failed += u32::from(renewal == RenewalResult::Failed);
         match (self.policy, renewal) {
             (RenewalPolicy::Succeed, RenewalResult::Done) | (RenewalPolicy::Continue, RenewalResult::Failed) => {
@@ -251,12 +257,45 @@ impl LockProgram for WorkerRenewal<'_> {
             (RenewalPolicy::Fence(budget), RenewalResult::Failed) if failures < budget => Ok(RenewalAction::GoOn),
             (RenewalPolicy::Fence(_), RenewalResult::Failed | RenewalResult::Refused) => Ok(RenewalAction::GiveUp),
             (RenewalPolicy::Succeed, _) => {
-                let name = &self.voice.name;
+                let name = &self.reporter.name;
                 Err(ScenarioFailure(format!("the {name} could not renew a lock that was its own")).into())
             }
             (RenewalPolicy::Fence(_), RenewalResult::Done) | (RenewalPolicy::Continue, _) => {
-                anyhow::bail!("a renewal was answered although nothing comes through")
+                anyhow::bail!("a renewal was answered although nothing is forwarded")
             }
         }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct WorkerLog {
+    file: Mutex<File>,
+}
+
+impl WorkerLog {
+    /// Opens the file for appending.
+    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let file = file.with_context(|| format!("cannot write the workers' log {}", path.display()))?;
+        Ok(Self { file: Mutex::new(file) })
+    }
+
+    /// Writes one line. `more` contains further fields: `error` if something failed, `state` if
+    /// work was finished.
+    pub(super) fn log(&self, message: &str, worker: &str, key: &str, more: &[(&str, &str)]) -> anyhow::Result<()> {
+        let mut line = json!({
+            "time": clock::format(clock::now()),
+            "level": "WARN",
+            "msg": message,
+            "component": "drill",
+            "worker": worker,
+            "key": key,
+        });
+        for (name, value) in more {
+            line[*name] = json!(value);
+        }
+        // One write per line, so that a reader never sees the lines of two workers mixed.
+        let mut file = self.file.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        file.write_all(format!("{line}\n").as_bytes()).context("cannot write the workers' log")
     }
 }

@@ -85,10 +85,10 @@ impl LockProgram for InTime {
         Some(self.0)
     }
 
-    fn heard(&mut self, _: &WorkerHold, answer: &LockReply, _: u32) -> anyhow::Result<RenewalAction> {
+    fn on_reply(&mut self, _: &WorkerHold, answer: &LockReply, _: u32) -> anyhow::Result<RenewalAction> {
         match answer {
             LockReply::Done | LockReply::Refused => Ok(RenewalAction::GoOn),
-            LockReply::Unanswered(trouble) => bail!("a renewal failed: {trouble}"),
+            LockReply::Unanswered(error) => bail!("a renewal failed: {error}"),
         }
     }
 }
@@ -146,7 +146,7 @@ impl Drawn {
     async fn release(&mut self, hold: &WorkerHold) -> anyhow::Result<()> {
         match self.worker.release(hold).await {
             LockReply::Done | LockReply::Refused => Ok(()),
-            LockReply::Unanswered(trouble) => Err(trouble.into()),
+            LockReply::Unanswered(error) => Err(error.into()),
         }
     }
 }

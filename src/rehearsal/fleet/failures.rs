@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::client::scrape::Samples;
+
 /// The metrics that count failures from logs.
 const METRICS: [&str; 7] = [
     "redis_lock_not_owned_total",
@@ -43,10 +45,9 @@ impl Failures {
     /// does not matter.
     pub fn counted(text: &str) -> Self {
         let mut counted = Self::default();
-        for line in text.lines() {
-            let Some((name, value)) = line.rsplit_once(' ') else { continue };
-            let (metric, labels) = name.split_once('{').unwrap_or((name, "}"));
-            let count = value.parse::<f64>().unwrap_or(0.0) as u64;
+        for (series, value) in Samples::parse(text) {
+            let (metric, labels) = series.split_once('{').unwrap_or((&series, "}"));
+            let count = value as u64;
             if !METRICS.contains(&metric) || count == 0 {
                 continue;
             }

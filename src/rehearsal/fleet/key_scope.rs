@@ -1,8 +1,8 @@
 //! Limits where a run may write, and remembers what it wrote, so that all of it can be deleted
 //! again.
 //!
-//! A [`Locker`] with a territory refuses every key outside of it before it sends anything. The
-//! territory notes each value before the locker writes it, so that after any interruption Redis
+//! A [`Locker`] with a key scope refuses every key outside of it before it sends anything. The
+//! key scope notes each value before the locker writes it, so that after any interruption Redis
 //! contains nothing that is not in the notes. `clear` compares before it deletes, so that values of
 //! other programs stay.
 
@@ -48,7 +48,7 @@ impl KeyScope {
     /// The keys that begin with `prefix`. It must be long enough to belong to no other program.
     pub fn new(prefix: &str) -> RedisResult<Self> {
         if prefix.len() < 8 || !prefix.ends_with(':') {
-            return Err(refusal("a territory needs a prefix of its own that ends in a colon", prefix));
+            return Err(refusal("a key scope needs a prefix of its own that ends in a colon", prefix));
         }
         Ok(Self { prefix: prefix.to_owned(), made: Mutex::default() })
     }
@@ -125,13 +125,13 @@ mod tests {
 
     #[test]
     fn only_keys_below_the_prefix() {
-        let territory = KeyScope::new("drill:abc:").unwrap();
-        assert!(territory.note("drill:abc:x", "1").is_ok());
+        let key_scope = KeyScope::new("drill:abc:").unwrap();
+        assert!(key_scope.note("drill:abc:x", "1").is_ok());
         for foreign in ["", "x", "drill:abc", "drill:abc:", "drill:abd:x", "drill:", "cordum:wf:run:lock:1"] {
-            assert!(territory.note(foreign, "1").is_err(), "{foreign}");
-            assert!(territory.note_counter(foreign).is_err(), "{foreign}");
+            assert!(key_scope.note(foreign, "1").is_err(), "{foreign}");
+            assert!(key_scope.note_counter(foreign).is_err(), "{foreign}");
         }
-        assert_eq!(territory.lock().len(), 1);
+        assert_eq!(key_scope.lock().len(), 1);
         for short in ["", ":", "a:", "drill", "drill:abc"] {
             assert!(KeyScope::new(short).is_err(), "{short}");
         }

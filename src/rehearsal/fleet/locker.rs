@@ -68,7 +68,7 @@ pub struct Locker {
     release: Script,
     renew: Script,
     /// `None`: the connection may write to any key.
-    territory: Option<Arc<KeyScope>>,
+    key_scope: Option<Arc<KeyScope>>,
 }
 
 impl Locker {
@@ -76,9 +76,9 @@ impl Locker {
         Self::open(client, TIMEOUT, None).await
     }
 
-    /// Refuses to write outside of the territory, and waits for a reply for at most `timeout`.
-    pub async fn connect_within(client: &Client, territory: &Arc<KeyScope>, timeout: Duration) -> RedisResult<Self> {
-        Self::open(client, timeout, Some(Arc::clone(territory))).await
+    /// Refuses to write outside of the key scope, and waits for a reply for at most `timeout`.
+    pub async fn connect_within(client: &Client, key_scope: &Arc<KeyScope>, timeout: Duration) -> RedisResult<Self> {
+        Self::open(client, timeout, Some(Arc::clone(key_scope))).await
     }
 
     /// For a caller that has its own timeout of `patience`. The timeout of the connection is twice
@@ -86,17 +86,17 @@ impl Locker {
     pub(super) async fn patient(
         client: &Client,
         patience: Duration,
-        territory: Option<Arc<KeyScope>>,
+        key_scope: Option<Arc<KeyScope>>,
     ) -> RedisResult<Self> {
-        Self::open(client, patience * 2, territory).await
+        Self::open(client, patience * 2, key_scope).await
     }
 
-    async fn open(client: &Client, timeout: Duration, territory: Option<Arc<KeyScope>>) -> RedisResult<Self> {
+    async fn open(client: &Client, timeout: Duration, key_scope: Option<Arc<KeyScope>>) -> RedisResult<Self> {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(Some(timeout))
             .set_connection_timeout(Some(TIMEOUT.min(timeout * 4)));
         let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        Ok(Self { connection, release: Script::new(RELEASE), renew: Script::new(RENEW), territory })
+        Ok(Self { connection, release: Script::new(RELEASE), renew: Script::new(RENEW), key_scope })
     }
 
     /// Returns `None` if the lock is taken.
@@ -150,8 +150,8 @@ impl Locker {
     /// Returns a number that grows with every holder. The counter expires after `keep` without a
     /// call.
     pub async fn next_fence(&mut self, key: &str, keep: Duration) -> RedisResult<u64> {
-        if let Some(territory) = &self.territory {
-            territory.note_counter(key)?;
+        if let Some(key_scope) = &self.key_scope {
+            key_scope.note_counter(key)?;
         }
         Script::new(NEXT_FENCE).key(key).arg(milliseconds(keep)).invoke_async(&mut self.connection).await
     }
@@ -194,11 +194,11 @@ impl Locker {
     }
 
     fn check(&self, key: &str) -> RedisResult<()> {
-        self.territory.as_ref().map_or(Ok(()), |territory| territory.check(key))
+        self.key_scope.as_ref().map_or(Ok(()), |key_scope| key_scope.check(key))
     }
 
     fn note(&self, key: &str, value: &str) -> RedisResult<()> {
-        self.territory.as_ref().map_or(Ok(()), |territory| territory.note(key, value))
+        self.key_scope.as_ref().map_or(Ok(()), |key_scope| key_scope.note(key, value))
     }
 }
 

@@ -6,7 +6,7 @@
 //! order:
 //!
 //! * `locker`: the operations of a lock
-//! * `worker`, `gate`: one worker, and how its process is paused
+//! * `worker`: one worker, and how its process is paused
 //! * `behavior`: workers that make mistakes, decided by a seed; `random`: the generator
 //! * `record`, `failures`: what really happened
 //! * `server`, `proxy`: a Redis of our own, and a network that can fail
@@ -16,7 +16,6 @@
 mod behavior;
 pub mod cordum;
 mod failures;
-mod gate;
 mod key_scope;
 mod locker;
 mod proxy;
@@ -27,11 +26,10 @@ mod worker;
 
 pub use behavior::{Behavior, run};
 pub use failures::{Comparison, Failures};
-pub use gate::PauseGate;
 pub use key_scope::{Cleared, KeyScope};
 pub use locker::{LockToken, Locker, RELEASE, resource};
 pub use proxy::{Proxy, client_through};
 pub use random::{Random, Uuid};
 pub use record::{End, OperationLog, Truth};
 pub use server::{KilledOnDrop, Server};
-pub use worker::{Kept, LockProgram, LockReply, LockSpec, RenewalAction, UnknownResult, Worker, WorkerHold};
+pub use worker::{Kept, LockProgram, LockReply, LockSpec, PauseGate, RenewalAction, UnknownResult, Worker, WorkerHold};

@@ -4,6 +4,7 @@
 //! kilobytes, because a worker that gets no replies sends little.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,8 +23,8 @@ const CHUNK: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Direction {
-    /// The server for new connections.
-    server: String,
+    /// The server for new connections. If `None`, they end immediately.
+    server: Option<String>,
     /// Added in each direction.
     delay: Duration,
     /// No bytes pass, and no connection is closed.
@@ -44,7 +45,7 @@ impl Proxy {
     pub async fn start(server: &str) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot start a proxy")?;
         let address = listener.local_addr()?;
-        let way = Direction { server: server.to_owned(), delay: Duration::ZERO, blocked: false, generation: 0 };
+        let way = Direction { server: Some(server.to_owned()), delay: Duration::ZERO, blocked: false, generation: 0 };
         let way = watch::Sender::new(way);
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, way.clone()));
@@ -70,8 +71,17 @@ impl Proxy {
 
     /// Ends all connections. New ones lead to another server.
     pub fn redirect(&self, server: &str) {
+        self.end_connections(Some(server.to_owned()));
+    }
+
+    /// Ends all connections, and new ones immediately, until [`Proxy::redirect`].
+    pub fn cut(&self) {
+        self.end_connections(None);
+    }
+
+    fn end_connections(&self, next_server: Option<String>) {
         self.way.send_modify(|way| {
-            way.server = server.to_owned();
+            way.server = next_server;
             way.generation += 1;
         });
     }
@@ -100,6 +110,7 @@ async fn accept(listener: TcpListener, way: watch::Sender<Direction>) {
 /// Serves one connection until one side closes it or the proxy is redirected.
 async fn connect(near: TcpStream, mut way: watch::Receiver<Direction>) {
     let Direction { server, generation, .. } = way.borrow_and_update().clone();
+    let Some(server) = server else { return };
     let Ok(far) = TcpStream::connect(&server).await else { return };
     let _ = (near.set_nodelay(true), far.set_nodelay(true));
     let (near_reader, near_writer) = near.into_split();
@@ -113,9 +124,11 @@ async fn connect(near: TcpStream, mut way: watch::Receiver<Direction>) {
 
 async fn carry(reader: OwnedReadHalf, writer: OwnedWriteHalf, way: watch::Receiver<Direction>) {
     let (out, waiting) = mpsc::channel(WAITING);
+    let mut writing = pin!(write(writer, waiting, way.clone()));
     tokio::select! {
-        () = read(reader, out, way.clone()) => {}
-        () = write(writer, waiting, way) => {}
+        // The end of a connection is delayed like its bytes.
+        () = read(reader, out, way) => writing.await,
+        () = &mut writing => {}
     }
 }
 
@@ -191,5 +204,23 @@ mod tests {
         assert!(ask(&mut stream).await.is_err(), "connections end");
         let mut stream = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
         assert_eq!(&ask(&mut stream).await.unwrap(), b"2x");
+        proxy.cut();
+        assert!(ask(&mut stream).await.is_err(), "connections end");
+        let mut stream = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
+        assert!(ask(&mut stream).await.is_err(), "new ones, too");
+    }
+
+    #[tokio::test]
+    async fn bytes_before_the_end_of_a_connection_arrive() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let proxy = Proxy::start(&listener.local_addr().unwrap().to_string()).await.unwrap();
+        proxy.delay(Duration::from_millis(100));
+        let mut near = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
+        let (mut far, _) = listener.accept().await.unwrap();
+        far.write_all(b"last words").await.unwrap();
+        drop(far);
+        let mut words = String::new();
+        near.read_to_string(&mut words).await.unwrap();
+        assert_eq!(words, "last words");
     }
 }

@@ -40,7 +40,7 @@ struct RecordedOperation {
 /// All workers of a run write to it.
 #[derive(Debug, Default)]
 pub struct OperationLog {
-    deeds: Mutex<Vec<RecordedOperation>>,
+    operations: Mutex<Vec<RecordedOperation>>,
 }
 
 /// The numbers that follow from a record.
@@ -64,7 +64,7 @@ impl OperationLog {
     /// Begins a hold. Returns its number for later calls, and the time.
     pub fn acquired(&self, key: &str) -> (usize, Instant) {
         let now = Instant::now();
-        let deed = RecordedOperation {
+        let operation = RecordedOperation {
             key: key.to_owned(),
             acquired: now,
             ended: None,
@@ -74,98 +74,98 @@ impl OperationLog {
             end: End::Open,
             refused: 0,
         };
-        let mut deeds = self.lock();
-        deeds.push(deed);
-        (deeds.len() - 1, now)
+        let mut operations = self.lock();
+        operations.push(operation);
+        (operations.len() - 1, now)
     }
 
     fn change(&self, number: usize, change: impl FnOnce(&mut RecordedOperation)) {
-        if let Some(deed) = self.lock().get_mut(number) {
-            change(deed);
+        if let Some(operation) = self.lock().get_mut(number) {
+            change(operation);
         }
     }
 
     pub fn ended(&self, number: usize, end: End) {
-        self.change(number, |deed| {
-            deed.end = end;
-            deed.ended = Some(Instant::now());
+        self.change(number, |operation| {
+            operation.end = end;
+            operation.ended = Some(Instant::now());
         });
     }
 
     pub fn renewed(&self, number: usize) {
-        self.change(number, |deed| {
-            deed.renewals += 1;
-            deed.last_sign = Instant::now();
+        self.change(number, |operation| {
+            operation.renewals += 1;
+            operation.last_sign = Instant::now();
         });
     }
 
     /// Redis refused a renewal or a release.
     pub fn refused(&self, number: usize) {
-        self.change(number, |deed| deed.refused += 1);
+        self.change(number, |operation| operation.refused += 1);
     }
 
     /// The holder no longer has the lock. If no other end was recorded, its TTL ran out.
     pub fn lost(&self, number: usize) {
-        self.change(number, |deed| {
-            if deed.end == End::Open {
-                (deed.end, deed.ended) = (End::Expired, Some(Instant::now()));
+        self.change(number, |operation| {
+            if operation.end == End::Open {
+                (operation.end, operation.ended) = (End::Expired, Some(Instant::now()));
             }
         });
     }
 
     /// The TTL ran out, counted from the acquisition or the last renewal.
     pub fn expired(&self, number: usize, ttl: Duration) {
-        self.change(number, |deed| {
-            deed.end = End::Expired;
-            deed.ended = Some(deed.last_sign + ttl);
+        self.change(number, |operation| {
+            operation.end = End::Expired;
+            operation.ended = Some(operation.last_sign + ttl);
         });
     }
 
     /// The holder no longer works as if it held the lock.
     pub fn let_go(&self, number: usize) {
-        self.change(number, |deed| deed.believed_until = Some(Instant::now()));
+        self.change(number, |operation| operation.believed_until = Some(Instant::now()));
     }
 
     /// For how long this holder and the next holder of the same lock both believed that they held
     /// it.
     pub fn overlap(&self, number: usize) -> Duration {
-        let deeds = self.lock();
-        let Some((deed, next)) = with_next(&deeds, number) else { return Duration::ZERO };
-        let until = deed.believed_until.or(deed.ended).unwrap_or_else(Instant::now);
+        let operations = self.lock();
+        let Some((operation, next)) = with_next(&operations, number) else { return Duration::ZERO };
+        let until = operation.believed_until.or(operation.ended).unwrap_or_else(Instant::now);
         until.saturating_duration_since(next.acquired)
     }
 
     /// The time from the last sign of life of a holder whose lock expired to the next acquisition.
     pub fn takeover(&self, number: usize) -> Option<Duration> {
-        let deeds = self.lock();
-        let (deed, next) = with_next(&deeds, number)?;
-        (deed.end == End::Expired).then(|| next.acquired - deed.last_sign)
+        let operations = self.lock();
+        let (operation, next) = with_next(&operations, number)?;
+        (operation.end == End::Expired).then(|| next.acquired - operation.last_sign)
     }
 
     pub fn last_sign(&self, number: usize) -> Option<Instant> {
-        self.lock().get(number).map(|deed| deed.last_sign)
+        self.lock().get(number).map(|operation| operation.last_sign)
     }
 
     pub fn truth(&self) -> Truth {
-        let deeds = self.lock();
+        let operations = self.lock();
         let mut truth = Truth::default();
         // Holds of one lock follow each other and are recorded in the order of their acquisitions.
         let mut last: BTreeMap<&str, End> = BTreeMap::new();
-        for deed in deeds.iter() {
+        for operation in operations.iter() {
             truth.acquisitions += 1;
-            truth.renewals += deed.renewals;
-            truth.refused += deed.refused;
-            match deed.end {
+            truth.renewals += operation.renewals;
+            truth.refused += operation.refused;
+            match operation.end {
                 End::Released | End::Deleted => truth.releases += 1,
                 End::Expired => truth.expirations += 1,
                 End::Stolen => truth.stolen += 1,
                 End::Open => truth.held += 1,
             }
-            if matches!(deed.end, End::Released | End::Deleted | End::Expired) {
-                let held = deed.ended.map_or(Duration::ZERO, |ended| ended - deed.acquired);
+            if matches!(operation.end, End::Released | End::Deleted | End::Expired) {
+                let held = operation.ended.map_or(Duration::ZERO, |ended| ended - operation.acquired);
                 truth.hold_seconds += held.as_secs_f64();
             }
-            match last.insert(&deed.key, deed.end) {
+            match last.insert(&operation.key, operation.end) {
                 Some(End::Released | End::Deleted) => truth.changes_after_release += 1,
                 Some(End::Expired) => truth.changes_after_expiry += 1,
                 Some(End::Stolen | End::Open) => truth.changes_after_unknown += 1,
@@ -176,15 +176,15 @@ impl OperationLog {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<RecordedOperation>> {
-        self.deeds.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.operations.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 /// Returns a hold and the next hold of the same lock.
-fn with_next(deeds: &[RecordedOperation], number: usize) -> Option<(&RecordedOperation, &RecordedOperation)> {
-    let deed = deeds.get(number)?;
-    let next = deeds[number + 1..].iter().find(|next| next.key == deed.key)?;
-    Some((deed, next))
+fn with_next(operations: &[RecordedOperation], number: usize) -> Option<(&RecordedOperation, &RecordedOperation)> {
+    let operation = operations.get(number)?;
+    let next = operations[number + 1..].iter().find(|next| next.key == operation.key)?;
+    Some((operation, next))
 }
 
 #[cfg(test)]

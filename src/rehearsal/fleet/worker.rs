@@ -3,16 +3,18 @@
 //! Everything that locks in a simulation is a worker: the services of [`cordum`](super::cordum),
 //! the workers and worker processes of drills, and the workers of the tests (see
 //! [`Behavior`](super::Behavior)). The worker writes each reply to the record of the lock before
-//! anything else can happen. A [`LockProgram`] decides how a program reacts to a reply.
+//! anything else can happen. A [`LockProgram`] decides how a program reacts to a reply. A
+//! [`PauseGate`] pauses all workers of a simulated process at once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Client, RedisError, RedisResult};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{End, KeyScope, LockToken, Locker, OperationLog, PauseGate};
+use super::{End, KeyScope, LockToken, Locker, OperationLog};
 
 /// One lock, and the record of what happens to it.
 #[derive(Clone, Debug)]
@@ -58,7 +60,7 @@ pub trait LockProgram {
 
     /// Called after each renewal. `failures`: how many renewals in a row, including this one, did
     /// not succeed.
-    fn heard(&mut self, hold: &WorkerHold, answer: &LockReply, failures: u32) -> anyhow::Result<RenewalAction>;
+    fn on_reply(&mut self, hold: &WorkerHold, answer: &LockReply, failures: u32) -> anyhow::Result<RenewalAction>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +81,7 @@ pub enum Kept {
 pub struct Worker {
     client: Client,
     patience: Duration,
-    territory: Option<Arc<KeyScope>>,
+    key_scope: Option<Arc<KeyScope>>,
     gate: PauseGate,
     /// Opened when it is needed, and again after an error.
     locker: Option<Locker>,
@@ -88,12 +90,12 @@ pub struct Worker {
 impl Worker {
     /// Creates a worker that waits this long for each reply.
     pub fn new(client: &Client, patience: Duration) -> Self {
-        Self { client: client.clone(), patience, territory: None, gate: PauseGate::default(), locker: None }
+        Self { client: client.clone(), patience, key_scope: None, gate: PauseGate::default(), locker: None }
     }
 
-    /// Limits the worker to the keys of a territory.
-    pub fn within(self, territory: &Arc<KeyScope>) -> Self {
-        Self { territory: Some(Arc::clone(territory)), ..self }
+    /// Limits the worker to the keys of a key scope.
+    pub fn within(self, key_scope: &Arc<KeyScope>) -> Self {
+        Self { key_scope: Some(Arc::clone(key_scope)), ..self }
     }
 
     /// Pauses the worker while the gate of its process is closed.
@@ -109,7 +111,7 @@ impl Worker {
     pub async fn locker(&mut self) -> RedisResult<&mut Locker> {
         let locker = match self.locker.take() {
             Some(locker) => locker,
-            None => Locker::patient(&self.client, self.patience, self.territory.clone()).await?,
+            None => Locker::patient(&self.client, self.patience, self.key_scope.clone()).await?,
         };
         Ok(self.locker.insert(locker))
     }
@@ -199,7 +201,7 @@ impl Worker {
             last_attempt = Instant::now();
             let answer = self.renew(hold).await;
             failures = if matches!(answer, LockReply::Done) { 0 } else { failures + 1 };
-            if program.heard(hold, &answer, failures)? == RenewalAction::GiveUp {
+            if program.on_reply(hold, &answer, failures)? == RenewalAction::GiveUp {
                 hold.let_go();
                 return Ok(Kept::GivenUp);
             }
@@ -235,7 +237,7 @@ impl From<Result<bool, UnknownResult>> for LockReply {
         match answer {
             Ok(true) => Self::Done,
             Ok(false) => Self::Refused,
-            Err(trouble) => Self::Unanswered(trouble),
+            Err(error) => Self::Unanswered(error),
         }
     }
 }
@@ -283,5 +285,22 @@ impl WorkerHold {
     /// The TTL ran out, counted from the acquisition or the last renewal.
     pub fn expired(&self) {
         self.lock.record.expired(self.number, self.lock.ttl);
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct PauseGate {
+    is_closed: Arc<watch::Sender<bool>>,
+}
+
+impl PauseGate {
+    pub fn close(&self, is_closed: bool) {
+        self.is_closed.send_replace(is_closed);
+    }
+
+    /// Waits while the gate is closed.
+    pub async fn pass(&self) {
+        // The wait cannot fail, because the gate owns the sender.
+        let _ = self.is_closed.subscribe().wait_for(|is_closed| !is_closed).await;
     }
 }

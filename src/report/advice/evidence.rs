@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::percentile::BucketedSample;
-use crate::model::counters::{LogCounters, Tally};
-use crate::model::failure::Cause;
+use crate::model::counters::Tally;
+use crate::model::failure::{Cause, FailureKind};
 use crate::model::sighting::OperationsSource;
 use crate::snapshot::{KeyspaceView, NamespaceView};
 
@@ -49,8 +49,8 @@ impl Evidence {
             takeovers: counters.takeover_seconds.count(),
             takeovers_beyond_slo: counters.takeovers_beyond_slo,
             lost: lost(&view.causes),
-            logs_speak: speak(&view.logs),
-            is_complete: now.source == Some(OperationsSource::Watch),
+            logs_speak: ABOUT_HELD_LOCKS.iter().any(|kind| view.logs.total(*kind) > 0),
+            is_complete: now.source.is_some_and(OperationsSource::is_pushed),
             pause: Duration::ZERO,
         })
     }
@@ -87,9 +87,7 @@ fn lost(causes: &Tally<Cause>) -> u64 {
     EXPIRED.iter().map(|cause| causes.get(*cause)).sum()
 }
 
-/// Returns true if the logs contain lines about renewals or releases. Such logs would also report a
-/// lost lock.
-fn speak(logs: &LogCounters) -> bool {
-    let LogCounters { not_owned, renewal_failures, release_failures, abandonments, .. } = logs;
-    not_owned.total() + renewal_failures.total() + release_failures.total() + abandonments > 0
-}
+/// Failures that are reported only if the logs contain lines about renewals or releases. Such logs
+/// would also report a lost lock.
+pub(crate) const ABOUT_HELD_LOCKS: [FailureKind; 4] =
+    [FailureKind::NotOwned, FailureKind::RenewalFailed, FailureKind::ReleaseFailed, FailureKind::Abandoned];

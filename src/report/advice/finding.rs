@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::formulas::{Model, Need};
 use super::percentile::MIN_SAMPLES;
-use crate::util::units::format_duration;
+use crate::util::units::brief;
 
 /// Something that should be changed.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,14 +94,14 @@ impl fmt::Display for AdviceFinding {
                     }
                     _ => write!(
                         out,
-                        "{n_cut_off} of {n_samples} silences of an owner lasted longer, and its lock ran out"
+                        "{n_cut_off} of {n_samples} silences of an owner lasted longer, and its lock expired"
                     ),
                 }?;
                 if need.high.is_none() {
                     write!(
                         out,
-                        "; how long they would have taken cannot be seen, so the value advised is a step: \
-                         measure again after it"
+                        "; how long they would have taken is unknown, so use the recommended value as a step and \
+                         measure again"
                     )?;
                 }
                 Ok(())
@@ -109,11 +109,7 @@ impl fmt::Display for AdviceFinding {
             Self::LostAllTheSame { model, n_lost, ttl } => {
                 let ttl = brief(*ttl);
                 let what = if *model == Model::Held { "holds" } else { "silences" };
-                write!(
-                    out,
-                    "99 of 100 {what} fit into {ttl}, but {n_lost} locks ran out under their owner's hands all \
-                     the same: "
-                )?;
+                write!(out, "99 of 100 {what} fit into {ttl}, but {n_lost} locks expired while their owner worked: ")?;
                 match model {
                     Model::Held => write!(out, "renew the lock, or find out what the slowest work is"),
                     _ => write!(out, "find the pauses (GC, swapping, a slow Redis), and fence what comes after them"),
@@ -121,8 +117,8 @@ impl fmt::Display for AdviceFinding {
             }
             Self::NotRenewed { ttl, every } => write!(
                 out,
-                "holds come near the TTL of {} and nothing renews it: renew every {}, then the TTL need not \
-                 follow the work",
+                "holds come near the TTL of {} and nothing renews the lock: renew every {}, so that the TTL does not \
+                 depend on the work",
                 brief(*ttl),
                 brief(*every)
             ),
@@ -146,24 +142,26 @@ impl fmt::Display for AdviceFinding {
                 write!(out, ", {by} too late; ")?;
                 match (at_most, fit) {
                     (Some(at_most), Fit::Yes) => {
-                        write!(out, "a TTL of at most {} meets it and is long enough", brief(*at_most))
+                        write!(out, "a TTL of at most {} satisfies it and is long enough", brief(*at_most))
                     }
                     (Some(at_most), Fit::RenewedMoreOften) => {
                         write!(
                             out,
-                            "a TTL of at most {} meets it and is long enough if the lock is renewed more often",
+                            "a TTL of at most {} satisfies it and is long enough if the lock is renewed more often",
                             brief(*at_most)
                         )
                     }
-                    (Some(at_most), Fit::No) => write!(out, "a TTL of at most {} would meet it", brief(*at_most)),
+                    (Some(at_most), Fit::No) => write!(out, "a TTL of at most {} would satisfy it", brief(*at_most)),
                     (Some(at_most), _) => {
                         write!(
                             out,
-                            "a TTL of at most {} would meet it; whether that is long enough cannot be told yet",
+                            "a TTL of at most {} would satisfy it; whether that is long enough is not known yet",
                             brief(*at_most)
                         )
                     }
-                    (None, _) => write!(out, "no TTL can meet it, the retry alone takes longer: retry more often"),
+                    (None, _) => {
+                        write!(out, "no TTL can satisfy it, because the retry alone takes longer: retry more often")
+                    }
                 }
             }
             Self::Conflict { model, need, at_most, slo, retry_every } => {
@@ -194,7 +192,8 @@ impl fmt::Display for AdviceFinding {
                 match n_attempts {
                     0 => write!(
                         out,
-                        "renewing every {every} is too late for a TTL of {ttl}: the answer comes when the lock is gone"
+                        "renewing every {every} is too late for a TTL of {ttl}: the reply arrives after the lock has \
+                         expired"
                     ),
                     _ => write!(
                         out,
@@ -216,8 +215,8 @@ impl fmt::Display for AdviceFinding {
                 let (ttl, renew_every, fence) = (brief(*ttl), brief(*renew_every), brief(*fence));
                 write!(
                     out,
-                    "the fence falls after expiry: {budget} failed renewals, {renew_every} apart, take {fence}, \
-                     the lock lasts {ttl}; "
+                    "the owner fences itself after the lock expired: {budget} failed renewals, {renew_every} apart, \
+                     take {fence}, but the TTL is {ttl}; "
                 )?;
                 write!(out, "renew every {}", brief(*every))?;
                 match n_in_time {
@@ -281,8 +280,8 @@ impl fmt::Display for Note {
                 let what = if *model == Model::Held { "finished holds" } else { "renewals" };
                 write!(
                     out,
-                    "too few samples: {n_samples} {what} were seen, and fewer than {MIN_SAMPLES} say nothing \
-                     about the slowest hundredth"
+                    "too few samples: {n_samples} {what} were observed, and fewer than {MIN_SAMPLES} do not show the \
+                     slowest hundredth"
                 )
             }
             Self::TtlUnknown => write!(out, "`ttl` is not configured, so there is nothing to compare with"),
@@ -291,41 +290,44 @@ impl fmt::Display for Note {
                 match need.high {
                     Some(high) => write!(
                         out,
-                        "the {what} need a TTL between {} and {}; the buckets or samples allow no finer answer, \
-                         and nothing speaks against the present one",
+                        "the {what} need a TTL between {} and {}; the buckets or samples are too coarse for more, \
+                         and the current TTL fits",
                         brief(need.low),
                         brief(high)
                     ),
-                    None => write!(out, "the {what} need {} or more; how much more cannot be seen", brief(need.low)),
+                    None => write!(out, "the {what} need {} or more; how much more is unknown", brief(need.low)),
                 }
             }
             Self::RarelyRenewed => {
-                write!(out, "99 of 100 holds end before the first renewal is due, so the TTL was judged by the holds")
+                write!(out, "99 of 100 holds end before the first renewal is due, so the advice is based on the holds")
             }
             Self::LogsSilent { n_cut_off } => {
                 write!(
                     out,
-                    "no log line about this namespace was seen: owners that died may be among the {n_cut_off} \
-                     whose lock ran out"
+                    "no log line about this namespace was observed: owners that died may be among the {n_cut_off} \
+                     whose lock expired"
                 )
             }
             Self::BeyondSlo { model, ttl, at_most } => {
                 let (ttl, at_most) = (brief(*ttl), brief(*at_most));
                 let way_out = if *model == Model::Held {
-                    "renewing has both"
+                    "renewing achieves both"
                 } else {
-                    "only renewing more often or shorter pauses have both"
+                    "only renewing more often or shorter pauses achieve both"
                 };
                 write!(out, "with a TTL of {ttl} a takeover is later than the SLO allows, ")?;
-                write!(out, "which wants {at_most} at most: {way_out}")
+                write!(out, "which requires at most {at_most}: {way_out}")
             }
             Self::RenewedUnconfigured { n_renewals } => {
-                write!(out, "{n_renewals} renewals were seen although `renew_every` is not configured: configure it")
+                write!(
+                    out,
+                    "{n_renewals} renewals were observed although `renew_every` is not configured: configure it"
+                )
             }
             Self::BudgetUnknown => write!(
                 out,
-                "`renewal_failure_budget` is not configured: whether the fence falls before the lock expires is \
-                 not known"
+                "`renewal_failure_budget` is not configured: whether the owner fences itself before the lock expires \
+                 is not known"
             ),
             Self::NoSlo => write!(out, "`takeover_slo` is not configured: whether the TTL is too long is not known"),
             Self::RetryUnknown => {
@@ -335,30 +337,19 @@ impl fmt::Display for Note {
             Self::TookLonger { count, of } => {
                 write!(
                     out,
-                    "{count} of {of} takeovers that were seen took longer than the SLO: if the bound is within \
-                     it, nobody retries as often as configured"
+                    "{count} of {of} observed takeovers took longer than the SLO: if the bound is within it, the \
+                     programs retry less often than configured"
                 )
             }
             Self::JitterAssumed => {
                 write!(out, "fewer than {MIN_SAMPLES} answers of Redis were timed: a jitter of 1s is assumed")
             }
-            Self::PassesOnly => write!(
-                out,
-                "changes are seen by passes only: short holds and quick renewals are missing among the samples"
-            ),
+            Self::PassesOnly => {
+                write!(out, "only passes observe changes: short holds and quick renewals are missing among the samples")
+            }
             Self::TtlChanged => {
                 write!(out, "`ttl` was changed within the range: choose a shorter one that begins after it")
             }
         }
-    }
-}
-
-/// Formats a duration as in the configuration, but with tenths of seconds: `7.5s`.
-pub(crate) fn brief(duration: Duration) -> String {
-    let tenths = (duration.as_secs_f64() * 10.0).round() as u64;
-    match tenths {
-        ..10 => format_duration(duration),
-        10..600 if !tenths.is_multiple_of(10) => format!("{}.{}s", tenths / 10, tenths % 10),
-        _ => format_duration(Duration::from_secs((tenths + 5) / 10)),
     }
 }

@@ -25,13 +25,10 @@ mod evidence;
 mod finding;
 mod formulas;
 mod percentile;
-#[cfg(test)]
-mod tests;
 
 pub use assess::advise;
-pub(crate) use evidence::EXPIRED;
 pub use evidence::Evidence;
-pub(crate) use finding::brief;
+pub(crate) use evidence::{ABOUT_HELD_LOCKS, EXPIRED};
 pub use finding::{AdviceFinding, Fit, Note};
 pub use formulas::{Jitter, Model, Need};
 pub use percentile::{BOUNDED_SAMPLES, Bracket, BucketedSample, MIN_SAMPLES};
@@ -121,3 +118,6 @@ impl Takeover {
         self.slo.is_some_and(|slo| self.bound > slo)
     }
 }
+
+#[cfg(test)]
+mod tests;

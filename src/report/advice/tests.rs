@@ -133,8 +133,8 @@ fn holds_near_the_ttl_without_renewal() {
         advice.findings[0].to_string(),
         "the TTL of 30s is too short: one hold in a hundred takes 25s or more, which with jitter and guard needs 31.3s"
     );
-    let near =
-        "holds come near the TTL of 30s and nothing renews it: renew every 12s, then the TTL need not follow the work";
+    let near = "holds come near the TTL of 30s and nothing renews the lock: renew every 12s, so that the TTL does not \
+         depend on the work";
     assert_eq!(advice.findings[1].to_string(), near);
     // Holds of more than 20 s fit into 28 s, but barely.
     check_held(&item(28.0), &holds(5000, |p| if p < 0.98 { 1.0 } else { 24.0 }), 28.0, &["not_renewed"]);
@@ -254,7 +254,7 @@ fn a_shorter_interval_before_a_conflict() {
     let advice = check_renewed(&namespace(60.0, 20.0, 45.0), &paused(5), (40.0, 13.0), &["too_long"]);
     let text = advice.findings[0].to_string();
     assert!(
-        text.ends_with("a TTL of at most 40s meets it and is long enough if the lock is renewed more often"),
+        text.ends_with("a TTL of at most 40s satisfies it and is long enough if the lock is renewed more often"),
         "{text}"
     );
     // The GC pause of `docs/ttl-advice.md`.
@@ -319,7 +319,8 @@ fn a_fence_that_falls_after_expiry() {
     };
     let evidence = margins(5000, 0.66);
     let advice = check_renewed(&fencing(20.0, Some(3)), &evidence, (60.0, 15.0), &["fence_after_expiry"]);
-    let text = "the fence falls after expiry: 3 failed renewals, 20s apart, take 1m, the lock lasts 1m; renew \
+    let text = "the owner fences itself after the lock expired: 3 failed renewals, 20s apart, take 1m, but the TTL \
+         is 1m; renew \
          every 15s or give up after 2 failures";
     assert_eq!(advice.findings[0].to_string(), text);
     let text = |every, budget| advise(&fencing(every, Some(budget)), &evidence).findings[0].to_string();
@@ -340,16 +341,18 @@ fn a_ttl_that_is_too_long_for_the_takeover() {
     check_held(&namespace(65.0), &holds(5000, |p| p), 60.0, &[]);
     let advice = check_held(&namespace(45.0), &holds(5000, |p| p), 40.0, &["too_long"]);
     let text = "too long for the takeover SLO of 45s: a dead owner's lock is taken over after up to 1m5s (TTL \
-         and a retry after 5s), 20s too late; a TTL of at most 40s meets it and is long enough";
+         and a retry after 5s), 20s too late; a TTL of at most 40s satisfies it and is long enough";
     assert_eq!(advice.findings[0].to_string(), text);
     // Whether 40 s is enough is unknown, so the TTL stays: correctness is more important than a
     // fast takeover.
     let advice = advise(&namespace(45.0), &holds(50, |p| p));
     assert_eq!((advice.ttl, advice.findings.len()), (secs(60.0), 1));
-    assert!(advice.findings[0].to_string().ends_with("whether that is long enough cannot be told yet"));
+    assert!(advice.findings[0].to_string().ends_with("whether that is long enough is not known yet"));
     let advice = check_held(&namespace(4.0), &holds(5000, |p| p), 60.0, &["too_long"]);
     assert!(
-        advice.findings[0].to_string().ends_with("no TTL can meet it, the retry alone takes longer: retry more often")
+        advice.findings[0]
+            .to_string()
+            .ends_with("no TTL can satisfy it, because the retry alone takes longer: retry more often")
     );
 }
 

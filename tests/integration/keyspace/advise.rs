@@ -159,7 +159,7 @@ fn check_all(answer: &Value) {
     check(answer, "leader", "loop", (45.0, None), "none", &["too_long"]);
     check(answer, "idle", "held", (30.0, None), "none", &[]);
     let notes = of(answer, "idle")["notes"].to_string();
-    assert!(notes.contains("too few samples: 0 finished holds were seen"), "{notes}");
+    assert!(notes.contains("too few samples: 0 finished holds were observed"), "{notes}");
 }
 
 #[test]
@@ -242,14 +242,13 @@ fn advise_prints_a_table() {
     assert_eq!(row("leader").join(" "), "leader loop 1m -> 45s - - 1m30s / 1m15s 0 -");
     for sentence in [
         "work: fine\n  99 of 100 holds take no more than ",
-        "renewed: change\n  the fence falls after expiry: 3 failed renewals, 20s apart, take 1m, the lock lasts \
+        "renewed: change\n  the owner fences itself after the lock expired: 3 failed renewals, 20s apart, take 1m, \
+         but the TTL is \
          1m; renew every 15s or give up after 2 failures\n",
         "slow: change\n  the TTL of 4s is too short: it cut off ",
-        "holds; how long they would have taken cannot be seen, so the value advised is a step: measure again \
-         after it\n",
-        "note: no log line about this namespace was seen: owners that died may be among the ",
-        "idle: too few samples: 0 finished holds were seen, and fewer than 100 say nothing about the slowest \
-         hundredth\n",
+        "holds; how long they would have taken is unknown, so use the recommended value as a step and measure again\n",
+        "note: no log line about this namespace was observed: owners that died may be among the ",
+        "idle: too few samples: 0 finished holds were observed, and fewer than 100 do not show the slowest hundredth\n",
         "\nnamespaces:\n  - name: quick\n    ttl: 9s\n",
     ] {
         assert!(text.contains(sentence), "{sentence:?} is not in:\n{text}");
@@ -298,9 +297,9 @@ fn advise_reads_prometheus() {
     assert_eq!((code, one["namespaces"].as_array().unwrap().len()), (0, 2));
     fails(
         &["--prometheus", &url, "--namespace", "nowhere"],
-        "nothing was seen in Redis of a lock namespace \"nowhere\"; there are: idle, ",
+        "nothing was observed in Redis of a lock namespace \"nowhere\"; there are: idle, ",
     );
-    fails(&["--prometheus", &url, "--cluster", "nowhere"], "none that looks at locks in Redis");
+    fails(&["--prometheus", &url, "--cluster", "nowhere"], "none about locks in Redis");
     // An exporter is not a Prometheus server, and the reverse.
     fails(&["--prometheus", &world.exporter()], "not as Prometheus does");
     fails(&["--exporter", &url], "it is no redis_lock_exporter");
@@ -348,7 +347,7 @@ fn advise_exits_with_2_if_it_has_no_data() {
     fails(&["--prometheus", &url, "--range", "1h"], "has no series of redis_lock_exporter in the last 1h");
 
     let without_redis = Site::new().start();
-    fails(&["--exporter", &format!("http://{}", without_redis.address)], "looks at no Redis");
+    fails(&["--exporter", &format!("http://{}", without_redis.address)], "does not watch Redis");
 
     let server = RedisServer::start(&[]);
     let site = Site::new();
@@ -363,7 +362,7 @@ fn advise_exits_with_2_if_it_has_no_data() {
     let url = format!("http://{}", daemon.address);
     fails(
         &["--exporter", &url, "--namespace", "nowhere"],
-        "nothing was seen in Redis of a lock namespace \"nowhere\"; there are: quick, work, slow, renewed, \
+        "nothing was observed in Redis of a lock namespace \"nowhere\"; there are: quick, work, slow, renewed, \
          leader, idle",
     );
 }

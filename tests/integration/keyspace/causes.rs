@@ -172,6 +172,8 @@ fn five_causes_of_losses_are_identified() {
         engine.release_in_vain("deleted", &deleted);
 
         let (taken, taken_owner) = engine.acquire("taken", TTL);
+        // The preset says that Cordum never overwrites a lock, so this counts as a release until the
+        // holder reports the loss.
         let thief = engine.program.steal(&Engine::key("taken"), TTL);
         let thief_owner = engine.seen("taken", Some(&taken_owner));
         engine.release_in_vain("taken", &taken);
@@ -202,11 +204,10 @@ fn five_causes_of_losses_are_identified() {
         let counted = Counted {
             acquisitions: 6,
             renewals: 1,
-            releases: 3,
+            releases: 4,
             expirations: 2,
-            unknown_ends: 1,
             changes_after_expiry: 1,
-            changes_after_unknown: 1,
+            changes_after_release: 1,
             ..Default::default()
         };
         assert_eq!(Counted::of(&samples), counted);
@@ -214,9 +215,9 @@ fn five_causes_of_losses_are_identified() {
             let shown = ratio(&samples, name);
             assert!((shown - expected).abs() < 1e-5, "{name}: {shown} instead of {expected}");
         };
-        check_ratio("not_owned_ratio", 6.0 / (6.0 + 3.0 + 1.0));
+        check_ratio("not_owned_ratio", 6.0 / (6.0 + 4.0 + 1.0));
         check_ratio("renewal_failure_ratio", 1.0 / (1.0 + 1.0));
-        check_ratio("expiry_ratio", 2.0 / (2.0 + 3.0));
+        check_ratio("expiry_ratio", 2.0 / (2.0 + 4.0));
 
         assert_eq!(json(&engine.daemon, "/api/v1/incidents")["total"], 6);
         let check = |run: &str, operation: &str, cause: &str, owner: &str, next_owner: Option<&str>| {

@@ -114,26 +114,34 @@ fn knows(node: &RedisServer, id: &str) -> bool {
 }
 
 /// Performs the steps of a resharding one by one.
-struct Migration<'a> {
-    slot: String,
-    source: &'a RedisServer,
-    target: &'a RedisServer,
+pub(super) struct Migration<'a> {
+    pub(super) slot: String,
+    pub(super) source: &'a RedisServer,
+    pub(super) target: &'a RedisServer,
 }
 
 impl Migration<'_> {
-    fn begin(&self) {
+    pub(super) fn begin(&self) {
         self.target.command(&["CLUSTER", "SETSLOT", &self.slot, "IMPORTING", &id(self.source)]);
         self.source.command(&["CLUSTER", "SETSLOT", &self.slot, "MIGRATING", &id(self.target)]);
     }
 
     fn move_keys(&self, keys: &[&str]) {
+        self.migrate(&["KEYS"], keys);
+    }
+
+    /// The source keeps the keys, too.
+    fn copy_keys(&self, keys: &[&str]) {
+        self.migrate(&["COPY", "KEYS"], keys);
+    }
+
+    fn migrate(&self, options: &[&str], keys: &[&str]) {
         let port = self.target.port().to_string();
-        let mut command = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
-        command.extend(keys);
+        let command = [&["MIGRATE", "127.0.0.1", &port, "", "0", "30000"], options, keys].concat();
         assert_eq!(text(&self.source.command(&command)), "OK");
     }
 
-    fn end(&self, others: &[&RedisServer]) {
+    pub(super) fn end(&self, others: &[&RedisServer]) {
         let target = id(self.target);
         self.target.command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &target]);
         // These nodes may already know the new slot owner. A node without slots becomes a replica.
@@ -244,6 +252,37 @@ fn holds_continue_while_their_slot_moves() {
     };
     watched.expect("changes at the new node", expected);
     assert_eq!(sum(&watched.daemon.scrape(), FAILOVERS), 0.0);
+    watched.wait_for_nodes(3.0);
+}
+
+/// Newer servers move all keys of a slot in one step, and the source then deletes its copies. Here
+/// the target claims the slot while the source still has the keys.
+#[test]
+fn copies_that_a_node_deletes_after_its_slot_moved_end_no_hold() {
+    let watched = Watched::start();
+    let keys: Vec<String> = (0..12).map(|number| format!("lock:{{m}}{number}")).collect();
+    for key in &keys {
+        watched.run(0, &["SET", key, "a", "NX", "PX", "600000"]);
+    }
+    let taken = Counts { held: 12, acquisitions: 12, ..Counts::default() };
+    watched.expect("locks in one slot", taken);
+
+    let nodes = &watched.cluster.nodes;
+    let source = watched.cluster.primary_of(&keys[0], 0);
+    let target = (source + 1) % 3;
+    let slot = nodes[0].text(&["CLUSTER", "KEYSLOT", &keys[0]]);
+    let migration = Migration { slot: slot.clone(), source: &nodes[source], target: &nodes[target] };
+    migration.begin();
+    migration.copy_keys(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+    let copies = || nodes[source].text(&["CLUSTER", "COUNTKEYSINSLOT", &slot]);
+    assert_eq!(copies(), "12");
+    nodes[target].command(&["CLUSTER", "SETSLOT", &slot, "NODE", &id(&nodes[target])]);
+    eventually("the source to delete its copies", || (copies() == "0").then_some(()));
+    watched.expect("all keys moved", taken);
+    watched.run(target, &["PEXPIRE", &keys[0], "900000"]);
+    watched.run(target, &["DEL", &keys[1]]);
+    let changed = Counts { held: 11, renewals: 1, releases: 1, ..taken };
+    watched.expect("changes at the new node", changed);
     watched.wait_for_nodes(3.0);
 }
 

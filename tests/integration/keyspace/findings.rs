@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::advise::{advise, check, of};
 use super::stage::{Program, is_watching};
-use crate::daemon::{Daemon, command, sum};
+use crate::daemon::{Daemon, command};
 use crate::redis::RedisServer;
 use crate::site::Site;
 use crate::undisturbed::staged;
@@ -72,10 +72,7 @@ impl World {
     }
 
     fn counted(&self, namespace: &str, metric: &str) -> f64 {
-        let label = format!("lock_namespace=\"{namespace}\"");
-        let mut samples = self.daemon.scrape();
-        samples.retain(|series, _| series.contains(&label));
-        sum(&samples, &format!("redis_lock_{metric}"))
+        self.daemon.scrape().total(&format!("redis_lock_{metric}"), &[("lock_namespace", namespace)])
     }
 
     fn wait_counted(&self, namespace: &str, metric: &str, count: usize) {
@@ -164,7 +161,7 @@ const SENTENCES: [(&str, &str, &str); 7] = [
         "conflict",
         "too_long",
         "too long for the takeover SLO of 7s: a dead owner's lock is taken over after up to 9s (TTL and a retry after \
-         1s), 2s too late; a TTL of at most 6s would meet it",
+         1s), 2s too late; a TTL of at most 6s would satisfy it",
     ),
     (
         "forgotten",
@@ -180,19 +177,19 @@ const SENTENCES: [(&str, &str, &str); 7] = [
         "missed",
         "too_short",
         "the TTL of 4s is too short: it cut off 120 of 120 holds, whose owners found their lock lost; how long they \
-         would have taken cannot be seen, so the value advised is a step: measure again after it",
+         would have taken is unknown, so use the recommended value as a step and measure again",
     ),
     (
         "seldom",
         "lost_all_the_same",
-        "99 of 100 holds fit into 4s, but 2 locks ran out under their owner's hands all the same: renew the lock, or \
+        "99 of 100 holds fit into 4s, but 2 locks expired while their owner worked: renew the lock, or \
          find out what the slowest work is",
     ),
     (
         "few",
         "too_long",
         "too long for the takeover SLO of 10s: a dead owner's lock is taken over after up to 31s (TTL and a retry \
-         after 1s), 21s too late; a TTL of at most 9s would meet it; whether that is long enough cannot be told yet",
+         after 1s), 21s too late; a TTL of at most 9s would satisfy it; whether that is long enough is not known yet",
     ),
 ];
 

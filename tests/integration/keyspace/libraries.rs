@@ -8,7 +8,7 @@ use crate::redis::client::Client;
 /// The steps that a library performs on its keys. Each step is a script, which is one change.
 struct Layout {
     preset: &'static str,
-    /// The keys, if the library has no prefix of its own.
+    /// The keys, if the library has no fixed prefix.
     keys: &'static str,
     acquire: &'static str,
     /// A renewal by the same owner.

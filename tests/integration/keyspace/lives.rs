@@ -3,8 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::scene::{Counts, Scene, number, sleep_ms, wait_passes, wait_watching};
+use super::scene::{Counts, Scene, expect, number, sleep_ms, wait_passes, wait_watching};
 use super::stage::json;
+use crate::daemon::sum;
 use crate::redis::RedisServer;
 use crate::redis::client::{Client, text};
 use crate::undisturbed::undisturbed;
@@ -166,6 +167,66 @@ fn owner_changes_follow_a_release_an_expiration_or_an_unknown_end() {
         scene.step(&["DEL", "jobs:released"]);
         scene.step(&["SET", "jobs:released", "b", "NX", "PX", "600000"]);
         scene.expect("jobs", Counts { acquisitions: 7, releases: 2, ..expected });
+    });
+}
+
+/// A release and the next acquisition in one transaction are announced together.
+#[test]
+fn a_quick_handover_is_a_release_if_nobody_overwrites_a_lock() {
+    undisturbed(|| {
+        let namespaces = "
+  - {name: nx, keys: ['nx:{id}'], acquired_with: nx}
+  - {name: any, keys: ['any:{id}']}";
+        let scene = Scene::watching(namespaces, "");
+        for key in ["nx:1", "any:1"] {
+            scene.step(&["SET", key, "a", "NX", "PX", "600000"]);
+            let set: [&str; 6] = ["SET", key, "b", "NX", "PX", "600000"];
+            let replies = scene.client().pipeline(&[&["MULTI"], &["DEL", key], &set, &["EXEC"]]);
+            assert_eq!(replies.last(), Some(&redis::Value::Array(vec![redis::Value::Int(1), redis::Value::Okay])));
+        }
+        let handover = Counts { held: 1, acquisitions: 2, releases: 1, after_release: 1, ..Counts::default() };
+        scene.expect("nx", handover);
+        scene.expect("any", Counts { releases: 0, after_release: 0, unknown_ends: 1, after_unknown: 1, ..handover });
+        // An expired lock was not released, although nobody saw it without an owner.
+        scene.step(&["SET", "nx:2", "a", "NX", "PX", "600"]);
+        sleep_ms(700);
+        scene.step(&["SET", "nx:2", "b", "NX", "PX", "600000"]);
+        scene.expect("nx", Counts { held: 2, acquisitions: 4, expirations: 1, after_expiry: 1, ..handover });
+    });
+}
+
+/// Redis announces a flush of any database, but not of which one. A pass over this keyspace would
+/// take a minute.
+#[test]
+fn counts_are_exact_right_after_a_flush() {
+    undisturbed(|| {
+        let scene = Scene::watching(JOBS, "scan: {max_redis_share: 0.001}");
+        let mut client = scene.client();
+        let flushes = |expected: f64| {
+            scene.daemon.wait("the flush, and a read of each lock", |daemon| {
+                let locks = json(daemon, "/api/v1/locks?search=jobs:");
+                let is_doubtful = |lock: &serde_json::Value| lock["doubtful"].as_bool().unwrap();
+                sum(&daemon.scrape(), "redis_lock_exporter_tracking_flushes_total") == expected
+                    && !locks["locks"].as_array().unwrap().iter().any(is_doubtful)
+            });
+        };
+        scene.step(&["SET", "jobs:held", "a", "NX", "PX", "600000"]);
+        let fill = "for number = 1, 100000 do redis.call('SET', 'other:' .. number, 'value') end";
+        client.command(&["EVAL", fill, "0"]);
+        client.pipeline(&[&["SELECT", "1"], &["FLUSHDB"], &["SELECT", "0"]]);
+        flushes(1.0);
+        scene.step(&["SET", "jobs:new", "a", "NX", "PX", "600000"]);
+        scene.step(&["PEXPIRE", "jobs:held", "900000"]);
+        scene.step(&["DEL", "jobs:held"]);
+        let expected = Counts { held: 1, acquisitions: 2, renewals: 1, releases: 1, ..Counts::default() };
+        scene.expect("jobs", expected);
+        // A flush of this database, with a new lock right after it.
+        client.pipeline(&[&["FLUSHALL"], &["SET", "jobs:first", "a", "NX", "PX", "600000"], &["EVAL", fill, "0"]]);
+        flushes(2.0);
+        scene.step(&["SET", "jobs:new", "b", "NX", "PX", "600000"]);
+        scene.step(&["DEL", "jobs:first"]);
+        let expected = Counts { acquisitions: 4, releases: 2, unknown_ends: 1, after_unknown: 1, ..expected };
+        expect(&scene.daemon, "jobs", "the counts after a flush", expected);
     });
 }
 

@@ -161,9 +161,7 @@ impl Counts {
 
 /// Sums all series with these labels.
 pub(super) fn number(samples: &Samples, metric: &str, labels: &[(&str, &str)]) -> f64 {
-    let has = |series: &str| labels.iter().all(|(name, value)| series.contains(&format!("{name}=\"{value}\"")));
-    let series = samples.iter().filter(|(series, _)| series.split('{').next() == Some(metric) && has(series));
-    series.map(|(_, value)| value).sum()
+    samples.total(metric, labels)
 }
 
 pub(super) fn configuration(redis: &str, namespaces: &str, more: &str) -> String {

@@ -41,11 +41,7 @@ pub(super) struct Counted {
 impl Counted {
     pub(super) fn of(samples: &Samples) -> Self {
         let get = |metric: &str| sum(samples, metric) as u64;
-        let changes = |after: &str| {
-            let label = format!("after=\"{after}\"");
-            let of_metric = samples.iter().filter(|(series, _)| series.starts_with("redis_lock_owner_changes_total"));
-            of_metric.filter(|(series, _)| series.contains(&label)).map(|(_, value)| *value as u64).sum()
-        };
+        let changes = |after: &str| samples.total("redis_lock_owner_changes_total", &[("after", after)]) as u64;
         Self {
             acquisitions: get("redis_lock_acquisitions_total"),
             renewals: get("redis_lock_renewals_total"),
@@ -71,14 +67,14 @@ pub(super) fn observed_since(samples: &Samples) -> Option<f64> {
     series.next().map(|(_, value)| *value)
 }
 
-/// Returns `watch`, `scan` or `none`.
+/// Returns `watch`, `partial`, `scan` or `none`.
 pub(super) fn source(samples: &Samples) -> &'static str {
     let is_shown = |source: &&&str| {
         let label = format!("source=\"{source}\"");
         let is_of_source = |series: &str| series.starts_with("redis_lock_operations_source") && series.contains(&label);
         samples.iter().any(|(series, value)| is_of_source(series) && *value == 1.0)
     };
-    ["watch", "scan", "none"].iter().find(is_shown).unwrap()
+    ["watch", "partial", "scan", "none"].iter().find(is_shown).unwrap()
 }
 
 pub(super) fn is_watching(samples: &Samples) -> bool {

@@ -130,6 +130,10 @@ impl RedisServer {
         self.port
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn tls_port(&self) -> u16 {
         value_of(&self.arguments, "--tls-port").unwrap().parse().unwrap()
     }

@@ -70,7 +70,7 @@ fn every_problem_is_shown_with_its_position() {
         ),
         (
             "tls_server_config: {cert_file: server.pem, key_file: server.key, client_ca_file: ca.pem}\n",
-            "web.yml:1:82: there is a CA for clients, but they are not asked",
+            "web.yml:1:82: there is a CA for clients, but client certificates are not requested",
         ),
         (
             "tls_server_config: {cert_file: server.pem, key_file: server.key, client_auth_type: RequireAndVerifyClientCert}\n",
@@ -78,7 +78,7 @@ fn every_problem_is_shown_with_its_position() {
         ),
         (
             "tls_server_config: {cert_file: server.pem, key_file: server.key, client_auth_type: VerifyClientCertIfGiven, client_ca_file: ca.pem, client_allowed_sans: [a]}\n",
-            "web.yml:1:154: `client_allowed_sans` needs clients that must show a certificate",
+            "web.yml:1:154: `client_allowed_sans` requires client certificates",
         ),
         (
             "tls_server_config: {cert_file: server.pem, key_file: server.key, min_version: TLS10}\n",

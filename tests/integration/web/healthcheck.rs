@@ -74,7 +74,7 @@ fn healthcheck_works_with_tls_and_a_password() {
     assert!(code == 1 && printed.contains("401") && !printed.contains("wrong"), "{printed}");
     // The health check of a container does not know how the exporter is served.
     let plain = format!("http://{}", daemon.address);
-    assert_eq!(healthcheck(&["--url", &plain]), (0, "healthy, and wants https\n".to_owned()));
+    assert_eq!(healthcheck(&["--url", &plain]), (0, "healthy, and requires https\n".to_owned()));
     let (code, printed) = healthcheck(&["--url", &plain, "--ready"]);
     assert!(code == 1 && printed.contains("use https://"), "{printed}");
     let (code, printed) = with(&[]);

@@ -103,7 +103,7 @@ fn unusable_certificates_are_reported_and_change_nothing() {
     break_and_mend("bad YAML", "web.yml:2:1: not valid YAML", &|| secured.configure(&format!("{TLS}]")), &|| {
         secured.configure(TLS);
     });
-    break_and_mend("an empty file", "TLS would be gone or weaker", &|| secured.configure(""), &|| {
+    break_and_mend("an empty file", "TLS would be removed or weakened", &|| secured.configure(""), &|| {
         secured.configure(TLS);
     });
 }

@@ -16,7 +16,7 @@ export function incidents(query) {
   const list = h("div", null);
   const pager = h("nav", { class: "pager", "aria-label": "Pages of incidents" });
   const node = h("div", null, h("h1", null, "Incidents"),
-    h("p", { class: "muted" }, "Locks that their holders found lost, joined with what was seen in Redis. Up to 1 000 are remembered since the exporter started."),
+    h("p", { class: "muted" }, "Locks that their holders found lost, joined with what was seen in Redis. Up to 1 000 are remembered, and the latest 200 over a restart."),
     h("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, h("label", null, "Lock namespace", choice)), status, list, pager);
 
   async function load() {

@@ -90,15 +90,15 @@ export function figure(label, value, level) {
 
 // Draws a line for the operations, scaled to the height of the chart, and a bar for each step with
 // refused operations. The height of a bar shows their share. Its color shows whether the share is
-// above the threshold of the lock namespace. The time before the exporter started was not observed
-// and has only a baseline.
+// above the threshold of the lock namespace. Time that was not observed has only a baseline.
 export function spark(one, overview, tall) {
   const { not_owned: lost } = one.line;
   const step = overview.line_step_seconds;
   const count = lost.length;
-  const age = (overview.now - overview.exporter.started_at) / step;
-  // The step in which the exporter started and the last step are incomplete.
-  const first = Math.max(0, Math.ceil(count - 1 - age));
+  const observed = one.line.observed_seconds;
+  // The step in which the observation began and the last step are incomplete.
+  const whole = observed.slice(0, -1).findIndex((seconds) => seconds >= step);
+  const first = whole < 0 ? Math.max(0, count - 1) : whole;
   const operations = one.style === "loop" ? terms(one, step, first) : one.line.operations;
   const [width, height] = [count * 4, tall ? 120 : 44];
   const most = Math.max(1, ...operations);
@@ -114,14 +114,17 @@ export function spark(one, overview, tall) {
     return svg("rect", { class: kind, x: x(index) - 1.6, y: (height - tallness).toFixed(1), width: 3.2, height: tallness.toFixed(1), rx: 1 });
   });
   const total = (values) => values.reduce((sum, value) => sum + value, 0);
-  const minutes = Math.round((Math.min(count, age) * step) / 60);
+  const minutes = Math.round(one.observed_seconds["1h"] / 60);
+  const unobserved = observed.map((seconds, index) => index > first && seconds === 0
+    && svg("line", { class: "unobserved", x1: x(index) - 2, x2: x(index) + 2, y1: height - 2, y2: height - 2 }));
   const happened = total(one.line.operations) + (one.style === "loop" ? total(one.line.expirations) : 0);
-  const label = `The last ${minutes} minutes: ${number(happened)} operations, ${number(total(lost))} refused.`;
+  const label = `${minutes} observed minutes of the last hour: ${number(happened)} operations, ${number(total(lost))} refused.`;
   return svg("svg", { class: tall ? "spark tall" : "spark", viewBox: `0 0 ${width || 480} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
     svg("title", null, label),
     first > 0 && svg("line", { class: "unobserved", x1: 2, x2: x(Math.min(first, count - 1)), y1: height - 2, y2: height - 2 }),
     points.length > 1 && svg("path", { class: "area", d: `M${x(first)},${height - 2} L${points.join(" L")} L${x(count - 2)},${height - 2} Z` }),
     svg("polyline", { class: "line", points: points.join(" ") }),
+    unobserved,
     bars);
 }
 

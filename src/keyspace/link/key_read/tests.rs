@@ -19,7 +19,7 @@ fn error(line: &str) -> Value {
 /// The complete value is the owner.
 fn plain(hasher: &OwnerHasher) -> OwnerParser<'_> {
     static WHOLE_VALUE: LazyLock<OwnerRule> = LazyLock::new(OwnerRule::default);
-    OwnerParser { rule: &WHOLE_VALUE, hasher }
+    OwnerParser::new(&WHOLE_VALUE, hasher)
 }
 
 fn conclude(round: &Round, replies: &[Value]) -> ReadResult {
@@ -157,7 +157,7 @@ fn an_empty_hash_is_looked_at_twice() {
 fn a_set_is_a_lock_where_several_may_hold_it() {
     let hasher = OwnerHasher::new();
     let rule = OwnerRule { shared: true, ..OwnerRule::default() };
-    let reader = OwnerParser { rule: &rule, hasher: &hasher };
+    let reader = OwnerParser::new(&rule, &hasher);
     let set = || Value::SimpleString("set".to_owned());
     let typed = Round { kind: None, ..Round::first(KeyType::String, false, true) };
     let ReadResult::Again(round) = typed.conclude(&[set()], true, reader) else { panic!("no further round") };

@@ -6,33 +6,33 @@ use super::*;
 /// One stream and its read queue, driven by hand. All keys are watched.
 struct Stream {
     order: ReplyOrder,
-    inbox: ReadQueue,
+    reads: ReadQueue,
 }
 
 impl Stream {
     fn new() -> Self {
-        Self { order: ReplyOrder::new(0), inbox: ReadQueue::new(8) }
+        Self { order: ReplyOrder::new(0), reads: ReadQueue::new(8, Instant::now()) }
     }
 
     fn push(&mut self, keys: &[&str], now: TimeMs) -> Vec<QueueOutcome> {
-        let taken = keys.iter().map(|key| self.inbox.pushed(key, &self.order, now)).collect();
+        let taken = keys.iter().map(|key| self.reads.pushed(key, &self.order, now)).collect();
         self.order.pushed();
         taken
     }
 
-    fn ask(&mut self, wish: ReadReason) -> Option<(Ticket, Sequence)> {
-        let ticket = self.inbox.next(wish)?;
+    fn ask(&mut self, reason: ReadReason) -> Option<(Ticket, Sequence)> {
+        let ticket = self.reads.next_for(reason)?;
         Some((ticket, self.order.sent()))
     }
 
     fn first_reply(&mut self, (ticket, sequence): (Ticket, Sequence), sent: TimeMs) {
         self.order.replied(sequence, sent);
-        self.inbox.answering(ticket);
+        self.reads.begin_reply(ticket);
     }
 
     fn reply(&mut self, (ticket, sequence): (Ticket, Sequence), sent: TimeMs, received: TimeMs) -> ReadContext {
         self.order.replied(sequence, sent);
-        self.inbox.finish(ticket, sequence, Some(&self.order), received)
+        self.reads.complete(ticket, sequence, Some(&self.order), received)
     }
 
     fn ping(&mut self, sent: TimeMs) {
@@ -70,7 +70,7 @@ fn a_push_directly_behind_a_reply_may_be_old() {
     stream.push(&["z"], 13);
     stream.push(&["a"], 13);
     let read = stream.ask(ReadReason::Pushed).unwrap();
-    assert_eq!(stream.inbox.key(read.0), "z");
+    assert_eq!(stream.reads.key(read.0), "z");
     let read_a = stream.ask(ReadReason::Pushed).unwrap();
     check(&stream.reply(read, 14, 15), ("z", Some(11), 13, 1, false, false));
     check(&stream.reply(read_a, 14, 15), ("a", Some(11), 13, 1, true, false));
@@ -113,14 +113,14 @@ fn a_push_between_two_replies_of_a_reading_tears_it() {
     stream.push(&["a"], 10);
     let read = stream.ask(ReadReason::Pushed).unwrap();
     stream.first_reply(read, 11);
-    assert!(stream.inbox.is_whole(read.0));
+    assert!(stream.reads.is_consistent(read.0));
     stream.push(&["a"], 12);
-    assert!(!stream.inbox.is_whole(read.0));
-    stream.inbox.ask_again(read.0);
+    assert!(!stream.reads.is_consistent(read.0));
+    stream.reads.mark_resent(read.0);
     let again = (read.0, stream.order.sent());
     stream.push(&["a"], 13);
     stream.first_reply(again, 14);
-    assert!(stream.inbox.is_whole(again.0));
+    assert!(stream.reads.is_consistent(again.0));
     check(&stream.reply(again, 14, 15), ("a", Some(0), 13, 3, false, false));
 }
 
@@ -128,12 +128,12 @@ fn a_push_between_two_replies_of_a_reading_tears_it() {
 fn readings_without_pushes_date_from_when_the_link_was_caught_up() {
     let mut stream = Stream::new();
     stream.ping(100);
-    stream.inbox.want("a".into(), ReadReason::Scanned);
+    stream.reads.request("a".into(), ReadReason::Scanned);
     let read = stream.ask(ReadReason::Scanned).unwrap();
     check(&stream.reply(read, 140, 150), ("a", Some(140), 150, 0, false, false));
-    stream.inbox.want("a".into(), ReadReason::Requested);
+    stream.reads.request("a".into(), ReadReason::Requested);
     let (ticket, sequence) = stream.ask(ReadReason::Requested).unwrap();
-    let unwatched = stream.inbox.finish(ticket, sequence, None, 160);
+    let unwatched = stream.reads.complete(ticket, sequence, None, 160);
     check(&unwatched, ("a", None, 160, 0, false, false));
 }
 
@@ -146,30 +146,30 @@ fn a_slow_reply_may_show_what_happened_after_the_last_push() {
 }
 
 #[test]
-fn wishes_are_joined_and_the_most_urgent_one_counts() {
+fn reasones_are_joined_and_the_most_urgent_one_counts() {
     let mut stream = Stream::new();
-    for wish in [ReadReason::Scanned, ReadReason::Requested, ReadReason::Scanned] {
-        stream.inbox.want("a".into(), wish);
+    for reason in [ReadReason::Scanned, ReadReason::Requested, ReadReason::Scanned] {
+        stream.reads.request("a".into(), reason);
     }
-    stream.inbox.want("b".into(), ReadReason::Scanned);
+    stream.reads.request("b".into(), ReadReason::Scanned);
     stream.push(&["a"], 10);
-    assert_eq!(stream.inbox.scanned_left(), 2);
+    assert_eq!(stream.reads.scanned_left(), 2);
     let read = stream.ask(ReadReason::Pushed).unwrap();
     assert!(stream.ask(ReadReason::Requested).is_none());
-    stream.inbox.want("a".into(), ReadReason::Requested);
+    stream.reads.request("a".into(), ReadReason::Requested);
     check(&stream.reply(read, 11, 12), ("a", Some(0), 10, 1, false, false));
-    assert_eq!(stream.inbox.scanned_left(), 1);
+    assert_eq!(stream.reads.scanned_left(), 1);
     let read = stream.ask(ReadReason::Scanned).unwrap();
-    assert_eq!(stream.inbox.key(read.0), "b");
+    assert_eq!(stream.reads.key(read.0), "b");
     stream.reply(read, 13, 14);
-    assert_eq!(stream.inbox.scanned_left(), 0);
+    assert_eq!(stream.reads.scanned_left(), 0);
     assert!(stream.ask(ReadReason::Scanned).is_none());
 }
 
 #[test]
 fn tickets_of_finished_keys_are_worth_nothing() {
     let mut stream = Stream::new();
-    stream.inbox.want("a".into(), ReadReason::Scanned);
+    stream.reads.request("a".into(), ReadReason::Scanned);
     stream.push(&["a"], 10);
     let read = stream.ask(ReadReason::Pushed).unwrap();
     stream.reply(read, 11, 12);
@@ -186,22 +186,22 @@ fn beyond_the_ceiling_keys_are_skipped_and_say_so_later() {
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let taken = stream.push(&keys, 10);
     assert_eq!(taken[7..], [QueueOutcome::Queued, QueueOutcome::Skipped, QueueOutcome::Skipped]);
-    assert_eq!(stream.inbox.skipped(), 2);
+    assert_eq!(stream.reads.skipped(), 2);
     while let Some(read) = stream.ask(ReadReason::Pushed) {
         assert!(!stream.reply(read, 11, 12).missed);
     }
-    assert_eq!(stream.inbox.told_up_to(77), 77, "skipped keys are never told");
+    assert_eq!(stream.reads.reported_up_to(77), 77, "skipped keys are never reported");
     // A pass lists one of them. The other one is gone.
-    stream.inbox.want("k8".into(), ReadReason::Scanned);
-    stream.inbox.want_skipped();
-    assert_eq!(stream.inbox.scanned_left(), 2);
+    stream.reads.request("k8".into(), ReadReason::Scanned);
+    stream.reads.request_skipped();
+    assert_eq!(stream.reads.scanned_left(), 2);
     let read = stream.ask(ReadReason::Scanned).unwrap();
     check(&stream.reply(read, 20, 21), ("k8", Some(0), 10, 1, false, true));
     // The queue has room for pushes again.
     assert_eq!(stream.push(&["k9"], 30), [QueueOutcome::Queued]);
     let read = stream.ask(ReadReason::Pushed).unwrap();
     check(&stream.reply(read, 31, 32), ("k9", Some(0), 30, 2, false, true));
-    assert_eq!(stream.inbox.skipped(), 0);
+    assert_eq!(stream.reads.skipped(), 0);
 }
 
 #[test]
@@ -210,21 +210,21 @@ fn what_waits_has_not_been_told() {
     stream.ping(100);
     stream.push(&["a"], 150);
     stream.ping(400);
-    assert_eq!(stream.inbox.told_up_to(stream.order.caught_up()), 100);
+    assert_eq!(stream.reads.reported_up_to(stream.order.caught_up()), 100);
     let read = stream.ask(ReadReason::Pushed).unwrap();
-    assert_eq!(stream.inbox.told_up_to(stream.order.caught_up()), 100);
+    assert_eq!(stream.reads.reported_up_to(stream.order.caught_up()), 100);
     stream.reply(read, 401, 402);
-    assert_eq!(stream.inbox.told_up_to(stream.order.caught_up()), 401);
+    assert_eq!(stream.reads.reported_up_to(stream.order.caught_up()), 401);
 }
 
 #[test]
 fn too_many_pushed_keys_are_lost() {
-    let mut stream = Stream { order: ReplyOrder::new(0), inbox: ReadQueue::new(MAX_PUSHED) };
+    let mut stream = Stream { order: ReplyOrder::new(0), reads: ReadQueue::new(MAX_PUSHED as u32, Instant::now()) };
     for index in 0..MAX_PUSHED {
-        assert_eq!(stream.inbox.pushed(&format!("k{index}"), &stream.order, 1), QueueOutcome::Queued);
+        assert_eq!(stream.reads.pushed(&format!("k{index}"), &stream.order, 1), QueueOutcome::Queued);
     }
     assert_eq!(stream.push(&["more", "k3"], 2), [QueueOutcome::Lost, QueueOutcome::Queued]);
-    stream.inbox.want("wanted".into(), ReadReason::Requested);
+    stream.reads.request("wanted".into(), ReadReason::Requested);
     assert_eq!(stream.push(&["wanted"], 2), [QueueOutcome::Lost]);
     let read = stream.ask(ReadReason::Pushed).unwrap();
     stream.reply(read, 3, 4);

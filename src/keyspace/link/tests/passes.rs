@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::config::redis::ScanFrom;
+use crate::model::namespace::NamespaceId;
+use crate::util::clock;
 
 fn set_many(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|index| format!("SET lock:{index} owner{index} PX 600000"))
@@ -148,9 +150,17 @@ async fn skipped_keys_are_made_good_by_a_pass() {
     let mut watch = plan.run();
     watch.pass_done().await;
     let mut client = server.client().await;
+    let before = clock::steady();
     client.run_all(set_many(200)).await;
     let status = watch.until(|status| status.totals.pushes == 200).await;
     assert!(status.totals.skipped_reads >= 100, "{status:?}");
+    let skipped = watch.find(|news| match news {
+        LinkEvent::Skipped { at, namespaces } => Some((*at, namespaces.clone())),
+        _ => None,
+    });
+    let (at, namespaces) = skipped.await;
+    assert!(at >= before && at <= clock::steady() + 1, "{before}, {at}");
+    assert_eq!(namespaces, [NamespaceId(0)]);
     // Some keys are deleted again. A pass does not list them, but they were skipped nevertheless.
     client.run_all((150..200).map(|index| format!("DEL lock:{index}"))).await;
     let mut latest = std::collections::HashMap::new();

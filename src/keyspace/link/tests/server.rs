@@ -18,9 +18,12 @@ impl Server {
         Self(RedisServer::start(&arguments))
     }
 
-    /// Kills the process and starts another one at the same address, without its data.
-    pub(super) fn restart(&mut self) {
+    pub(super) fn kill(&mut self) {
         self.0.kill();
+    }
+
+    /// Starts another process at the same address after [`Server::kill`], without the data.
+    pub(super) fn restart(&mut self) {
         self.0.restart();
     }
 

@@ -1,6 +1,7 @@
 //! Flushes, lost connections, and servers that hang or are replaced.
 
 use super::*;
+use crate::keyspace::servers::proxy::Proxy;
 use crate::model::sighting::ServerContinuity;
 use crate::util::clock;
 
@@ -56,6 +57,7 @@ async fn a_killed_connection_comes_back_to_the_same_server() {
 async fn a_restarted_server_is_another_one() {
     let mut server = Server::start(&[]);
     let mut watch = Watch::begin(&server).await;
+    server.kill();
     server.restart();
     watch.find(is_down).await;
     assert_eq!(watch.find(up).await, ServerContinuity::OtherServer);
@@ -134,6 +136,49 @@ async fn a_stopped_server_is_given_up_and_found_again() {
     server.resume();
     assert_eq!(watch.find(up).await, ServerContinuity::SameServer);
     watch.pass_done().await;
+    watch.end().await;
+}
+
+/// What arrives after a stall is old. The last confirmed round trip before the stall bounds how old.
+#[tokio::test]
+async fn the_age_of_what_arrives_after_a_stall_is_bounded() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::start(server.port());
+    let mut watch = Plan::at(server::address(proxy.port())).run();
+    watch.pass_done().await;
+    let mut client = server.client().await;
+    client.run("SET lock:1 a PX 60000").await;
+    watch.seen().await;
+    proxy.stall();
+    let stalled = clock::steady();
+    watch.reads.send(vec!["lock:2".into()]).await.unwrap();
+    client.run("DEL lock:1").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let resumed = clock::steady();
+    proxy.resume();
+    let mut sightings = [watch.seen().await, watch.seen().await];
+    sightings.sort_by(|left, right| left.key.cmp(&right.key));
+    let [seen, requested] = sightings;
+    assert_eq!((&*seen.key, &seen.sight, seen.pushes), ("lock:1", &KeyState::Absent, 1));
+    assert!(seen.since.unwrap() <= stalled && seen.until >= resumed, "{stalled}, {resumed}: {seen:?}");
+    assert!(seen.received >= resumed && seen.sent <= seen.received, "{resumed}: {seen:?}");
+    assert!(requested.sent < resumed && requested.received >= resumed, "{resumed}: {requested:?}");
+    watch.end().await;
+}
+
+/// While a server that was connected before is down, the link tries at least once a second.
+#[tokio::test]
+async fn a_known_server_is_tried_every_second() {
+    let mut server = Server::start(&[]);
+    let mut watch = Watch::begin(&server).await;
+    server.kill();
+    watch.find(is_down).await;
+    watch.until(|status| status.totals.connect_errors >= 5).await;
+    let began = Instant::now();
+    watch.until(|status| status.totals.connect_errors >= 15).await;
+    assert!(began.elapsed() < Duration::from_secs(25), "10 attempts took {:?}", began.elapsed());
+    server.restart();
+    assert_eq!(watch.find(up).await, ServerContinuity::OtherServer);
     watch.end().await;
 }
 

@@ -3,23 +3,23 @@
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::model::failure::{Cause, Reason};
-use crate::model::log_event::{Happening, LogEvent, RuleId};
+use crate::model::failure::{Cause, Failure, FailureKind, Operation, Reason};
+use crate::model::log_event::{LogEvent, RuleId, Statement};
 use crate::model::query::{IncidentsPage, IncidentsQuery, Inquiry, LockHistory, LockOrder, LocksPage, LocksQuery};
 use crate::snapshot::Ratios;
 
-const RELEASE: Happening = Happening::ReleaseFailed(Reason::NotOwned);
-const RENEWAL: Happening = Happening::RenewalFailed(Reason::NotOwned);
+const RELEASE: Failure = Failure::ReleaseFailed(Reason::NotOwned);
+const RENEWAL: Failure = Failure::RenewalFailed(Reason::NotOwned);
 
-fn event(namespace: usize, lock: Option<&str>, happening: Happening) -> LogEvent {
+fn event(namespace: usize, lock: Option<&str>, failure: Failure) -> LogEvent {
     let (lock, namespace) = (lock.map(str::to_owned), NamespaceId(namespace as u16));
-    let (waited, rule) = (Duration::ZERO, RuleId(0));
-    LogEvent { offset: 0, time: None, waited, namespace, lock, happening, joins: None, rule }
+    let (statement, waited, rule) = (Statement::Failure(failure), Duration::ZERO, RuleId(0));
+    LogEvent { offset: 0, end: 0, time: None, waited, namespace, lock, statement, joins: None, rule }
 }
 
 impl World {
-    fn line(&mut self, at: TimeMs, namespace: usize, lock: Option<&str>, happening: Happening) -> &mut Self {
-        assert!(self.ledger.apply(at, at, &event(namespace, lock, happening)).is_some());
+    fn line(&mut self, at: TimeMs, namespace: usize, lock: Option<&str>, failure: Failure) -> &mut Self {
+        assert!(self.ledger.apply(at, at, &event(namespace, lock, failure)).is_some());
         self
     }
 
@@ -33,7 +33,7 @@ impl World {
         let namespace = &self.ledger.namespaces()[namespace];
         let found: Vec<(Cause, u64)> = self.ledger.causes(namespace).iter().filter(|(_, count)| *count > 0).collect();
         assert_eq!(found, expected);
-        assert!(self.ledger.causes(namespace).total() <= self.ledger.counters(namespace).not_owned.total());
+        assert!(self.ledger.causes(namespace).total() <= self.ledger.counters(namespace).total(FailureKind::NotOwned));
     }
 
     fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Inquiry) -> T {
@@ -177,7 +177,7 @@ fn ratios_put_lines_and_locks_together() {
 fn an_incident_says_who_lost_what_to_whom() {
     let mut world = World::watched();
     world.hold(1000, "job:1", 1, 60).gone(61_003, "job:1").hold(70_000, "job:1", 2, 60);
-    world.line(71_000, SCHEDULER, Some("1"), RELEASE).line(71_000, LEADER, None, Happening::NotOwned);
+    world.line(71_000, SCHEDULER, Some("1"), RELEASE).line(71_000, LEADER, None, Failure::NotOwned(Operation::Unknown));
     world.settle(76_000);
     let all = world.incidents(IncidentsQuery { limit: 10, ..IncidentsQuery::default() });
     assert_eq!((all.total, all.incidents.len()), (2, 2));
@@ -223,7 +223,7 @@ fn without_redis_there_are_incidents_too() {
     assert_eq!((page.total, incident.cause, incident.lock.as_deref()), (1, "unknown", Some("job:1")));
     assert_eq!((&incident.verdict, incident.runbook), (&None, "RedisLockNotOwnedRatioHigh"));
     let [minutes, _] = ledger.lately(NamespaceId(0), 6_000).windows;
-    assert_eq!(minutes.not_owned, 1);
+    assert_eq!(minutes.failures.get(FailureKind::NotOwned), 1);
 }
 
 /// A history contains every event of a lock in order, with its owner.

@@ -158,8 +158,12 @@ impl Run {
         Self { server, world, pending: Default::default(), caught_up: 5 }
     }
 
-    /// Reads a key within the cycle: the reply comes before the pushes of the cycle.
+    /// Reads a key within the cycle: the reply comes before the pushes of the cycle. A key is read
+    /// again only after its reply has arrived, so there is no second read in the same cycle.
     fn read(&mut self, key: usize) {
+        if self.pending[key].replied {
+            return;
+        }
         self.server.expire();
         let now = self.server.now;
         let pending = std::mem::take(&mut self.pending[key]);

@@ -4,20 +4,20 @@
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::super::stage::{ScenarioRun, seconds};
+use super::super::scenario_run::{ScenarioRun, seconds};
 use super::super::worker::{DrillWorker, RedisRoute, RenewalResult};
 use super::{CAUSES, NOT_OWNED, judge_kept};
 use crate::rehearsal::fleet::Proxy;
 
-pub(super) async fn delay(stage: &ScenarioRun, round: u32) -> anyhow::Result<()> {
-    let ttl = stage.timing().ttl;
-    let lock = stage.lock_of(0, round);
-    let proxy = Proxy::start(&stage.ground.address).await?;
-    let mut slow = DrillWorker::connect(stage, "slow", RedisRoute::Proxy(proxy.port())).await?;
-    let mut other = DrillWorker::connect(stage, "other", RedisRoute::Direct).await?;
+pub(super) async fn delay(scenario_run: &ScenarioRun, round: u32) -> anyhow::Result<()> {
+    let ttl = scenario_run.timing().ttl;
+    let lock = scenario_run.lock_of(0, round);
+    let proxy = Proxy::start(&scenario_run.context.address).await?;
+    let mut slow = DrillWorker::connect(scenario_run, "slow", RedisRoute::Proxy(proxy.port())).await?;
+    let mut other = DrillWorker::connect(scenario_run, "other", RedisRoute::Direct).await?;
     let hold = slow.acquire(&lock).await?;
-    proxy.delay(stage.timing().delay());
-    stage.note("network", &format!("delays by {} each way", seconds(stage.timing().delay())));
+    proxy.delay(scenario_run.timing().delay());
+    scenario_run.note("network", &format!("delays by {} each way", seconds(scenario_run.timing().delay())));
 
     // The slow worker sends its renewal in time, and it arrives too late. The other worker acquires
     // the lock in between and keeps it.
@@ -40,18 +40,18 @@ pub(super) async fn delay(stage: &ScenarioRun, round: u32) -> anyhow::Result<()>
     };
     let ((renewal, answered, released), next) = tokio::try_join!(late, taking_over)?;
     let took = answered - sent;
-    stage.measure("answered", took);
+    scenario_run.measure("answered", took);
     let measured = format!("the renewal was answered after {}, the TTL is {}", seconds(took), seconds(ttl));
-    stage.expect("delayed", took > ttl, measured);
+    scenario_run.expect("delayed", took > ttl, measured);
     let measured = format!("renewal {renewal:?}, release {}", if released { "accepted" } else { "refused" });
-    stage.expect("refused", renewal == RenewalResult::Refused && !released, measured);
-    stage.happened("the refused operations", answered, NOT_OWNED, 0);
-    stage.happened("their cause", answered, CAUSES, 0);
-    stage.judge_takeover(&hold);
-    stage.judge_overlap(&hold);
-    judge_kept(stage, &mut other, &next).await?;
+    scenario_run.expect("refused", renewal == RenewalResult::Refused && !released, measured);
+    scenario_run.happened("the refused operations", answered, NOT_OWNED, 0);
+    scenario_run.happened("their cause", answered, CAUSES, 0);
+    scenario_run.judge_takeover(&hold);
+    scenario_run.judge_overlap(&hold);
+    judge_kept(scenario_run, &mut other, &next).await?;
 
-    stage.claim_refusals(0, 1, 1);
-    stage.claim_cause(0, "expired_never_renewed", 2);
+    scenario_run.claim_refusals(0, 1, 1);
+    scenario_run.claim_cause(0, "expired_never_renewed", 2);
     Ok(())
 }

@@ -20,7 +20,7 @@ pub(super) use failover::Servers;
 
 use tokio::time::Instant;
 
-use super::stage::{ScenarioRun, seconds};
+use super::scenario_run::{ScenarioRun, seconds};
 use super::worker::DrillWorker;
 use crate::cli::DrillScenario;
 use crate::rehearsal::fleet::WorkerHold;
@@ -29,19 +29,19 @@ pub(super) const NOT_OWNED: &str = "redis_lock_not_owned_total";
 pub(super) const CAUSES: &str = "redis_lock_not_owned_causes_total";
 
 /// Runs one round. Only the failover scenario needs `servers`.
-pub(super) async fn round(stage: &ScenarioRun, round: u32, servers: Option<&mut Servers>) -> anyhow::Result<()> {
-    match stage.scenario.kind {
-        DrillScenario::StaleRelease => expiry::stale_release(stage, round).await,
-        DrillScenario::RenewalFailure => renewal::renewal_failure(stage, round).await,
-        DrillScenario::Combined => renewal::combined(stage, round).await,
-        DrillScenario::Pause => pause::pause(stage, round, false).await,
-        DrillScenario::Delay => delay::delay(stage, round).await,
-        DrillScenario::PauseAndDelay => pause::pause(stage, round, true).await,
-        DrillScenario::CrashTakeover => expiry::crash_takeover(stage, round).await,
-        DrillScenario::BlindDelete => expiry::blind_delete(stage, round).await,
-        DrillScenario::LeaderLoss => leader::leader_loss(stage).await,
+pub(super) async fn round(scenario_run: &ScenarioRun, round: u32, servers: Option<&mut Servers>) -> anyhow::Result<()> {
+    match scenario_run.scenario.kind {
+        DrillScenario::StaleRelease => expiry::stale_release(scenario_run, round).await,
+        DrillScenario::RenewalFailure => renewal::renewal_failure(scenario_run, round).await,
+        DrillScenario::Combined => renewal::combined(scenario_run, round).await,
+        DrillScenario::Pause => pause::pause(scenario_run, round, false).await,
+        DrillScenario::Delay => delay::delay(scenario_run, round).await,
+        DrillScenario::PauseAndDelay => pause::pause(scenario_run, round, true).await,
+        DrillScenario::CrashTakeover => expiry::crash_takeover(scenario_run, round).await,
+        DrillScenario::BlindDelete => expiry::blind_delete(scenario_run, round).await,
+        DrillScenario::LeaderLoss => leader::leader_loss(scenario_run).await,
         DrillScenario::RedisFailover => match servers {
-            Some(servers) => failover::redis_failover(stage, round, servers).await,
+            Some(servers) => failover::redis_failover(scenario_run, round, servers).await,
             None => anyhow::bail!("a failover without servers"),
         },
     }
@@ -75,12 +75,12 @@ impl ScenarioRun {
 }
 
 /// Checks that the new owner kept its lock and can release it.
-async fn judge_kept(stage: &ScenarioRun, worker: &mut DrillWorker<'_>, hold: &WorkerHold) -> anyhow::Result<()> {
+async fn judge_kept(scenario_run: &ScenarioRun, worker: &mut DrillWorker<'_>, hold: &WorkerHold) -> anyhow::Result<()> {
     let holds = worker.holds(hold).await?;
-    worker.work_until(hold, Instant::now() + stage.timing().renew_every() * 3 / 2).await?;
+    worker.work_until(hold, Instant::now() + scenario_run.timing().renew_every() * 3 / 2).await?;
     let released = worker.release(hold).await?;
     let yes = |fact| if fact { "yes" } else { "no" };
     let measured = format!("still its owner: {}, could release: {}", yes(holds), yes(released));
-    stage.expect("kept", holds && released, measured);
+    scenario_run.expect("kept", holds && released, measured);
     Ok(())
 }

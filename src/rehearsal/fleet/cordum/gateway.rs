@@ -1,9 +1,9 @@
 //! The gateway: short locks that are never renewed. One kind is for approvals of jobs (the
 //! scheduler's key with a shorter TTL), the other for admitting the runs of an organization.
 
-use super::Said;
-use super::account::ReportedFailure;
-use super::fault::Fault;
+use super::LogMessage;
+use super::failure_record::ReportedFailure;
+use super::faults::Fault;
 use super::worker::CordumWorker;
 
 /// How long an admission takes, in seconds.
@@ -19,16 +19,20 @@ pub(super) async fn approve(mut worker: CordumWorker) -> anyhow::Result<()> {
             Ok(Some(hold)) => {
                 let length = worker.between((1.0, 6.0));
                 worker.work(&lock, &hold, length).await?;
-                if let Some(trouble) = worker.release_or_tell(&lock, &hold).await? {
-                    let at = worker.process.say(Said::ApprovalReleaseFailed { job: &job, error: &trouble.text })?;
-                    worker.world.account.release_failed(ReportedFailure { lock: &lock, at, reason: trouble.reason });
+                if let Some(error) = worker.release_or_report(&lock, &hold).await? {
+                    let at = worker.process.log(LogMessage::ApprovalReleaseFailed { job: &job, error: &error.text })?;
+                    worker.world.failure_record.release_failed(ReportedFailure {
+                        lock: &lock,
+                        at,
+                        reason: error.reason,
+                    });
                 }
             }
             // No other worker uses the id of this job, so its lock is free.
             Ok(None) => {}
-            Err(trouble) => {
-                let at = worker.process.say(Said::ApprovalAcquireFailed { job: &job, error: &trouble.text })?;
-                worker.world.account.acquire_failed(ReportedFailure { lock: &lock, at, reason: trouble.reason });
+            Err(error) => {
+                let at = worker.process.log(LogMessage::ApprovalAcquireFailed { job: &job, error: &error.text })?;
+                worker.world.failure_record.acquire_failed(ReportedFailure { lock: &lock, at, reason: error.reason });
             }
         }
         worker.process.chat(&mut worker.random)?;
@@ -48,19 +52,24 @@ pub(super) async fn admit(mut worker: CordumWorker) -> anyhow::Result<()> {
             Ok(Some(hold)) => {
                 let length = worker.between(if worker.world.faults.has(Fault::SlowAdmissions) { SLOW } else { USUAL });
                 worker.work(&lock, &hold, length).await?;
-                if let Some(trouble) = worker.release_or_tell(&lock, &hold).await? {
-                    let at = worker.process.say(Said::AdmissionReleaseFailed { org: &org, error: &trouble.text })?;
-                    worker.world.account.release_failed(ReportedFailure { lock: &lock, at, reason: trouble.reason });
+                if let Some(error) = worker.release_or_report(&lock, &hold).await? {
+                    let at =
+                        worker.process.log(LogMessage::AdmissionReleaseFailed { org: &org, error: &error.text })?;
+                    worker.world.failure_record.release_failed(ReportedFailure {
+                        lock: &lock,
+                        at,
+                        reason: error.reason,
+                    });
                 }
                 None
             }
             // Cordum logs only the error of the expired context here.
             Ok(None) => Some(("context deadline exceeded".to_owned(), "busy")),
-            Err(trouble) => Some((trouble.text, trouble.reason)),
+            Err(error) => Some((error.text, error.reason)),
         };
         if let Some((error, reason)) = failed {
-            let at = worker.process.say(Said::AdmissionFailed { org: &org, error: &error })?;
-            worker.world.account.acquire_failed(ReportedFailure { lock: &lock, at, reason });
+            let at = worker.process.log(LogMessage::AdmissionFailed { org: &org, error: &error })?;
+            worker.world.failure_record.acquire_failed(ReportedFailure { lock: &lock, at, reason });
         }
         let pause = worker.between(worker.world.load.between_admissions);
         worker.rest(pause).await;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::Said;
-use super::account::ReportedFailure;
-use super::fault::Fault;
-use super::trouble::SimulatedError;
+use super::LogMessage;
+use super::failure_record::ReportedFailure;
+use super::faults::Fault;
+use super::faults::SimulatedError;
 use super::worker::{CordumLock, CordumWorker};
 use crate::rehearsal::fleet::{End, WorkerHold};
 
@@ -23,7 +23,7 @@ const MARGIN: Duration = Duration::from_millis(50);
 
 pub(super) async fn run(mut worker: CordumWorker, duty: &'static str) -> anyhow::Result<()> {
     let lock = worker.world.lock(duty, "");
-    let ttl = worker.world.pace.ttl(duty);
+    let ttl = worker.world.time_scale.ttl(duty);
     // A lock lives for two polls. A random start keeps replicas from starting at the same moment.
     let poll = ttl / 2;
     let start = worker.random.between(Duration::ZERO, poll);
@@ -46,7 +46,7 @@ pub(super) async fn run(mut worker: CordumWorker, duty: &'static str) -> anyhow:
                 left = Some(hold);
             }
             Ok(None) => {}
-            Err(trouble) => tell_acquisition_failed(&worker, &lock, &trouble)?,
+            Err(error) => log_acquisition_failure(&worker, &lock, &error)?,
         }
         worker.rest(poll).await;
         if let Some(before) = left.take_if(|hold| Instant::now() >= hold.last_sign() + ttl + MARGIN) {
@@ -61,15 +61,15 @@ pub(super) async fn run(mut worker: CordumWorker, duty: &'static str) -> anyhow:
 }
 
 /// Logs a failed acquisition. The delay poller of Cordum logs nothing in this case.
-fn tell_acquisition_failed(worker: &CordumWorker, lock: &CordumLock, trouble: &SimulatedError) -> anyhow::Result<()> {
-    let error = trouble.text.as_str();
-    let said = match lock.namespace {
+fn log_acquisition_failure(worker: &CordumWorker, lock: &CordumLock, error: &SimulatedError) -> anyhow::Result<()> {
+    let (error, reason) = (error.text.as_str(), error.reason);
+    let message = match lock.namespace {
         DELAY_POLLER => return Ok(()),
-        WORKFLOW_RECONCILER => Said::WorkflowReconcilerAcquisitionFailed { error },
-        _ => Said::LeaderAcquisitionFailed { error },
+        WORKFLOW_RECONCILER => LogMessage::WorkflowReconcilerAcquisitionFailed { error },
+        _ => LogMessage::LeaderAcquisitionFailed { error },
     };
-    let at = worker.process.say(said)?;
-    worker.world.account.acquire_failed(ReportedFailure { lock, at, reason: trouble.reason });
+    let at = worker.process.log(message)?;
+    worker.world.failure_record.acquire_failed(ReportedFailure { lock, at, reason });
     Ok(())
 }
 
@@ -82,14 +82,14 @@ pub(super) async fn write_snapshots(mut worker: CordumWorker) -> anyhow::Result<
                 let length = worker.between((0.5, 1.0));
                 worker.work(&lock, &hold, length).await?;
                 // Cordum logs other errors of this release at a level that is not enabled.
-                worker.release_or_tell(&lock, &hold).await?;
+                worker.release_or_report(&lock, &hold).await?;
             }
             // Cordum does not log either that another replica holds the lock.
             Ok(None) => {}
-            Err(trouble) => {
-                let said = Said::SnapshotAcquireFailed { instance: &instance, error: &trouble.text };
-                let at = worker.process.say(said)?;
-                worker.world.account.acquire_failed(ReportedFailure { lock: &lock, at, reason: trouble.reason });
+            Err(error) => {
+                let message = LogMessage::SnapshotAcquireFailed { instance: &instance, error: &error.text };
+                let at = worker.process.log(message)?;
+                worker.world.failure_record.acquire_failed(ReportedFailure { lock: &lock, at, reason: error.reason });
             }
         }
         let pause = worker.between((4.0, 6.0));

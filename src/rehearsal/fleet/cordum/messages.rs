@@ -28,7 +28,7 @@ impl Service {
 
 /// Values must not need escaping, see `line.rs`.
 #[derive(Clone, Copy, Debug)]
-pub enum Said<'a> {
+pub enum LogMessage<'a> {
     /// Logged by the lock store of any service.
     TokenMismatch {
         key: &'a str,
@@ -124,7 +124,7 @@ pub enum Said<'a> {
     },
 }
 
-impl Said<'_> {
+impl LogMessage<'_> {
     pub fn message(&self) -> &'static str {
         self.head().1
     }

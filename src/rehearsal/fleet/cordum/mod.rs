@@ -12,34 +12,31 @@
 //! ```text
 //!  services --> Proxy (delay) --> Redis   one CordumWorker for each task, one Proxy for each node
 //!     |---> OperationLog                  per namespace: what Redis should show
-//!     |---> Account                       what logs should report, each failure once
+//!     |---> FailureRecord                 what logs should report, each failure once
 //!     '---> logs                          Said --> LineWriter --> files
 //! ```
 //!
 //! `demo`, tests and examples call [`Fleet`]. In reading order:
 //!
-//! * `pace`, `load`, `configuration`: speed, size, and the exporter's settings
+//! * `settings`: speed, size, and the exporter's settings
 //! * `worker`, `process`: locking like Cordum; one process and its log
 //! * `scheduler`, `workflow_engine`, `gateway`, `loops`: the services
 //! * `bus`: where work comes from
-//! * `fault`, `trouble`: what can fail, and the resulting errors
+//! * `faults`: what can fail, and the resulting errors
 //! * `messages`, `chatter`, `line`: log messages, and the formats of a log line
-//! * `account`: which failures the logs report
+//! * `failure_record`: which failures the logs report
 
-mod account;
 mod bus;
 pub mod chatter;
-mod configuration;
-mod fault;
+mod failure_record;
+mod faults;
 mod gateway;
 mod line;
-mod load;
 mod loops;
 mod messages;
-mod pace;
 mod process;
 mod scheduler;
-mod trouble;
+mod settings;
 mod worker;
 mod workflow_engine;
 
@@ -55,12 +52,10 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-pub use configuration::exporter_settings;
-pub use fault::Fault;
+pub use faults::Fault;
 pub use line::{CordumLogFormat, LineWriter, MILLISECOND, Nanos, SECOND};
-pub use load::Load;
-pub use messages::{NOT_OWNED, Said, Service};
-pub use pace::TimeScale;
+pub use messages::{LogMessage, NOT_OWNED, Service};
+pub use settings::{Load, TimeScale, exporter_settings};
 pub use worker::{RENEWAL_BUDGET, lock_key};
 
 use super::{Failures, Proxy, Random, Truth, client_through};
@@ -118,13 +113,13 @@ pub struct Fleet {
 impl Fleet {
     /// Starts all services. `redis` is `redis://[:PASSWORD@]HOST:PORT/DATABASE`. `logs` must be an
     /// existing directory.
-    pub async fn start(redis: &str, logs: &Path, pace: TimeScale, load: Load, seed: u64) -> anyhow::Result<Self> {
+    pub async fn start(redis: &str, logs: &Path, time_scale: TimeScale, load: Load, seed: u64) -> anyhow::Result<Self> {
         let direct = Client::open(redis).context("not the URL of a Redis")?;
         let ConnectionAddr::Tcp(host, port) = direct.get_connection_info().addr() else {
             anyhow::bail!("the fleet needs a Redis at redis://HOST:PORT, without TLS");
         };
         let server = format!("{host}:{port}");
-        let world = Arc::new(World::new(pace, load));
+        let world = Arc::new(World::new(time_scale, load));
         let mut fleet =
             Self { world, nodes: Vec::new(), workers: JoinSet::new(), recurring: BTreeMap::new(), lost_in_failover: 0 };
         let mut random = Random::new(seed);
@@ -161,7 +156,7 @@ impl Fleet {
                     // of their work ahead of them.
                     let place = self.nodes.len() * ENGINES + number;
                     let wait = load.longest_run() * place as f64 / (load.n_nodes * ENGINES) as f64;
-                    self.workers.spawn(workflow_engine::run(worker(), self.world.pace.seconds(wait)));
+                    self.workers.spawn(workflow_engine::run(worker(), self.world.time_scale.seconds(wait)));
                 }
                 for duty in [loops::WORKFLOW_RECONCILER, loops::DELAY_POLLER] {
                     self.workers.spawn(loops::run(worker(), duty));
@@ -179,20 +174,20 @@ impl Fleet {
     }
 
     pub fn begin(&mut self, fault: Fault) {
-        let pace = &self.world.pace;
+        let time_scale = &self.world.time_scale;
         let too_slow = self.world.patience().mul_f64(TOO_SLOW / 2.0);
         match fault {
             Fault::SlowNetwork => self.nodes.iter().for_each(|node| node.proxy.delay(too_slow)),
             Fault::Pauses => {
                 let Some(node) = self.nodes.iter().find(|node| node.name == FROZEN_NODE).cloned() else { return };
-                let rhythm = (pace.of(FREEZE), pace.of(BETWEEN_FREEZES));
+                let rhythm = (time_scale.of(FREEZE), time_scale.of(BETWEEN_FREEZES));
                 self.recur(fault, rhythm, move |frozen| {
                     node.processes.iter().for_each(|process| process.gate.close(frozen))
                 });
             }
             Fault::Outages => {
                 let Some(node) = self.nodes.last().cloned() else { return };
-                let rhythm = (pace.of(OUTAGE), pace.of(BETWEEN_OUTAGES));
+                let rhythm = (time_scale.of(OUTAGE), time_scale.of(BETWEEN_OUTAGES));
                 self.recur(fault, rhythm, move |is_out| {
                     node.proxy.delay(if is_out { too_slow } else { Duration::ZERO });
                 });
@@ -234,7 +229,7 @@ impl Fleet {
 
     pub fn totals(&self) -> Totals {
         let locks = self.world.records.iter().map(|(namespace, record)| (*namespace, record.truth())).collect();
-        Totals { locks, lost_in_failover: self.lost_in_failover, ..self.world.account.totals() }
+        Totals { locks, lost_in_failover: self.lost_in_failover, ..self.world.failure_record.totals() }
     }
 
     /// Waits until a worker fails. No worker should fail.

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use anyhow::Context as _;
 
-use super::{CordumLogFormat, LineWriter, Nanos, Said, Service, chatter};
+use super::{CordumLogFormat, LineWriter, LogMessage, Nanos, Service, chatter};
 use crate::rehearsal::fleet::{PauseGate, Random};
 
 pub(super) struct SimulatedProcess {
@@ -42,9 +42,9 @@ impl SimulatedProcess {
     }
 
     /// Logs a message. Returns the time of the line.
-    pub(super) fn say(&self, said: Said) -> anyhow::Result<Nanos> {
+    pub(super) fn log(&self, message: LogMessage) -> anyhow::Result<Nanos> {
         let time = now();
-        self.write(|out| said.write(out, time, self.service))?;
+        self.write(|out| message.write(out, time, self.service))?;
         Ok(time)
     }
 

@@ -1,8 +1,8 @@
 //! The scheduler: one lock for each job. It renews the lock, gives it up after three failed
 //! renewals in a row, and tries a failed release a second time.
 
-use super::Said;
-use super::account::ReportedFailure;
+use super::LogMessage;
+use super::failure_record::ReportedFailure;
 use super::worker::{CordumLock, CordumWorker};
 use crate::rehearsal::fleet::{End, Kept, WorkerHold};
 
@@ -14,9 +14,9 @@ pub(super) async fn run(mut worker: CordumWorker) -> anyhow::Result<()> {
             Ok(Some(hold)) => handle(&mut worker, &lock, hold).await?,
             // Cordum does not log a busy lock: the bus delivers the job again.
             Ok(None) => {}
-            Err(trouble) => {
-                let at = worker.process.say(Said::JobAcquisitionFailed { job: &job, error: &trouble.text })?;
-                worker.world.account.acquire_failed(ReportedFailure { lock: &lock, at, reason: trouble.reason });
+            Err(error) => {
+                let at = worker.process.log(LogMessage::JobAcquisitionFailed { job: &job, error: &error.text })?;
+                worker.world.failure_record.acquire_failed(ReportedFailure { lock: &lock, at, reason: error.reason });
             }
         }
         worker.process.chat(&mut worker.random)?;
@@ -31,8 +31,8 @@ async fn handle(worker: &mut CordumWorker, lock: &CordumLock, hold: WorkerHold) 
     let length = worker.between((5.0, 90.0));
     match worker.work(lock, &hold, length).await? {
         Kept::GivenUp => {
-            worker.world.account.abandoned(lock);
-            worker.process.say(Said::JobReleaseSkipped { job })?;
+            worker.world.failure_record.abandoned(lock);
+            worker.process.log(LogMessage::JobReleaseSkipped { job })?;
             hold.ended(End::Expired);
         }
         Kept::Done => {
@@ -48,23 +48,23 @@ async fn handle(worker: &mut CordumWorker, lock: &CordumLock, hold: WorkerHold) 
 fn finish(worker: &CordumWorker, lock: &CordumLock) -> anyhow::Result<()> {
     let (job, state) = (lock.id.as_str(), "SUCCEEDED");
     if worker.world.jobs.finish(job) {
-        worker.process.say(Said::JobStateChanged { job, state })?;
+        worker.process.log(LogMessage::JobStateChanged { job, state })?;
     } else {
         let error = "invalid transition SUCCEEDED -> SUCCEEDED";
-        worker.process.say(Said::JobStateRefused { job, state, error })?;
-        worker.world.account.stale_write_rejected(lock);
+        worker.process.log(LogMessage::JobStateRefused { job, state, error })?;
+        worker.world.failure_record.stale_write_rejected(lock);
     }
     Ok(())
 }
 
 async fn release(worker: &mut CordumWorker, lock: &CordumLock, hold: &WorkerHold) -> anyhow::Result<()> {
     let job = lock.id.as_str();
-    let Some(trouble) = worker.release_or_tell(lock, hold).await? else { return Ok(()) };
-    let at = worker.process.say(Said::JobReleaseFailed { job, error: &trouble.text })?;
-    worker.world.account.release_failed(ReportedFailure { lock, at, reason: trouble.reason });
-    if let Some(trouble) = worker.release_or_tell(lock, hold).await? {
-        let ttl = worker.world.pace.ttl(lock.namespace);
-        worker.process.say(Said::JobReleaseRetryFailed { job, ttl, error: &trouble.text })?;
+    let Some(error) = worker.release_or_report(lock, hold).await? else { return Ok(()) };
+    let at = worker.process.log(LogMessage::JobReleaseFailed { job, error: &error.text })?;
+    worker.world.failure_record.release_failed(ReportedFailure { lock, at, reason: error.reason });
+    if let Some(error) = worker.release_or_report(lock, hold).await? {
+        let ttl = worker.world.time_scale.ttl(lock.namespace);
+        worker.process.log(LogMessage::JobReleaseRetryFailed { job, ttl, error: &error.text })?;
     }
     Ok(())
 }

@@ -9,12 +9,12 @@ use redis::Client;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::account::{FailureRecord, ReportedFailure};
 use super::bus::Bus;
-use super::fault::{Fault, Faults};
+use super::failure_record::{FailureRecord, ReportedFailure};
+use super::faults::SimulatedError;
+use super::faults::{Fault, Faults};
 use super::process::SimulatedProcess;
-use super::trouble::SimulatedError;
-use super::{Load, Said, TimeScale};
+use super::{Load, LogMessage, TimeScale};
 use crate::rehearsal::fleet::{self, Kept, LockProgram, LockReply, OperationLog, Random, RenewalAction, WorkerHold};
 
 /// The lock namespaces of the preset whose locks the fleet takes.
@@ -43,10 +43,10 @@ const LATEST_RENEWAL: f64 = 2.2;
 
 /// What all services share.
 pub(super) struct World {
-    pub(super) pace: TimeScale,
+    pub(super) time_scale: TimeScale,
     pub(super) load: Load,
     pub(super) faults: Faults,
-    pub(super) account: FailureRecord,
+    pub(super) failure_record: FailureRecord,
     pub(super) records: BTreeMap<&'static str, Arc<OperationLog>>,
     pub(super) jobs: Bus,
     pub(super) runs: Bus,
@@ -77,31 +77,31 @@ struct ServiceRenewal<'a> {
 }
 
 impl World {
-    pub(super) fn new(pace: TimeScale, load: Load) -> Self {
+    pub(super) fn new(time_scale: TimeScale, load: Load) -> Self {
         Self {
-            account: FailureRecord::new(pace.join_window()),
+            failure_record: FailureRecord::new(time_scale.join_window()),
             records: NAMESPACES.into_iter().map(|namespace| (namespace, Arc::default())).collect(),
             // A little longer than the TTL of the locks, so that the lock is free when the job is
             // delivered again.
-            jobs: Bus::new(pace.ttl("scheduler").mul_f64(1.2)),
+            jobs: Bus::new(time_scale.ttl("scheduler").mul_f64(1.2)),
             // Also longer than any run without a failure takes.
-            runs: Bus::new(pace.ttl("workflow").max(pace.seconds(load.longest_run())).mul_f64(1.2)),
+            runs: Bus::new(time_scale.ttl("workflow").max(time_scale.seconds(load.longest_run())).mul_f64(1.2)),
             stop: CancellationToken::new(),
             faults: Faults::default(),
-            pace,
+            time_scale,
             load,
         }
     }
 
     /// How long to wait for a reply from Redis.
     pub(super) fn patience(&self) -> Duration {
-        self.pace.of(OPERATION_TIMEOUT).max(self.load.shortest_patience)
+        self.time_scale.of(OPERATION_TIMEOUT).max(self.load.shortest_patience)
     }
 
     pub(super) fn lock(&self, namespace: &'static str, id: &str) -> CordumLock {
         let inner = fleet::LockSpec {
             key: lock_key(namespace, id),
-            ttl: self.pace.ttl(namespace),
+            ttl: self.time_scale.ttl(namespace),
             record: Arc::clone(&self.records[namespace]),
         };
         CordumLock { namespace, id: id.to_owned(), inner }
@@ -140,8 +140,8 @@ impl CordumWorker {
 
     /// Returns a random duration. The limits are in seconds of the real Cordum.
     pub(super) fn between(&mut self, (shortest, longest): (f64, f64)) -> Duration {
-        let pace = &self.world.pace;
-        self.random.between(pace.seconds(shortest), pace.seconds(longest))
+        let time_scale = &self.world.time_scale;
+        self.random.between(time_scale.seconds(shortest), time_scale.seconds(longest))
     }
 
     /// Waits, but not longer than the fleet runs.
@@ -152,19 +152,19 @@ impl CordumWorker {
     /// Returns `None` if the lock is taken.
     pub(super) async fn acquire(&mut self, lock: &CordumLock) -> Result<Option<WorkerHold>, SimulatedError> {
         let taken = self.inner.take(&lock.inner).await;
-        taken.map_err(|trouble| self.world.unanswered("try acquire", lock, &trouble))
+        taken.map_err(|error| self.world.unanswered("try acquire", lock, &error))
     }
 
     /// Tries repeatedly for as long as Cordum does, 2 s.
     pub(super) async fn acquire_patiently(&mut self, lock: &CordumLock) -> Result<Option<WorkerHold>, SimulatedError> {
-        let deadline = Instant::now() + self.world.pace.seconds(2.0);
+        let deadline = Instant::now() + self.world.time_scale.seconds(2.0);
         let taken = self.inner.wait_for(&lock.inner, (BETWEEN_TRIES, deadline), &self.world.stop).await;
-        taken.map_err(|trouble| self.world.unanswered("try acquire", lock, &trouble))
+        taken.map_err(|error| self.world.unanswered("try acquire", lock, &error))
     }
 
     /// Releases like the lock store, which logs its own line if the lock was lost. Returns the
     /// error of a failed release.
-    pub(super) async fn release_or_tell(
+    pub(super) async fn release_or_report(
         &mut self,
         lock: &CordumLock,
         hold: &WorkerHold,
@@ -172,11 +172,11 @@ impl CordumWorker {
         Ok(match self.inner.release(hold).await {
             LockReply::Done => None,
             LockReply::Refused => {
-                let at = self.process.say(Said::TokenMismatch { key: lock.key() })?;
-                self.world.account.release_failed(ReportedFailure { lock, at, reason: "not_owned" });
+                let at = self.process.log(LogMessage::TokenMismatch { key: lock.key() })?;
+                self.world.failure_record.release_failed(ReportedFailure { lock, at, reason: "not_owned" });
                 Some(SimulatedError::not_owned())
             }
-            LockReply::Unanswered(trouble) => Some(self.world.unanswered("release", lock, &trouble)),
+            LockReply::Unanswered(error) => Some(self.world.unanswered("release", lock, &error)),
         })
     }
 
@@ -197,37 +197,37 @@ impl CordumWorker {
 
 impl World {
     /// Returns the error as the lock store reports it.
-    fn unanswered(&self, operation: &str, lock: &CordumLock, trouble: &fleet::UnknownResult) -> SimulatedError {
-        self.account.unanswered();
-        let SimulatedError { text, reason } = SimulatedError::of(trouble);
+    fn unanswered(&self, operation: &str, lock: &CordumLock, error: &fleet::UnknownResult) -> SimulatedError {
+        self.failure_record.unanswered();
+        let SimulatedError { text, reason } = SimulatedError::of(error);
         SimulatedError { text: format!("job store {operation} lock {}: {text}", lock.key()), reason }
     }
 }
 
 impl LockProgram for ServiceRenewal<'_> {
     fn renew_after(&mut self) -> Option<Duration> {
-        let every = self.world.pace.renew_every(self.lock.namespace)?;
+        let every = self.world.time_scale.renew_every(self.lock.namespace)?;
         let is_late = self.world.faults.has(Fault::LateRenewals);
         Some(if is_late { self.random.between(every, every.mul_f64(LATEST_RENEWAL)) } else { every })
     }
 
-    fn heard(&mut self, _: &WorkerHold, answer: &LockReply, failures: u32) -> anyhow::Result<RenewalAction> {
+    fn on_reply(&mut self, _: &WorkerHold, answer: &LockReply, failures: u32) -> anyhow::Result<RenewalAction> {
         let lock = self.lock;
-        let trouble = match answer {
+        let error = match answer {
             LockReply::Done => return Ok(RenewalAction::GoOn),
             LockReply::Refused => SimulatedError::not_owned(),
-            LockReply::Unanswered(trouble) => self.world.unanswered("renew", lock, trouble),
+            LockReply::Unanswered(error) => self.world.unanswered("renew", lock, error),
         };
-        let (id, error) = (lock.id.as_str(), trouble.text.as_str());
+        let (id, error, reason) = (lock.id.as_str(), error.text.as_str(), error.reason);
         let gives_up = lock.namespace == "scheduler" && failures >= RENEWAL_BUDGET;
-        let at = self.process.say(match lock.namespace {
-            "scheduler" if gives_up => Said::JobAbandoned { job: id, failures, error },
-            "scheduler" => Said::JobRenewalFailed { job: id, attempt: failures, error },
-            "workflow" => Said::RunRenewalFailed { run: id, error },
-            _ => Said::ReconcilerRenewalFailed { error },
+        let at = self.process.log(match lock.namespace {
+            "scheduler" if gives_up => LogMessage::JobAbandoned { job: id, failures, error },
+            "scheduler" => LogMessage::JobRenewalFailed { job: id, attempt: failures, error },
+            "workflow" => LogMessage::RunRenewalFailed { run: id, error },
+            _ => LogMessage::ReconcilerRenewalFailed { error },
         })?;
-        let renew_every = self.world.pace.renew_every(lock.namespace).unwrap_or_default();
-        self.world.account.renewal_failed(ReportedFailure { lock, at, reason: trouble.reason }, renew_every);
+        let renew_every = self.world.time_scale.renew_every(lock.namespace).unwrap_or_default();
+        self.world.failure_record.renewal_failed(ReportedFailure { lock, at, reason }, renew_every);
         Ok(if gives_up { RenewalAction::GiveUp } else { RenewalAction::GoOn })
     }
 }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::Said;
-use super::account::ReportedFailure;
+use super::LogMessage;
+use super::failure_record::ReportedFailure;
 use super::worker::CordumWorker;
 
 pub(super) async fn run(mut worker: CordumWorker, wait: Duration) -> anyhow::Result<()> {
@@ -16,16 +16,20 @@ pub(super) async fn run(mut worker: CordumWorker, wait: Duration) -> anyhow::Res
         match worker.acquire(&lock).await {
             Ok(Some(hold)) => {
                 worker.work(&lock, &hold, length).await?;
-                if let Some(trouble) = worker.release_or_tell(&lock, &hold).await? {
-                    let at = worker.process.say(Said::RunReleaseFailed { run: &run, error: &trouble.text })?;
-                    worker.world.account.release_failed(ReportedFailure { lock: &lock, at, reason: trouble.reason });
+                if let Some(error) = worker.release_or_report(&lock, &hold).await? {
+                    let at = worker.process.log(LogMessage::RunReleaseFailed { run: &run, error: &error.text })?;
+                    worker.world.failure_record.release_failed(ReportedFailure {
+                        lock: &lock,
+                        at,
+                        reason: error.reason,
+                    });
                 }
             }
             // The engine skips the run without a log line, and acknowledges it.
             Ok(None) => {}
-            Err(trouble) => {
-                let at = worker.process.say(Said::RunLocalOnly { run: &run, error: &trouble.text })?;
-                worker.world.account.unlocked_work(ReportedFailure { lock: &lock, at, reason: trouble.reason });
+            Err(error) => {
+                let at = worker.process.log(LogMessage::RunLocalOnly { run: &run, error: &error.text })?;
+                worker.world.failure_record.unlocked_work(ReportedFailure { lock: &lock, at, reason: error.reason });
                 worker.rest(length).await;
             }
         }

@@ -9,9 +9,8 @@ use anyhow::{Context as _, bail};
 use tokio::time::{Instant, sleep};
 
 use super::alerts::Alerts;
-use super::configuration;
 use super::observer::{DemoObservation, Observer};
-use super::programs::{ChildProgram, find};
+use super::programs::{self, ChildProgram, find};
 use super::receiver::{Notification, Receiver};
 use crate::cli::{DemoArgs, DemoIncident};
 use crate::rehearsal::fleet::cordum::{Fault, Fleet, Load, TimeScale};
@@ -26,7 +25,7 @@ const CALM: Duration = Duration::from_secs(15);
 type Operations = BTreeMap<&'static str, (f64, f64)>;
 
 pub(super) struct DemoRun {
-    pub(super) pace: TimeScale,
+    pub(super) time_scale: TimeScale,
     pub(super) fleet: Fleet,
     redis: Server,
     /// The exporter's connection to Redis. After a failover it leads to the new server.
@@ -41,7 +40,7 @@ pub(super) struct DemoRun {
     /// Whether the fleet has stopped.
     pub(super) is_over: bool,
     /// The events so far, each with the time since the start.
-    pub(super) story: Vec<(Duration, String)>,
+    pub(super) events: Vec<(Duration, String)>,
     pub(super) incidents: Vec<(Duration, DemoIncident)>,
     pub(super) faults: Vec<DemoIncident>,
     pub(super) alerts: Alerts,
@@ -53,22 +52,22 @@ pub(super) struct DemoRun {
 impl DemoRun {
     /// Starts everything. The directory must be empty.
     pub(super) async fn set(args: &DemoArgs, directory: &Path) -> anyhow::Result<Self> {
-        let pace = TimeScale::new(args.speed)?;
+        let time_scale = TimeScale::new(args.speed)?;
         let logs = directory.join("logs");
         std::fs::create_dir(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
         let redis = Server::start().await?;
         let road = Proxy::start(&redis.address()).await?;
-        let exporter = start_exporter(&pace, road.port(), directory, &logs).await?;
-        let mut observer = Observer::new(exporter.url(), &pace);
+        let exporter = start_exporter(&time_scale, road.port(), directory, &logs).await?;
+        let mut observer = Observer::new(exporter.url(), &time_scale);
         let deadline = Instant::now() + READY;
         while !observer.is_watching().await {
             if Instant::now() > deadline {
-                bail!("the exporter does not get to see Redis");
+                bail!("the exporter does not connect to Redis");
             }
             sleep(Duration::from_millis(50)).await;
         }
         let seed = jiff::Timestamp::now().as_nanosecond() as u64;
-        let fleet = Fleet::start(&redis.url(), &logs, pace.clone(), Load::default(), seed).await?;
+        let fleet = Fleet::start(&redis.url(), &logs, time_scale.clone(), Load::default(), seed).await?;
         let receiver = Receiver::start().await?;
         let (mut prometheus, mut alertmanager) = (None, None);
         if !args.without_prometheus
@@ -76,9 +75,10 @@ impl DemoRun {
         {
             if let Some(program) = find(&["prometheus-alertmanager", "alertmanager"]) {
                 let receiver = receiver.address.to_string();
-                alertmanager = Some(start_alertmanager(&pace, &program, directory, &receiver).await?);
+                alertmanager = Some(start_alertmanager(&time_scale, &program, directory, &receiver).await?);
             }
-            prometheus = Some(start_prometheus(&pace, &program, directory, &exporter, alertmanager.as_ref()).await?);
+            prometheus =
+                Some(start_prometheus(&time_scale, &program, directory, &exporter, alertmanager.as_ref()).await?);
         }
         if let Some(program) = &prometheus {
             observer.add_prometheus(&program.url());
@@ -89,7 +89,7 @@ impl DemoRun {
             sleep(Duration::from_millis(50)).await;
         }
         Ok(Self {
-            pace,
+            time_scale,
             fleet,
             redis,
             road,
@@ -101,7 +101,7 @@ impl DemoRun {
             observer,
             started: Instant::now(),
             is_over: false,
-            story: Vec::new(),
+            events: Vec::new(),
             incidents: Vec::new(),
             faults: Vec::new(),
             alerts: Alerts::default(),
@@ -115,17 +115,17 @@ impl DemoRun {
         self.started.elapsed()
     }
 
-    pub(super) fn say(&mut self, what: String) {
-        self.story.push((self.elapsed(), what));
+    pub(super) fn add_event(&mut self, what: String) {
+        self.events.push((self.elapsed(), what));
     }
 
     pub(super) async fn begin(&mut self, incident: DemoIncident) -> anyhow::Result<()> {
         let what = match incident {
-            DemoIncident::Pauses => "node b freezes for longer than its run locks live, again and again",
+            DemoIncident::Pauses => "node b freezes repeatedly, for longer than the TTL of its run locks",
             DemoIncident::SlowNetwork => "the network to Redis gets slower than the services wait",
             DemoIncident::Failover => "Redis fails over to a server that has none of the locks",
         };
-        self.say(format!("incident: {what}"));
+        self.add_event(format!("incident: {what}"));
         self.incidents.push((self.elapsed(), incident));
         match incident {
             DemoIncident::Pauses => self.fleet.begin(Fault::Pauses),
@@ -150,28 +150,28 @@ impl DemoRun {
     pub(super) fn calm(&mut self) {
         self.fleet.calm();
         self.faults.clear();
-        self.say("all faults are over".to_owned());
+        self.add_event("all faults are over".to_owned());
     }
 
     /// Stops the fleet. Work in progress ends in order.
     pub(super) async fn end(&mut self) -> anyhow::Result<()> {
-        self.say("the fleet stops; counts have a few seconds to arrive".to_owned());
+        self.add_event("the fleet stops; counts have a few seconds to arrive".to_owned());
         self.is_over = true;
         self.fleet.stop().await
     }
 
     /// Queries all programs and updates the state. Fails if a program has ended.
-    pub(super) async fn look(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn observe(&mut self) -> anyhow::Result<()> {
         self.exporter.check()?;
         for program in self.prometheus.iter_mut().chain(&mut self.alertmanager) {
             program.check()?;
         }
-        let mut look = self.observer.look().await;
+        let mut observation = self.observer.observe().await;
         // After the fleet has stopped, new alerts are ignored: an idle fleet is not an incident.
-        if let Some(told) = look.alerts.take().filter(|_| !self.is_over) {
+        if let Some(reported) = observation.alerts.take().filter(|_| !self.is_over) {
             let now = self.elapsed();
-            for change in self.alerts.update(told, now) {
-                self.say(change);
+            for change in self.alerts.update(reported, now) {
+                self.add_event(change);
             }
         }
         for notification in self.receiver.take() {
@@ -179,16 +179,16 @@ impl DemoRun {
             if self.is_over && !self.alerts.0.iter().any(|known| known.firing.is_some() && known.name == *alert) {
                 continue;
             }
-            self.say(format!("Alertmanager sends a {kind}: {alert} {status}"));
+            self.add_event(format!("Alertmanager sends a {kind}: {alert} {status}"));
             self.notifications.push((self.elapsed(), notification));
         }
-        self.remember(&look);
-        self.latest = Some(look);
+        self.remember(&observation);
+        self.latest = Some(observation);
         Ok(())
     }
 
-    fn remember(&mut self, look: &DemoObservation) {
-        let Some(seen) = &look.seen else { return };
+    fn remember(&mut self, observation: &DemoObservation) {
+        let Some(seen) = &observation.seen else { return };
         let now = Instant::now();
         let mut numbers = BTreeMap::new();
         for namespace in self.fleet.totals().locks.keys().copied() {
@@ -197,14 +197,14 @@ impl DemoRun {
             numbers.insert(namespace, (sum("redis_lock_not_owned_total"), succeeded));
         }
         self.history.push_back((now, numbers));
-        let window = self.pace.of(RATIO_WINDOW);
+        let window = self.time_scale.of(RATIO_WINDOW);
         while self.history.get(1).is_some_and(|(time, _)| now - *time > window) {
             self.history.pop_front();
         }
     }
 
     pub(super) fn ratio_window(&self) -> Duration {
-        self.pace.of(RATIO_WINDOW)
+        self.time_scale.of(RATIO_WINDOW)
     }
 
     /// The share of recent releases and renewals that found the lock lost. `None` if there were no
@@ -228,13 +228,13 @@ impl DemoRun {
 }
 
 async fn start_exporter(
-    pace: &TimeScale,
+    time_scale: &TimeScale,
     redis_port: u16,
     directory: &Path,
     logs: &Path,
 ) -> anyhow::Result<ChildProgram> {
     let program = std::env::current_exe().context("cannot find this program")?;
-    let config = write(directory, "exporter.yml", &configuration::exporter(pace, redis_port, logs))?;
+    let config = write(directory, "exporter.yml", &programs::exporter_config(time_scale, redis_port, logs))?;
     let state = directory.join("state");
     std::fs::create_dir(&state).with_context(|| format!("cannot create {}", state.display()))?;
     ChildProgram::start("exporter", &program, directory, |address| {
@@ -253,12 +253,12 @@ async fn start_exporter(
 }
 
 async fn start_alertmanager(
-    pace: &TimeScale,
+    time_scale: &TimeScale,
     program: &Path,
     directory: &Path,
     receiver: &str,
 ) -> anyhow::Result<ChildProgram> {
-    write(directory, "alertmanager.yml", &configuration::alertmanager(pace, receiver))?;
+    write(directory, "alertmanager.yml", &programs::alertmanager_config(time_scale, receiver))?;
     ChildProgram::start("alertmanager", program, directory, |address| {
         vec![
             "--config.file=alertmanager.yml".into(),
@@ -271,16 +271,16 @@ async fn start_alertmanager(
 }
 
 async fn start_prometheus(
-    pace: &TimeScale,
+    time_scale: &TimeScale,
     program: &Path,
     directory: &Path,
     exporter: &ChildProgram,
     alertmanager: Option<&ChildProgram>,
 ) -> anyhow::Result<ChildProgram> {
     let alertmanager = alertmanager.map(|program| program.address.to_string());
-    let config = configuration::prometheus(pace, &exporter.address.to_string(), alertmanager.as_deref());
+    let config = programs::prometheus_config(time_scale, &exporter.address.to_string(), alertmanager.as_deref());
     write(directory, "prometheus.yml", &config)?;
-    write(directory, "rules.yml", &configuration::rules(pace))?;
+    write(directory, "rules.yml", &programs::scaled_rules(time_scale))?;
     ChildProgram::start("prometheus", program, directory, |address| {
         vec![
             "--config.file=prometheus.yml".into(),

@@ -1,7 +1,10 @@
-//! The faults that the fleet can have, and the switches for those faults that the workers check
-//! themselves.
+//! The faults that the fleet can have, the switches for those faults that the workers check
+//! themselves, and the errors of the services.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::NOT_OWNED;
+use crate::rehearsal::fleet;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
@@ -46,6 +49,34 @@ impl Faults {
             Fault::LateRenewals => Some(&self.late_renewals),
             Fault::Leaderless => Some(&self.leaderless),
             Fault::Pauses | Fault::SlowNetwork | Fault::Outages => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct SimulatedError {
+    pub(super) text: String,
+    /// The reason that the exporter should report.
+    pub(super) reason: &'static str,
+}
+
+impl SimulatedError {
+    pub(super) fn not_owned() -> Self {
+        Self { text: NOT_OWNED.to_owned(), reason: "not_owned" }
+    }
+
+    pub(super) fn of(error: &fleet::UnknownResult) -> Self {
+        let unavailable = |text: &str| Self { text: text.to_owned(), reason: "redis_unavailable" };
+        let error = match error {
+            fleet::UnknownResult::Late => return unavailable("context deadline exceeded"),
+            fleet::UnknownResult::Failed(error) => error,
+        };
+        match error.code() {
+            Some(code @ ("LOADING" | "READONLY" | "MASTERDOWN")) => {
+                Self { text: format!("{code} {}", error.detail().unwrap_or_default()), reason: "failover" }
+            }
+            _ if error.is_timeout() => unavailable("i/o timeout"),
+            _ => unavailable("EOF"),
         }
     }
 }

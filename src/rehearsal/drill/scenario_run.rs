@@ -9,12 +9,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::heartbeat::{Heartbeat, Span, Stalled};
-use super::journal::WorkerLog;
 use super::probe::Probe;
 use super::progress::DrillProgress;
 use super::report::{ScenarioReport, TimelineEntry};
+use super::settings::Timing;
 use super::table::Scenario;
-use super::timing::Timing;
+use super::worker::WorkerLog;
 use crate::client::scrape::{Samples, SeriesSelector};
 use crate::rehearsal::fleet::{KeyScope, LockSpec, OperationLog};
 
@@ -23,13 +23,13 @@ use crate::rehearsal::fleet::{KeyScope, LockSpec, OperationLog};
 const MAX_ENTRIES: usize = 100;
 
 /// What all scenarios on one Redis share.
-pub(super) struct Ground {
+pub(super) struct DrillContext {
     /// Includes the password.
     pub(super) client: redis::Client,
     /// HOST:PORT. Proxies forward to it.
     pub(super) address: String,
-    pub(super) territory: Arc<KeyScope>,
-    pub(super) journal: WorkerLog,
+    pub(super) key_scope: Arc<KeyScope>,
+    pub(super) worker_log: WorkerLog,
     pub(super) log_file: PathBuf,
     pub(super) probe: Probe,
     /// Why the exporter cannot see the drill. If set, the check waits only a short time.
@@ -40,7 +40,7 @@ pub(super) struct Ground {
 }
 
 pub(super) struct ScenarioRun {
-    pub(super) ground: Arc<Ground>,
+    pub(super) context: Arc<DrillContext>,
     pub(super) scenario: &'static Scenario,
     /// What the exporter showed before the scenario.
     pub(super) before: Samples,
@@ -99,11 +99,11 @@ pub(super) struct Notes {
 }
 
 impl ScenarioRun {
-    pub(super) async fn new(ground: &Arc<Ground>, scenario: &'static Scenario) -> anyhow::Result<Self> {
+    pub(super) async fn new(context: &Arc<DrillContext>, scenario: &'static Scenario) -> anyhow::Result<Self> {
         Ok(Self {
-            ground: Arc::clone(ground),
+            context: Arc::clone(context),
             scenario,
-            before: ground.probe.scrape().await?,
+            before: context.probe.scrape().await?,
             records: scenario.namespaces.iter().map(|_| Arc::default()).collect(),
             started: Instant::now(),
             notes: Mutex::default(),
@@ -111,19 +111,19 @@ impl ScenarioRun {
     }
 
     pub(super) fn timing(&self) -> &Timing {
-        &self.ground.timing
+        &self.context.timing
     }
 
     /// Returns the lock of a round. Each round has its own. [`ScenarioRun::beside`] names the fence
     /// and the storage keys of the round.
     pub(super) fn lock_of(&self, namespace: usize, round: u32) -> LockSpec {
-        let key = self.ground.territory.key(&format!("{}-r{round}:{}", self.scenario.name, self.namespace(namespace)));
+        let key = self.context.key_scope.key(&format!("{}-r{round}:{}", self.scenario.name, self.namespace(namespace)));
         self.lock_at(namespace, key)
     }
 
     /// Returns the lock whose exact key is in the exporter's configuration.
     pub(super) fn fixed_lock(&self, namespace: usize) -> LockSpec {
-        self.lock_at(namespace, self.ground.territory.key(self.namespace(namespace)))
+        self.lock_at(namespace, self.context.key_scope.key(self.namespace(namespace)))
     }
 
     pub(super) fn lock_at(&self, namespace: usize, key: String) -> LockSpec {
@@ -133,7 +133,7 @@ impl ScenarioRun {
     /// Returns a key that belongs to the locks of one round, such as the fence. Each round of each
     /// scenario has its own, so that a fence starts at zero.
     pub(super) fn beside(&self, round: u32, what: &str) -> String {
-        self.ground.territory.key(&format!("{}-r{round}:{what}", self.scenario.name))
+        self.context.key_scope.key(&format!("{}-r{round}:{what}", self.scenario.name))
     }
 
     pub(super) fn namespace(&self, index: usize) -> &'static str {
@@ -146,7 +146,7 @@ impl ScenarioRun {
 
     /// Adds an entry to the timeline and shows it as progress.
     pub(super) fn note(&self, who: &str, what: &str) {
-        self.ground.progress.say(&format!("{}: {who} {what}", self.scenario.name));
+        self.context.progress.print(&format!("{}: {who} {what}", self.scenario.name));
         let at_seconds = self.elapsed().as_secs_f64();
         let mut notes = self.notes();
         if notes.timeline.len() < MAX_ENTRIES {
@@ -158,9 +158,9 @@ impl ScenarioRun {
     /// failure.
     pub(super) fn expect(&self, id: &'static str, held: bool, measured: String) {
         let mut notes = self.notes();
-        let verdict = notes.verdicts.entry(id).or_insert((true, String::new()));
-        if verdict.0 {
-            *verdict = (held, measured);
+        let result = notes.verdicts.entry(id).or_insert((true, String::new()));
+        if result.0 {
+            *result = (held, measured);
         }
     }
 
@@ -305,7 +305,7 @@ impl ScenarioRun {
             return Stalled::default();
         }
         let mut notes = self.notes();
-        let stalled = self.ground.heartbeat.stalled(&notes.rounds);
+        let stalled = self.context.heartbeat.stalled(&notes.rounds);
         notes.claims.iter_mut().for_each(|claim| claim.excuse(stalled));
         if let Some(incident) = &mut notes.incident {
             incident.may_be_unknown = stalled.in_last && stalled.share() > 0.0;
@@ -322,9 +322,9 @@ impl ScenarioRun {
         report.rounds = notes.rounds.len() as u32;
         report.timeline = std::mem::take(&mut notes.timeline);
         report.measured = std::mem::take(&mut notes.measured);
-        for verdict in &mut report.expectations {
-            if let Some((held, measured)) = notes.verdicts.remove(verdict.id) {
-                (verdict.held, verdict.measured) = (held, measured);
+        for result in &mut report.expectations {
+            if let Some((held, measured)) = notes.verdicts.remove(result.id) {
+                (result.held, result.measured) = (held, measured);
             }
         }
         notes
