@@ -37,7 +37,7 @@ use crate::config::redis::{Address, RedisConfig};
 use crate::model::input::PipelineInput;
 use crate::model::key_index::KeyMap;
 use crate::model::namespace::Namespace;
-use crate::model::sighting::{LinkId, OwnerHasher};
+use crate::model::sighting::{LinkId, OwnerHasher, ServerContinuity};
 use crate::snapshot::RedisNow;
 
 /// Longest time between two attempts to reach a Redis that was reached before. Most likely it is
@@ -80,8 +80,9 @@ struct LinkSetup {
     /// The node as it was discovered. Later changes of its replicas arrive in `replicas`.
     node: Primary,
     replicas: watch::Receiver<Vec<Address>>,
-    /// The node replaced another one in a failover. Its first `Up` event has `Past::OtherServer`.
-    takes_over: bool,
+    /// What the first `Up` event of the link says. `OtherServer` if the node replaced another one in
+    /// a failover.
+    continuity: ServerContinuity,
     shared: Arc<Shared>,
     /// Keys on this node that the ledger wants to be read now.
     reads: mpsc::Receiver<Vec<Box<str>>>,

@@ -19,7 +19,7 @@ use super::topology::{self, DiscoverError, Primary};
 use super::{KeyspaceSource, LinkSetup, RETRY_KNOWN_WITHIN, Shared, link};
 use crate::config::redis::{Address, RedisConfig, RedisMode};
 use crate::model::input::PipelineInput;
-use crate::model::sighting::{LinkBatch, LinkEvent, LinkId};
+use crate::model::sighting::{LinkBatch, LinkEvent, LinkId, ServerContinuity};
 use crate::snapshot::RedisNow;
 use crate::util::backoff::Backoff;
 use crate::util::clock;
@@ -107,7 +107,7 @@ impl Supervisor {
                     None => reads_are_open = false,
                 },
                 _ = publish.tick() => {
-                    self.bury().await;
+                    self.restart_ended_links().await;
                     self.publish();
                 }
             }
@@ -193,15 +193,16 @@ impl Supervisor {
                     link.node = node;
                 }
                 None => {
-                    let takes_over = takes_over(&self.config.mode, &node, &replaced);
+                    let continuity = continuity(&self.config.mode, &node, &replaced);
+                    let takes_over = continuity == ServerContinuity::OtherServer;
                     info!(address = %node.address, replicas = node.replicas.len(), takes_over, "a primary of redis");
-                    self.start(node, takes_over);
+                    self.start(node, continuity);
                 }
             }
         }
     }
 
-    fn start(&mut self, node: Primary, takes_over: bool) {
+    fn start(&mut self, node: Primary, continuity: ServerContinuity) {
         let id = LinkId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1);
         let status = Arc::new(Mutex::new(LinkStatus::default()));
@@ -212,7 +213,7 @@ impl Supervisor {
             id,
             node: node.clone(),
             replicas: replicas_of_link,
-            takes_over,
+            continuity,
             shared: Arc::clone(&self.shared),
             reads: reads_of_link,
             status: Arc::clone(&status),
@@ -225,9 +226,9 @@ impl Supervisor {
     async fn remove(&mut self, link: Running) {
         let id = link.id;
         self.end(link).await;
-        let news = vec![LinkEvent::Removed { at: clock::steady() }];
+        let events = vec![LinkEvent::Removed { at: clock::steady() }];
         // An error means that the receiver is gone, because the pipeline is stopping.
-        let _ = self.shared.out.send(PipelineInput::Link(LinkBatch { link: id, news })).await;
+        let _ = self.shared.out.send(PipelineInput::Link(LinkBatch { link: id, news: events })).await;
     }
 
     async fn end(&mut self, mut link: Running) {
@@ -244,12 +245,12 @@ impl Supervisor {
     }
 
     /// Restarts links that ended by themselves. That happens only after a panic.
-    async fn bury(&mut self) {
+    async fn restart_ended_links(&mut self) {
         while let Some(at) = self.links.iter().position(|link| link.task.is_finished()) {
             let link = self.links.swap_remove(at);
             let node = link.node.clone();
             self.remove(link).await;
-            self.start(node, false);
+            self.start(node, ServerContinuity::None);
         }
     }
 
@@ -269,15 +270,16 @@ impl Supervisor {
     }
 }
 
-/// Whether the node replaced a removed node in a failover.
-fn takes_over(mode: &RedisMode, node: &Primary, gone: &[Primary]) -> bool {
-    match mode {
+/// `OtherServer` if the new node replaced a removed node in a failover.
+fn continuity(mode: &RedisMode, node: &Primary, removed: &[Primary]) -> ServerContinuity {
+    let takes_over = match mode {
         RedisMode::Single => false,
-        RedisMode::Sentinel { .. } => !gone.is_empty(),
+        RedisMode::Sentinel { .. } => !removed.is_empty(),
         // A new primary that was not a replica got its slots by migration, which moves the keys
         // too.
-        RedisMode::Cluster => gone.iter().any(|gone| gone.replicas.contains(&node.address)),
-    }
+        RedisMode::Cluster => removed.iter().any(|removed| removed.replicas.contains(&node.address)),
+    };
+    if takes_over { ServerContinuity::OtherServer } else { ServerContinuity::None }
 }
 
 /// Distributes keys to nodes. Keys in slots that no node serves are dropped.
@@ -313,12 +315,16 @@ mod tests {
 
     #[test]
     fn only_a_replica_takes_over_in_a_cluster() {
-        let gone = [node(1, &[4], &[(0, 99)])];
-        assert!(takes_over(&RedisMode::Cluster, &node(4, &[], &[(0, 99)]), &gone));
-        assert!(!takes_over(&RedisMode::Cluster, &node(5, &[], &[(0, 99)]), &gone), "its slots were moved");
+        let removed = [node(1, &[4], &[(0, 99)])];
+        let check = |mode: &RedisMode, node: &Primary, removed: &[Primary], expected: ServerContinuity| {
+            assert_eq!(continuity(mode, node, removed), expected, "{mode:?}, {node:?}, {removed:?}");
+        };
+        check(&RedisMode::Cluster, &node(4, &[], &[(0, 99)]), &removed, ServerContinuity::OtherServer);
+        // The slots of this node were moved to it.
+        check(&RedisMode::Cluster, &node(5, &[], &[(0, 99)]), &removed, ServerContinuity::None);
         let sentinel = RedisMode::Sentinel { primary: "mymaster".to_owned(), credentials: Default::default() };
-        assert!(takes_over(&sentinel, &node(5, &[], &[]), &gone));
-        assert!(!takes_over(&sentinel, &node(5, &[], &[]), &[]), "the first one");
+        check(&sentinel, &node(5, &[], &[]), &removed, ServerContinuity::OtherServer);
+        check(&sentinel, &node(5, &[], &[]), &[], ServerContinuity::None);
     }
 
     #[test]

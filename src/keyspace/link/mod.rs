@@ -74,7 +74,8 @@ struct Link {
     outbox: Outbox,
     /// The server of the last connection. `None` before the first connection.
     last: Option<ServerIdentity>,
-    takes_over: bool,
+    /// What the first `Up` event says.
+    first_continuity: ServerContinuity,
 }
 
 /// Why a connection ended or could not be set up.
@@ -99,7 +100,7 @@ impl LinkError {
 }
 
 pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
-    let LinkSetup { id, node, replicas, takes_over, shared, reads, status } = setup;
+    let LinkSetup { id, node, replicas, continuity, shared, reads, status } = setup;
     let outbox = Outbox::new(id, shared.out.clone());
     let mut link = Link {
         address: node.address,
@@ -110,7 +111,7 @@ pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
         totals: LinkTotals::default(),
         outbox,
         last: None,
-        takes_over,
+        first_continuity: continuity,
     };
     let mut backoff = Backoff::new();
     let mut is_first_failure = true;
@@ -159,7 +160,7 @@ pub(super) async fn run(setup: LinkSetup, stop: CancellationToken) {
 impl Link {
     /// Runs a session until the connection ends. Returns `None` if the link was stopped.
     async fn live(&mut self, handshake: handshake::Handshake, stop: &CancellationToken) -> Option<LinkError> {
-        let past = self.past(&handshake.identity);
+        let past = self.continuity(&handshake.identity);
         let watching = handshake.tracked_since.is_some();
         info!(address = %self.address, watching, "connected to redis");
         self.totals.connects += 1;
@@ -182,11 +183,9 @@ impl Link {
         ended.err()
     }
 
-    fn past(&mut self, now: &ServerIdentity) -> ServerContinuity {
-        let takes_over = std::mem::take(&mut self.takes_over);
+    fn continuity(&self, now: &ServerIdentity) -> ServerContinuity {
         match &self.last {
-            None if takes_over => ServerContinuity::OtherServer,
-            None => ServerContinuity::None,
+            None => self.first_continuity,
             Some(last) if now.replaces(last) => ServerContinuity::OtherServer,
             Some(_) => ServerContinuity::SameServer,
         }

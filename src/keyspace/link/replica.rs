@@ -24,7 +24,7 @@ pub(super) struct ReplicaConnection {
 enum ReplicaState {
     Absent,
     Connecting(AbortOnDropHandle<Result<Wire, ConnectError>>),
-    Connected(Connection),
+    Connected(Box<Connection>),
     /// No replica could be connected for the pass that is due.
     Failed,
 }
@@ -87,7 +87,8 @@ impl ReplicaConnection {
             },
             ReplicaState::Connecting(task) => match task.await {
                 Ok(Ok(wire)) => {
-                    self.state = ReplicaState::Connected(Connection::new(wire, clock::steady()));
+                    let connection = Connection::new(wire, clock::steady());
+                    self.state = ReplicaState::Connected(Box::new(connection));
                     return ReplicaEvent::Connected;
                 }
                 Ok(Err(error)) => {
@@ -105,7 +106,7 @@ impl ReplicaConnection {
     /// Removes a connection that is unusable.
     pub(super) fn remove(&mut self) -> Option<Connection> {
         match std::mem::replace(&mut self.state, ReplicaState::Absent) {
-            ReplicaState::Connected(connection) => Some(connection),
+            ReplicaState::Connected(connection) => Some(*connection),
             _ => None,
         }
     }

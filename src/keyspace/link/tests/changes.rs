@@ -1,7 +1,6 @@
 //! Each change of a key is seen, with its times and pushes.
 
 use super::*;
-use crate::model::sighting::ServerContinuity;
 use crate::util::clock;
 
 #[tokio::test]

@@ -3,7 +3,6 @@
 use super::*;
 use crate::config::redis::PasswordSource;
 use crate::keyspace::status::Command;
-use crate::model::sighting::ServerContinuity;
 
 const ALL: &str = "+scan +getrange +pttl +type +hscan +zrange +info +ping +hello +client +readonly";
 

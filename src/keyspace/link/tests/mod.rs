@@ -26,7 +26,7 @@ use crate::model::input::PipelineInput;
 use crate::model::key_index::KeyMap;
 use crate::model::key_template::KeyTemplate;
 use crate::model::namespace::Namespace;
-use crate::model::sighting::{Held, KeyState, LinkEvent, LinkId, OwnerHasher, Sighting};
+use crate::model::sighting::{Held, KeyState, LinkEvent, LinkId, OwnerHasher, ServerContinuity, Sighting};
 
 /// Longer than any test takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -86,7 +86,7 @@ impl Plan {
             id: LinkId(1),
             node,
             replicas,
-            takes_over: false,
+            continuity: ServerContinuity::None,
             shared,
             reads: wanted,
             status: Arc::clone(&status),

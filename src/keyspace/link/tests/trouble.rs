@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::keyspace::servers::proxy::Proxy;
-use crate::model::sighting::ServerContinuity;
 use crate::util::clock;
 
 fn up(news: &LinkEvent) -> Option<ServerContinuity> {
