@@ -113,6 +113,8 @@ pub struct KeyspaceNow {
     pub observed_since: Option<TimeMs>,
     pub held: u64,
     pub without_ttl: u64,
+    /// Those among them that had a TTL and lost it while they were held.
+    pub lost_ttl: u64,
     pub renewal_overdue: u64,
     /// Keys that match a key template but have a type that no lock has.
     pub not_locks: u64,

@@ -54,6 +54,7 @@ pub(super) struct RawNamespace {
     pub(super) severity: Option<Located<Severity>>,
     pub(super) ttl: Option<Located<Duration>>,
     pub(super) renew_every: Option<Located<Duration>>,
+    pub(super) renewal_changes_owner: Option<Located<bool>>,
     pub(super) takeover_slo: Option<Located<Duration>>,
     pub(super) retry_every: Option<Located<Duration>>,
     pub(super) renewal_failure_budget: Option<Located<u64>>,
@@ -134,10 +135,10 @@ fn read_items<T>(
 
 impl RawNamespace {
     #[rustfmt::skip]
-    const FIELDS: [&str; 21] = [
+    const FIELDS: [&str; 22] = [
         "name", "like", "keys", "exclude", "owner", "acquired_with", "components", "style", "on_renewal_failure",
-        "severity", "ttl", "no_ttl_is_normal", "renew_every", "takeover_slo", "retry_every", "renewal_failure_budget", "max_hold",
-        "leader_absent", "strict", "fence", "thresholds",
+        "severity", "ttl", "no_ttl_is_normal", "renew_every", "renewal_changes_owner", "takeover_slo", "retry_every",
+        "renewal_failure_budget", "max_hold", "leader_absent", "strict", "fence", "thresholds",
     ];
 
     fn read(node: &YamlNode, findings: &mut ProblemCollector) -> Option<Self> {
@@ -161,6 +162,7 @@ impl RawNamespace {
             severity: fields.choice("severity", &severity, findings),
             ttl: fields.duration("ttl", findings),
             renew_every: fields.duration("renew_every", findings),
+            renewal_changes_owner: fields.boolean("renewal_changes_owner", findings),
             takeover_slo: fields.duration("takeover_slo", findings),
             retry_every: fields.duration("retry_every", findings),
             renewal_failure_budget: fields.count_up_to("renewal_failure_budget", MAX_FAILURE_BUDGET, findings),

@@ -24,8 +24,10 @@ label_enum! {
         Pttl = "pttl",
         Type = "type",
         Hscan = "hscan",
+        Hpttl = "hpttl",
         Zrange = "zrange",
         ClientTracking = "client_tracking",
+        ClientNoTouch = "client_no_touch",
         ClusterSlots = "cluster_slots",
         Asking = "asking",
         Readonly = "readonly",
@@ -35,16 +37,17 @@ label_enum! {
 }
 
 impl Command {
-    const COUNT: usize = 15;
+    const COUNT: usize = 17;
 
     /// Commands that a user may have been denied and whose absence makes results incomplete.
-    const WANTED: [Self; 9] = [
+    const WANTED: [Self; 10] = [
         Self::Info,
         Self::Scan,
         Self::Getrange,
         Self::Pttl,
         Self::Type,
         Self::Hscan,
+        Self::Hpttl,
         Self::Zrange,
         Self::ClientTracking,
         Self::ClusterSlots,

@@ -125,6 +125,9 @@ pub struct Namespace {
     /// Locks without a TTL are normal for the library that uses them and do not indicate a problem.
     pub no_ttl_is_normal: bool,
     pub renew_every: Option<Duration>,
+    /// The holder writes a new token when it renews, so an owner change before the deadline is a
+    /// renewal.
+    pub renewal_changes_owner: bool,
     pub takeover_slo: Option<Duration>,
     /// How often a waiting program tries to acquire the lock.
     pub retry_every: Option<Duration>,
@@ -162,6 +165,7 @@ impl Namespace {
             ttl: None,
             no_ttl_is_normal: false,
             renew_every: None,
+            renewal_changes_owner: false,
             takeover_slo: None,
             retry_every: None,
             renewal_failure_budget: None,

@@ -319,8 +319,15 @@ fn of_keyspace(namespace: &Namespace, keyspace: &KeyspaceView, now: TimeMs, find
             false => findings.add(Level::Warning, "RedisLockRenewalOverdue", text),
         }
     }
-    if state.without_ttl > 0 {
-        let locks = counted(state.without_ttl, "lock has", "locks have");
+    if state.lost_ttl > 0 {
+        let locks = counted(state.lost_ttl, "lock", "locks");
+        let text =
+            format!("{locks} lost the TTL while held and will stay until deleted: SET without PX or EX removes it.");
+        findings.add(Level::Warning, "RedisLockWithoutTtl", text);
+    }
+    let never_had = state.without_ttl.saturating_sub(state.lost_ttl);
+    if never_had > 0 {
+        let locks = counted(never_had, "lock has", "locks have");
         findings.add(Level::Warning, "RedisLockWithoutTtl", format!("{locks} no TTL and will stay until deleted."));
     }
     if let (Some(limit), Some(oldest)) = (max_hold(namespace), state.oldest_acquired)
@@ -633,7 +640,8 @@ mod tests {
         keyspace.ratios[0] = Ratios { renewal_failure: Some(0.06), expiry: Some(0.25), not_owned: Some(0.0) };
         keyspace.now = KeyspaceNow {
             renewal_overdue: 2,
-            without_ttl: 1,
+            without_ttl: 3,
+            lost_ttl: 2,
             oldest_acquired: Some(NOW - 61_000),
             last_held: vec![("leader".to_owned(), NOW - 50_000), ("other".to_owned(), NOW - 1000)],
             ..keyspace.now.clone()
@@ -650,6 +658,11 @@ mod tests {
             (Level::Warning, "RedisLockAbandonedEvent", "1 holder gave up and stopped in 5 minutes."),
             (Level::Warning, "RedisLockDuplicateTerminalState", "1 write collided with another holder's in 5 minutes."),
             (Level::Warning, "RedisLockRenewalOverdue", "2 of 10 held locks are not renewed in time."),
+            (
+                Level::Warning,
+                "RedisLockWithoutTtl",
+                "2 locks lost the TTL while held and will stay until deleted: SET without PX or EX removes it.",
+            ),
             (Level::Warning, "RedisLockWithoutTtl", "1 lock has no TTL and will stay until deleted."),
             (Level::Warning, "RedisLockHeldTooLong", "A lock is held for 61 s, longer than 60 s."),
             (

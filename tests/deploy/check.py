@@ -81,7 +81,7 @@ def docker():
             if not port.startswith("127.0.0.1:"):
                 problem(f"compose.yaml: {name} is published beyond the loopback interface: {port}")
     with (DEPLOY / "docker/users.acl").open() as acl:
-        documented = documented_commands()
+        documented = documented_commands("Single server") | documented_commands("Newer servers")
         user = next(line for line in acl if line.startswith("user exporter "))
         if set(re.findall(r"\+\S+", user)) != documented:
             problem(f"users.acl: the exporter's commands are not those of docs/operations.md: {sorted(documented)}")
@@ -103,7 +103,11 @@ def together(secrets):
     """Runs Redis and the exporter of the compose file with its files, without containers."""
     with tempfile.TemporaryDirectory() as directory:
         at = pathlib.Path(directory)
-        shutil.copy(DEPLOY / "docker/users.acl", at)
+        # The installed Redis may be older than the one of the compose file.
+        users = (DEPLOY / "docker/users.acl").read_text()
+        for command in documented_commands("Newer servers"):
+            users = users.replace(f" {command}", "")
+        (at / "users.acl").write_text(users)
         redis = at / "redis.sock"
         config = (DEPLOY / "docker/config.yaml").read_text().replace("redis://redis:6379/0", f"unix://{redis}")
         for inside, outside in secrets.items():
@@ -135,9 +139,9 @@ def together(secrets):
                 process.wait()
 
 
-def documented_commands():
-    single = (ROOT / "docs/operations.md").read_text().split("### Single server", 1)[1]
-    return set(re.findall(r"\+\S+", single.split("```")[1]))
+def documented_commands(section):
+    text = (ROOT / "docs/operations.md").read_text().split(f"### {section}\n", 1)[1]
+    return set(re.findall(r"\+\S+", text.split("```")[1]))
 
 
 def objects(text):

@@ -140,6 +140,7 @@ pub(crate) fn full_keyspace(namespace: &Namespace) -> KeyspaceView {
         observed_since: Some(1_784_999_500_750),
         held: 1_001,
         without_ttl: 2,
+        lost_ttl: 0,
         renewal_overdue: 3,
         not_locks: 4,
         ttl_remaining_min_seconds: Some(7.125),

@@ -55,6 +55,7 @@ pub(super) fn build(
         templates.extend(own_templates);
         let exclude = parse_templates(raw.exclude.iter().flatten(), findings);
         let owner = raw.owner.as_ref().map(|owner| owner.build(findings)).unwrap_or_default();
+        check_renewal_changes_owner(&raw, &owner, findings);
         namespaces.push(Arc::new(Namespace { fence, exclude, owner, ..checked(name, keys, &raw) }));
     }
     check_overlaps(&namespaces, &templates, keyspace, findings);
@@ -132,6 +133,7 @@ fn fill(upper: &mut RawNamespace, lower: RawNamespace) {
     fill_field(&mut upper.severity, lower.severity);
     fill_field(&mut upper.ttl, lower.ttl);
     fill_field(&mut upper.renew_every, lower.renew_every);
+    fill_field(&mut upper.renewal_changes_owner, lower.renewal_changes_owner);
     fill_field(&mut upper.takeover_slo, lower.takeover_slo);
     fill_field(&mut upper.retry_every, lower.retry_every);
     fill_field(&mut upper.renewal_failure_budget, lower.renewal_failure_budget);
@@ -180,6 +182,15 @@ fn check_times(name: &str, raw: &RawNamespace, findings: &mut ProblemCollector) 
         let message = format!("`{name}` is renewed every {every}, but its TTL is only {ttl_text}");
         let place = nearer_to_user(ttl.place, renew_every.place);
         findings.add(place, message, "make `renew_every` shorter than `ttl`, a third of it is usual");
+    }
+}
+
+/// Reports `renewal_changes_owner` for locks whose renewals cannot change the owner.
+fn check_renewal_changes_owner(raw: &RawNamespace, owner: &OwnerRule, findings: &mut ProblemCollector) {
+    let Some(setting) = raw.renewal_changes_owner.as_ref().filter(|setting| setting.value) else { return };
+    if owner.shared {
+        let message = "`renewal_changes_owner` has no effect with `owner: {shared: true}`: all owners count as one";
+        findings.add(setting.place, message, "remove one of them");
     }
 }
 
@@ -308,6 +319,7 @@ fn checked(name: String, keys: Vec<KeyTemplate>, raw: &RawNamespace) -> Namespac
         ttl: value(&raw.ttl),
         no_ttl_is_normal: value(&raw.no_ttl_is_normal).unwrap_or(false),
         renew_every: value(&raw.renew_every),
+        renewal_changes_owner: value(&raw.renewal_changes_owner).unwrap_or(false),
         takeover_slo: value(&raw.takeover_slo),
         retry_every: value(&raw.retry_every),
         renewal_failure_budget: value(&raw.renewal_failure_budget),

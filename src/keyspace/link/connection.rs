@@ -23,7 +23,7 @@ pub(super) enum ConnectionRole {
 }
 
 /// The purpose of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
     Ping,
     /// Asks for the role and the replication history of the server.
@@ -78,14 +78,14 @@ pub(super) enum ResponseTime {
 /// The effect of a reply.
 pub(super) enum ReplyProgress {
     Nothing,
-    /// The first of several replies to a request.
-    Begun(RequestKind),
+    /// The first of several replies to a read.
+    Begun(Ticket),
     Complete(PendingRequest, Vec<Value>),
 }
 
 impl PendingRequest {
-    pub(super) fn kind(&self) -> RequestKind {
-        self.kind
+    pub(super) fn kind(&self) -> &RequestKind {
+        &self.kind
     }
 
     pub(super) fn sequence(&self) -> Sequence {
@@ -144,7 +144,10 @@ impl Connection {
         }
         self.replies.push(reply);
         if self.replies.len() < first.replies {
-            return if self.replies.len() == 1 { ReplyProgress::Begun(first.kind) } else { ReplyProgress::Nothing };
+            return match first.kind {
+                RequestKind::Read { ticket, .. } if self.replies.len() == 1 => ReplyProgress::Begun(ticket),
+                _ => ReplyProgress::Nothing,
+            };
         }
         let Some(complete) = self.pending.pop_front() else { return ReplyProgress::Nothing };
         self.pending_reads -= usize::from(matches!(complete.kind, RequestKind::Read { .. }));

@@ -56,6 +56,8 @@ pub(super) async fn shake_hands(link: &mut Link) -> Result<Handshake, LinkError>
             }
         }
     }
+    link.totals.count_commands(Command::ClientNoTouch, 1);
+    leave_no_trace(&mut wire).await?;
     // This is the last request of the setup. The session handles every push after its reply.
     let mut tracked_since = None;
     if shared.config.watch.enabled && !probed.is_empty() {
@@ -63,6 +65,14 @@ pub(super) async fn shake_hands(link: &mut Link) -> Result<Handshake, LinkError>
         link.totals.count_commands(Command::ClientTracking, u64::from(wire.is_resp3()));
     }
     Ok(Handshake { wire, keys, permissions, identity, tracked_since })
+}
+
+/// Makes reads of this connection count as no use of the keys, so that Redis evicts the same keys as
+/// without the exporter. Servers before Redis 7.2 do not know the command, and a user who may not
+/// use it loses nothing else: errors are ignored.
+pub(super) async fn leave_no_trace(wire: &mut Wire) -> Result<(), WireError> {
+    wire.ask(&[b"CLIENT", b"NO-TOUCH", b"ON"]).await?;
+    Ok(())
 }
 
 async fn enable_tracking(

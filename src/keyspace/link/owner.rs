@@ -78,11 +78,19 @@ impl<'a> OwnerParser<'a> {
 
     /// Parses a reply to `HSCAN`: a cursor and a list of fields and values.
     pub(super) fn of_hash(self, reply: &Value) -> Holder {
-        let Value::Array(parts) = reply else { return Holder::Unknown };
-        let [_, Value::Array(pairs)] = parts.as_slice() else { return Holder::Unknown };
-        let fields = pairs.chunks_exact(2).filter_map(|pair| Some((bytes(&pair[0])?, bytes(&pair[1])?)));
+        let Some(fields) = fields(reply) else { return Holder::Unknown };
         let is_shared = fields.clone().any(|(field, value)| field == MODE && (value == b"read" || value == b"shared"));
         self.of_names(fields.map(|(field, _)| field).filter(|field| *field != MODE), is_shared)
+    }
+
+    /// The fields of a hash that are owners, from a reply to `HSCAN`.
+    pub(super) fn fields_of_owners(self, reply: &Value) -> impl Iterator<Item = &[u8]> {
+        let names = fields(reply).into_iter().flatten().map(|(field, _)| field);
+        names.filter(move |name| *name != MODE && self.is_owner(name))
+    }
+
+    fn is_owner(self, name: &[u8]) -> bool {
+        !self.rule.skips(name) && self.rule.is_held(name)
     }
 
     /// Parses a reply to `ZRANGE`: a list of members.
@@ -97,22 +105,21 @@ impl<'a> OwnerParser<'a> {
     }
 
     fn of_names<'n>(self, names: impl Iterator<Item = &'n [u8]>, is_shared: bool) -> Holder {
-        let mut n_skipped = 0;
-        let (first, second) = {
-            let mut owners = names.filter(|name| {
-                let is_owner = !self.rule.skips(name) && self.rule.is_held(name);
-                n_skipped += usize::from(!is_owner);
-                is_owner
-            });
-            (owners.next(), owners.next())
-        };
-        match (first, second) {
-            (None, _) if n_skipped > 0 => Holder::Nobody,
+        let mut owners = names.filter(|name| self.is_owner(name));
+        match (owners.next(), owners.next()) {
+            (None, _) => Holder::Nobody,
             (_, Some(_)) => self.several(),
             _ if is_shared || self.rule.shared => self.several(),
-            (first, None) => Holder::Owner(self.hasher.hash(self.rule.part_of(first.unwrap_or_default()))),
+            (Some(first), None) => Holder::Owner(self.hasher.hash(self.rule.part_of(first))),
         }
     }
+}
+
+/// The fields and values in a reply to `HSCAN`.
+fn fields(reply: &Value) -> Option<impl Iterator<Item = (&[u8], &[u8])> + Clone> {
+    let Value::Array(parts) = reply else { return None };
+    let [_, Value::Array(pairs)] = parts.as_slice() else { return None };
+    Some(pairs.chunks_exact(2).filter_map(|pair| Some((bytes(&pair[0])?, bytes(&pair[1])?))))
 }
 
 pub(super) fn bytes(value: &Value) -> Option<&[u8]> {

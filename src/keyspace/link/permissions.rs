@@ -4,7 +4,7 @@
 //! Nothing is written. Each denied command makes results incomplete. The status explains what is
 //! missing and how to allow it.
 
-use redis::Value;
+use redis::{ServerError, Value};
 
 use super::key_read::is_denied;
 use crate::keyspace::status::{Command, LinkTotals};
@@ -15,24 +15,27 @@ use crate::model::label::Label;
 const PROBE: &str = "redis_lock_exporter_probe";
 
 /// Commands on one key, and what is missing without them.
-const ABOUT_KEYS: [(Command, &str); 5] = [
+const ABOUT_KEYS: [(Command, &str); 6] = [
     (Command::Getrange, "owners are not told apart"),
     (Command::Pttl, "these locks are not seen"),
     (Command::Type, "locks in hashes and sorted sets are not seen"),
     (Command::Hscan, "owners of locks in hashes are not told apart"),
+    (Command::Hpttl, "locks in hashes whose fields have TTLs of their own look as if they had none"),
     (Command::Zrange, "owners of locks in sorted sets are not told apart"),
 ];
 
 #[derive(Debug, Default)]
 pub(super) struct Permissions {
     denied: Vec<Command>,
+    /// Newer commands that this server does not have. Nothing is missing without them.
+    unknown: Vec<Command>,
     /// One line each, with the fix.
     complaints: Vec<String>,
 }
 
 impl Permissions {
     pub(super) fn allow(&self, command: Command) -> bool {
-        !self.denied.contains(&command)
+        !self.denied.contains(&command) && !self.unknown.contains(&command)
     }
 
     pub(super) fn denied(&self) -> &[Command] {
@@ -78,8 +81,10 @@ pub(super) async fn check(
         totals.count_commands(command, prefixes.len() as u64);
         for prefix in prefixes {
             let key = format!("{prefix}{PROBE}");
-            if refused(&wire.ask(&question(command, key.as_bytes())).await?) {
-                denied.push(format!("{prefix}*"));
+            match wire.ask(&question(command, key.as_bytes())).await? {
+                Value::ServerError(error) if is_denied(&error) => denied.push(format!("{prefix}*")),
+                Value::ServerError(error) if is_unknown(&error) => permissions.unknown.push(command),
+                _ => {}
             }
         }
         if !denied.is_empty() {
@@ -93,10 +98,15 @@ pub(super) async fn check(
     Ok(permissions)
 }
 
+fn is_unknown(error: &ServerError) -> bool {
+    error.details().is_some_and(|details| details.starts_with("unknown command"))
+}
+
 fn question(command: Command, key: &[u8]) -> Vec<&[u8]> {
     match command {
         Command::Getrange => vec![b"GETRANGE", key, b"0", b"0"],
         Command::Hscan => vec![b"HSCAN", key, b"0", b"COUNT", b"1"],
+        Command::Hpttl => vec![b"HPTTL", key, b"FIELDS", b"1", b"a"],
         Command::Zrange => vec![b"ZRANGE", key, b"0", b"0"],
         Command::Type => vec![b"TYPE", key],
         _ => vec![b"PTTL", key],

@@ -9,6 +9,7 @@ use redis::Value;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::Connection;
+use super::handshake;
 use crate::config::redis::Address;
 use crate::keyspace::Shared;
 use crate::keyspace::connect::{ConnectError, RedisTarget, connect};
@@ -137,5 +138,6 @@ async fn connect_replica(target: &RedisTarget<'_>) -> Result<Wire, ConnectError>
     let mut wire = connect(target).await?;
     // Refused outside a cluster, where it is not needed.
     wire.ask(&[b"READONLY"]).await?;
+    handshake::leave_no_trace(&mut wire).await?;
     Ok(wire)
 }

@@ -175,7 +175,8 @@ impl<'a> Session<'a> {
         {
             let key = self.reads.key(ticket);
             let fence = self.keys.fence(key);
-            let round = Round::first(self.keys.kind(key), fence.is_some());
+            let has_field_ttls = self.server.allows(Command::Hpttl);
+            let round = Round::first(self.keys.kind(key), fence.is_some(), has_field_ttls);
             self.send_round(ticket, round, fence, now);
         }
     }
@@ -187,7 +188,7 @@ impl<'a> Session<'a> {
     }
 
     fn send_round(&mut self, ticket: Ticket, round: Round, fence: Option<String>, now: Instant) {
-        let kind = RequestKind::Read { ticket, round, scanned: self.reads.is_scanned(ticket) };
+        let kind = RequestKind::Read { ticket, round: round.clone(), scanned: self.reads.is_scanned(ticket) };
         let connection = match self.replica.connection_mut() {
             Some(replica) if !self.watch.is_watching() => replica,
             _ => &mut self.primary,
@@ -269,8 +270,8 @@ impl<'a> Session<'a> {
         }
         let Some(connection) = self.connection(role) else { return Work::default() };
         match connection.take_reply(value) {
-            ReplyProgress::Begun(RequestKind::Read { ticket, .. }) => self.reads.begin_reply(ticket),
-            ReplyProgress::Nothing | ReplyProgress::Begun(_) => {}
+            ReplyProgress::Nothing => {}
+            ReplyProgress::Begun(ticket) => self.reads.begin_reply(ticket),
             ReplyProgress::Complete(request, replies) => return self.handle_reply(role, &request, replies, received),
         }
         Work::default()
@@ -295,16 +296,16 @@ impl<'a> Session<'a> {
             }
             RequestKind::Scan(pass) => {
                 if let Some(reply) = replies.pop() {
-                    self.handle_scan(pass, reply);
+                    self.handle_scan(*pass, reply);
                 }
                 return Work::scan_step();
             }
             RequestKind::Read { ticket, round, scanned } => {
-                self.handle_read(role, request, (ticket, round), &replies, received);
+                self.handle_read(role, request, (*ticket, round), &replies, received);
                 if let Some(connection) = self.connection(role) {
                     connection.recycle(replies);
                 }
-                return if scanned { Work::scanned_read() } else { Work::read() };
+                return if *scanned { Work::scanned_read() } else { Work::read() };
             }
         }
         Work::default()
@@ -314,12 +315,12 @@ impl<'a> Session<'a> {
         &mut self,
         role: ConnectionRole,
         request: &PendingRequest,
-        (ticket, round): (Ticket, Round),
+        (ticket, round): (Ticket, &Round),
         replies: &[Value],
         received: TimeMs,
     ) {
         if !self.reads.is_consistent(ticket) {
-            return self.read_again(ticket, round, Instant::now());
+            return self.read_again(ticket, round.clone(), Instant::now());
         }
         let key = self.reads.key(ticket);
         let parser = OwnerParser::new(self.keys.owner_rule(key), &self.link.shared.hasher);
@@ -331,7 +332,7 @@ impl<'a> Session<'a> {
             }
             ReadResult::Seen(sight) => sight,
         };
-        if let (KeyState::Held(_), Some(kind)) = (&sight, round.kind()) {
+        if let (KeyState::Held(_), Some(kind)) = (&sight, round.shown_type(replies)) {
             self.keys.learn(key, kind);
         }
         self.link.totals.read_errors += u64::from(sight == KeyState::Unreadable);
@@ -452,6 +453,7 @@ impl<'a> Session<'a> {
             ReplicaEvent::Connected => {
                 self.link.totals.count_commands(Command::Hello, 1);
                 self.link.totals.count_commands(Command::Readonly, 1);
+                self.link.totals.count_commands(Command::ClientNoTouch, 1);
             }
             ReplicaEvent::NotConnected(error) => {
                 self.warn_about_replica(anyhow::Error::from(error), "cannot scan a replica, scanning the primary")

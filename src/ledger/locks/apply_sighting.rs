@@ -117,6 +117,7 @@ impl LockTracker {
             evicted: link.evicted(),
             pass_started: link.pass_started().unwrap_or(TimeMs::MAX),
             ttl: self.chooser.ttl(choice.namespace),
+            renewal_changes_owner: namespace.renewal_changes_owner,
             acquired_with_nx: namespace.acquired_with == AcquiredWith::Nx,
             may_be_vacant: namespace.owner.may_show_nobody(),
         };

@@ -73,6 +73,8 @@ pub(in crate::ledger) struct Hold {
     pub(in crate::ledger) set_at_known: bool,
     /// First seen on a watched link without a push. The push may still arrive.
     pub(in crate::ledger) unannounced: bool,
+    /// The lock had a TTL and lost it while it was held.
+    pub(in crate::ledger) lost_ttl: bool,
 }
 
 /// State of the link that shows a lock, and the configuration of the lock.
@@ -94,6 +96,8 @@ pub(in crate::ledger) struct SightingContext {
     pub(in crate::ledger) pass_started: TimeMs,
     /// The TTL configured for the lock.
     pub(in crate::ledger) ttl: Option<TimeMs>,
+    /// A renewal writes a new token.
+    pub(in crate::ledger) renewal_changes_owner: bool,
     /// Nobody overwrites a held lock, so an owner change proves that the key was removed.
     pub(in crate::ledger) acquired_with_nx: bool,
     /// The key may exist although nobody holds the lock, so a key that comes and goes is not
@@ -199,7 +203,7 @@ pub(in crate::ledger) fn infer(
         }
         (Some(hold), Some(held)) => {
             let hold = inference.announced(hold, transitions);
-            Some(if hold.may_be_owned_by(held.owner) {
+            Some(if hold.may_be_owned_by(held.owner) || inference.may_be_renewed_by_another_token(&hold) {
                 inference.same_owner(hold, held, transitions)
             } else {
                 inference.other_owner(&hold, held, transitions)
@@ -312,6 +316,7 @@ impl Inference<'_> {
             acquisition_seen: acquired_at.is_some(),
             set_at_known: acquired_at.is_some(),
             unannounced: is_new && !acquired,
+            lost_ttl: false,
         }
     }
 
@@ -415,7 +420,8 @@ impl Inference<'_> {
         let Sighting { sent, received, .. } = *self.sighting;
         let new = deadline_of(held, self.sighting);
         let (Some(old), Some(now)) = (hold.deadline, new) else {
-            return Hold { owner: held.owner.or(hold.owner), deadline: new, read_sent: sent, ..hold };
+            let lost_ttl = new.is_none() && (hold.lost_ttl || hold.deadline.is_some());
+            return Hold { owner: held.owner.or(hold.owner), deadline: new, read_sent: sent, lost_ttl, ..hold };
         };
         let tolerance = 1 + share(received - hold.read_sent, RENEWAL_DRIFT);
         let is_later = now.low > old.high() + tolerance;
@@ -435,6 +441,13 @@ impl Inference<'_> {
             false => now,
         };
         Hold { owner: held.owner.or(hold.owner), deadline: Some(deadline), read_sent: sent, ..hold }
+    }
+
+    /// Whether a new owner may be a new token of the same holder: one turn replaced it before the
+    /// deadline, and renewals do that here.
+    fn may_be_renewed_by_another_token(&self, hold: &Hold) -> bool {
+        let is_observed = self.is_one_turn() && !self.context.doubtful;
+        self.context.renewal_changes_owner && is_observed && !self.may_have_expired(hold)
     }
 
     /// The deadline has moved. That is a renewal, unless the lock may have ended and the same owner
@@ -466,17 +479,18 @@ impl Inference<'_> {
 
     fn other_owner(&self, hold: &Hold, held: &Held, transitions: &mut Vec<Transition>) -> Hold {
         let ending = match self.in_doubt(hold) {
-            // Another server may show an older state, in which the other owner held the lock.
-            Some(ending) if !self.context.flushed => {
-                self.end(hold, ending, transitions);
-                transitions.push(Transition::ReplacedUnseen);
-                return self.begin(held, false, transitions);
-            }
             Some(ending) => ending,
             None if self.may_have_expired(hold) => self.expired(hold),
             None => self.replaced(hold),
         };
         self.end(hold, ending, transitions);
+        // Another server may show an older state, in which the other owner held the lock.
+        let may_be_older = self.context.doubtful && !self.context.flushed;
+        let may_be_renewed = self.context.renewal_changes_owner && ending == Ending::Unknown;
+        if may_be_older || may_be_renewed {
+            transitions.push(Transition::ReplacedUnseen);
+            return self.begin(held, false, transitions);
+        }
         self.acquired(held, transitions)
     }
 
@@ -485,7 +499,8 @@ impl Inference<'_> {
         let not_before = self.not_before(hold);
         // A lock without a TTL may have got one, and may have expired.
         let was_removed = hold.deadline.is_some() || self.watching && !self.may_include_a_ttl(not_before);
-        let was_released = self.context.acquired_with_nx && was_removed && !self.may_be_evicted(not_before);
+        let is_removed_first = self.context.acquired_with_nx && !self.context.renewal_changes_owner;
+        let was_released = is_removed_first && was_removed && !self.may_be_evicted(not_before);
         match (was_released, self.is_one_turn()) {
             (true, true) => Ending::HandedOver,
             (true, false) => Ending::Released,

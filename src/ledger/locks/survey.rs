@@ -134,6 +134,7 @@ impl LockTracker {
                     .map(|since| state.missed_until.unwrap_or(since).max(since)),
                 held: totals.held(),
                 without_ttl: if namespace.no_ttl_is_normal { 0 } else { totals.without_ttl() },
+                lost_ttl: if namespace.no_ttl_is_normal { 0 } else { totals.lost_ttl() },
                 renewal_overdue: overdue.min(totals.held()),
                 not_locks: self.keys.of_wrong_type(id),
                 ttl_remaining_min_seconds: first_deadline.map(|first| seconds((first - now).max(0))),

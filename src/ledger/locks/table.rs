@@ -63,6 +63,8 @@ fn mark(time: TimeMs) -> u32 {
 pub(super) struct LockTotals {
     held: u64,
     without_ttl: u64,
+    /// Those among them that had a TTL and lost it.
+    lost_ttl: u64,
 }
 
 pub(in crate::ledger) struct LockTable {
@@ -83,6 +85,10 @@ impl LockTotals {
 
     pub(super) fn without_ttl(self) -> u64 {
         self.without_ttl
+    }
+
+    pub(super) fn lost_ttl(self) -> u64 {
+        self.lost_ttl
     }
 }
 
@@ -270,12 +276,14 @@ impl LockTable {
         let totals = &mut self.totals[usize::from(lock.namespace.0)];
         totals.held += 1;
         totals.without_ttl += u64::from(lock.hold.deadline.is_none());
+        totals.lost_ttl += u64::from(lock.hold.lost_ttl);
     }
 
     fn uncount(&mut self, lock: &TrackedLock) {
         let totals = &mut self.totals[usize::from(lock.namespace.0)];
         totals.held -= 1;
         totals.without_ttl -= u64::from(lock.hold.deadline.is_none());
+        totals.lost_ttl -= u64::from(lock.hold.lost_ttl);
     }
 
     /// Replaces a heap entry that is too late. An entry that is too early is corrected when it

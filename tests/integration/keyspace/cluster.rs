@@ -14,14 +14,14 @@ const NODES_UP: &str = "redis_lock_exporter_redis_nodes_up";
 const FAILOVERS: &str = "redis_lock_exporter_redis_failovers_total";
 const N_LOCKS: u64 = 60;
 
-struct Watched {
-    cluster: Cluster,
+pub(super) struct Watched {
+    pub(super) cluster: Cluster,
     daemon: Daemon,
     _site: Site,
 }
 
 impl Watched {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let cluster = Cluster::start(&[]);
         let site = Site::new();
         // One node that a test may kill, and one that is only a replica.
@@ -47,7 +47,7 @@ impl Watched {
         });
     }
 
-    fn expect(&self, what: &str, expected: Counts) {
+    pub(super) fn expect(&self, what: &str, expected: Counts) {
         expect(&self.daemon, "locks", what, expected);
     }
 
@@ -83,7 +83,7 @@ impl Watched {
         after
     }
 
-    fn run(&self, asked: usize, parts: &[&str]) {
+    pub(super) fn run(&self, asked: usize, parts: &[&str]) {
         follow(self.cluster.nodes[asked].client(), parts);
     }
 }

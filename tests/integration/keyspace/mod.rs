@@ -12,6 +12,7 @@ mod layouts;
 mod libraries;
 mod lives;
 mod memory;
+mod newest;
 mod scene;
 mod sentinel;
 mod stage;

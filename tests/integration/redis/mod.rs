@@ -169,6 +169,11 @@ impl RedisServer {
         client::text(&self.command(parts))
     }
 
+    /// Whether the server has this command.
+    pub fn knows(&self, command: &str) -> bool {
+        self.command(&["COMMAND", "INFO", command]) != Value::Array(vec![Value::Nil])
+    }
+
     /// Returns the value of a field of `INFO`.
     pub fn info(&self, field: &str) -> Option<String> {
         let info = self.text(&["INFO"]);

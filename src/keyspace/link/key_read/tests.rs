@@ -22,13 +22,17 @@ fn plain(hasher: &OwnerHasher) -> OwnerParser<'_> {
     OwnerParser::new(&WHOLE_VALUE, hasher)
 }
 
-fn conclude(round: Round, replies: &[Value]) -> ReadResult {
+fn conclude(round: &Round, replies: &[Value]) -> ReadResult {
     round.conclude(replies, true, plain(&OwnerHasher::new()))
 }
 
-/// Starts with the first round. `rounds` contains the replies of each round.
+/// Starts with the first round of a string on a server without TTLs of fields. `rounds` contains the
+/// replies of each round.
 fn read(rounds: &[&[Value]], hasher: &OwnerHasher) -> (ReadResult, Vec<String>) {
-    let mut round = Round::first(KeyType::String, false);
+    read_from(Round::first(KeyType::String, false, false), rounds, hasher)
+}
+
+fn read_from(mut round: Round, rounds: &[&[Value]], hasher: &OwnerHasher) -> (ReadResult, Vec<String>) {
     let mut sent = Vec::new();
     for replies in rounds {
         let mut commands = 0;
@@ -89,6 +93,65 @@ fn other_types_take_two_more_rounds() {
     assert_eq!(outcome, ReadResult::Seen(KeyState::Absent));
 }
 
+#[test]
+fn fields_of_a_hash_may_have_ttls() {
+    let hasher = OwnerHasher::new();
+    let of_kind = |kind| Round::first(kind, false, true);
+    let names = |names: &[&str]| {
+        let pairs = names.iter().flat_map(|name| [text(name), text("1")]).collect();
+        Value::Array(vec![text("0"), Value::Array(pairs)])
+    };
+    let ttls = |ttls: &[i64]| Value::Array(ttls.iter().map(|ttl| Value::Int(*ttl)).collect());
+    let check = |kind, rounds: &[&[Value]], owner, ttl| {
+        let (outcome, sent) = read_from(of_kind(kind), rounds, &hasher);
+        assert_eq!(outcome, held(Some(owner), ttl, &hasher));
+        sent
+    };
+    let a = || names(&["mode", "a"]);
+    // A key with a TTL, of a library that sets no TTLs of fields.
+    assert_eq!(check(KeyType::Hash, &[&[a(), Value::Int(9)]], "a", Some(9)), ["HSCAN k 0 COUNT 64", "PTTL k"]);
+    let none = Value::Int(-1);
+    let sent = check(KeyType::Hash, &[&[a(), none.clone()], &[a(), none.clone(), ttls(&[7])]], "a", Some(7));
+    assert_eq!(sent[2..], ["HSCAN k 0 COUNT 64", "PTTL k", "HPTTL k FIELDS 1 a"]);
+    check(KeyType::Hash, &[&[a(), none.clone()], &[a(), none.clone(), ttls(&[-1])]], "a", None);
+    // The earlier of both.
+    let with_ttls = KeyType::HashWithFieldTtls;
+    for (of_key, of_field, expected) in [(9, 7, 7), (7, 9, 7), (9, -1, 9)] {
+        let of_key = Value::Int(of_key);
+        check(with_ttls, &[&[a(), of_key.clone()], &[a(), of_key, ttls(&[of_field])]], "a", Some(expected));
+    }
+    // Owners who share a lock hold it until the last of them is gone.
+    let both = || names(&["a", "b"]);
+    check(with_ttls, &[&[both(), none.clone()], &[both(), none.clone(), ttls(&[5, 7])]], "several owners", Some(7));
+    check(with_ttls, &[&[both(), none.clone()], &[both(), none.clone(), ttls(&[5, -1])]], "several owners", None);
+    // The owner changed between two rounds, or the field expired between two commands.
+    let changed: [&[Value]; 3] =
+        [&[a(), none.clone()], &[names(&["b"]), none.clone(), ttls(&[-2])], &[names(&["b"]), none.clone(), ttls(&[3])]];
+    check(with_ttls, &changed, "b", Some(3));
+    let expired: [&[Value]; 3] = [&[a(), none.clone()], &[a(), none.clone(), ttls(&[-2])], &[names(&[]), none.clone()]];
+    assert_eq!(read_from(of_kind(with_ttls), &expired, &hasher).0, ReadResult::Seen(KeyState::Vacant));
+    // Without permission, the key shows what it shows.
+    let denied = error("NOPERM this user has no permissions to run the 'hpttl' command");
+    check(with_ttls, &[&[a(), Value::Int(9)], &[a(), Value::Int(9), denied]], "a", Some(9));
+}
+
+#[test]
+fn a_hash_teaches_whether_its_fields_have_ttls() {
+    let round = Round { fields: Some([b"a".to_vec()].into()), ..Round::first(KeyType::Hash, false, true) };
+    let shown = |ttl| round.shown_type(&[Value::Nil, Value::Int(-1), Value::Array(vec![Value::Int(ttl)])]);
+    assert_eq!((shown(5), shown(-1)), (Some(KeyType::HashWithFieldTtls), Some(KeyType::Hash)));
+}
+
+#[test]
+fn an_empty_hash_is_looked_at_twice() {
+    let hasher = OwnerHasher::new();
+    let empty = [Value::Array(vec![text("0"), Value::Array(Vec::new())]), Value::Int(-1)];
+    let round = || Round::first(KeyType::Hash, false, false);
+    assert_eq!(read_from(round(), &[&empty, &empty], &hasher).0, ReadResult::Seen(KeyState::Vacant));
+    let later = [Value::Array(vec![text("0"), Value::Array(vec![text("a"), text("1")])]), Value::Int(5)];
+    assert_eq!(read_from(round(), &[&empty, &later], &hasher).0, held(Some("a"), Some(5), &hasher));
+}
+
 /// Readers of a lock are members of a plain set. It is enough that there are any.
 #[test]
 fn a_set_is_a_lock_where_several_may_hold_it() {
@@ -96,7 +159,7 @@ fn a_set_is_a_lock_where_several_may_hold_it() {
     let rule = OwnerRule { shared: true, ..OwnerRule::default() };
     let reader = OwnerParser::new(&rule, &hasher);
     let set = || Value::SimpleString("set".to_owned());
-    let typed = Round { kind: None, ..Round::first(KeyType::String, false) };
+    let typed = Round { kind: None, ..Round::first(KeyType::String, false, true) };
     let ReadResult::Again(round) = typed.conclude(&[set()], true, reader) else { panic!("no further round") };
     let mut sent = Vec::new();
     round.send(b"k", None, |command, _| sent.push(command));
@@ -140,17 +203,17 @@ fn a_key_that_is_being_moved_here_is_asked_for() {
     let refused = [&[moved(), moved()][..], &[Value::Okay, moved(), Value::Okay, moved()]];
     assert_eq!(read(&refused, &hasher).0, ReadResult::Moved);
     assert_eq!(read(&[&[error("ASK 1 h:1"), error("ASK 1 h:1")]], &hasher).0, ReadResult::Moved);
-    let round = Round::first(KeyType::String, false);
+    let round = Round::first(KeyType::String, false, true);
     assert_eq!(round.conclude(&[moved(), moved()], false, plain(&hasher)), ReadResult::Moved);
 }
 
 #[test]
 fn a_fence_comes_along() {
-    let round = Round::first(KeyType::String, true);
+    let round = Round::first(KeyType::String, true, true);
     let mut sent = Vec::new();
     round.send(b"k", Some(b"fence:k"), |command, parts| sent.push((command, parts[1].to_vec())));
     assert_eq!(sent.last(), Some(&(Command::Getrange, b"fence:k".to_vec())));
-    let fence = |reply: Value| match conclude(round, &[text("a"), Value::Int(5), reply]) {
+    let fence = |reply: Value| match conclude(&round, &[text("a"), Value::Int(5), reply]) {
         ReadResult::Seen(KeyState::Held(held)) => held.fence,
         other => panic!("{other:?}"),
     };

@@ -18,10 +18,12 @@ const WATCHED: SightingContext = SightingContext {
     evicted: None,
     pass_started: 0,
     ttl: None,
+    renewal_changes_owner: false,
     acquired_with_nx: false,
     may_be_vacant: false,
 };
 const NX: SightingContext = SightingContext { acquired_with_nx: true, ..WATCHED };
+const ROTATING: SightingContext = SightingContext { renewal_changes_owner: true, ..WATCHED };
 const SCANNED: SightingContext = SightingContext { watching: false, ..WATCHED };
 const DOUBTFUL: SightingContext = SightingContext { doubtful: true, ..WATCHED };
 const FLUSHED: SightingContext = SightingContext { flushed: true, ..DOUBTFUL };
@@ -281,6 +283,43 @@ fn a_lock_acquired_with_nx_is_released_before_the_next_owner_has_it() {
     live(&[acquired.clone(), (NX, seen(3000, 2), held(2, 10_000), released)]);
     let late = Sighting { since: Some(1500), ..seen(3000, 2) };
     live(&[acquired, (NX, late, held(2, 10_000), "unknown at 3000, acquired at 3000")]);
+}
+
+#[test]
+fn a_new_token_may_be_a_renewal() {
+    let rotating_nx = SightingContext { acquired_with_nx: true, ..ROTATING };
+    for context in [ROTATING, rotating_nx] {
+        let acquired = || (context, seen(1000, 1), held(1, 5000), "acquired at 1000");
+        let renewed = || (context, seen(3000, 1), held(2, 5000), "renewed margin 0.60");
+        let hold = live(&[acquired(), renewed(), (context, seen(4000, 1), held(3, 5000), "renewed margin 0.80")]);
+        assert_eq!(hold.map(|hold| (hold.owner, hold.renewals, hold.began)), Some((Some(owner(3)), 2, 1000)));
+        live(&[acquired(), renewed(), (context, seen(7000, 1), ABSENT, "released at 7000 after 6000")]);
+        live(&[acquired(), (context, seen(7000, 1), held(2, 5000), "expired at 6002 after 5002, acquired at 7000")]);
+        // Two renewals, or a release and an acquisition.
+        let hold = live(&[acquired(), (context, seen(3000, 2), held(2, 5000), "unknown at 3000, replaced unseen")]);
+        assert_eq!(hold.map(|hold| (hold.owner, hold.acquisition_seen)), Some((Some(owner(2)), false)));
+        let doubtful = SightingContext { doubtful: true, ..context };
+        live(&[acquired(), (doubtful, seen(3000, 1), held(2, 5000), "unknown at 3000, replaced unseen")]);
+        let stalled = Sighting { since: Some(1500), ..seen(7000, 1) };
+        live(&[acquired(), (context, stalled, held(2, 5000), "unknown at 7000, replaced unseen")]);
+        let scanned = SightingContext { watching: false, ..context };
+        live(&[
+            (scanned, scan(1000), held(1, 5000), "acquired"),
+            (scanned, scan(3000), held(2, 5000), "unknown at 3001, replaced unseen"),
+        ]);
+    }
+}
+
+#[test]
+fn a_lock_that_loses_its_ttl_says_so_until_it_has_one_again() {
+    let without = || Some(Held { ttl_ms: None, ..held(1, 0).unwrap() });
+    let acquired = || (WATCHED, seen(1000, 1), held(1, 5000), "acquired at 1000");
+    let lost_ttl = |steps: &[Step]| live(steps).map(|hold| hold.lost_ttl);
+    let lost = || (WATCHED, seen(2000, 1), without(), "");
+    assert_eq!(lost_ttl(&[acquired()]), Some(false));
+    assert_eq!(lost_ttl(&[acquired(), lost(), (WATCHED, seen(3000, 0), without(), "")]), Some(true));
+    assert_eq!(lost_ttl(&[acquired(), lost(), (WATCHED, seen(3000, 1), held(1, 5000), "")]), Some(false));
+    assert_eq!(lost_ttl(&[(WATCHED, seen(1000, 1), without(), "acquired at 1000"), lost()]), Some(false));
 }
 
 /// One read may show the result of many changes. Only what certainly happened is counted.
