@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::JUDGES_ENDS_BEFORE_CHANGES_OF_OLD_LOCKS;
 use super::claims::Claims;
 use super::plan::{Fault, Kind, Step, step_text};
 use super::report::Report;
@@ -128,7 +127,7 @@ impl Judge {
             let shown = shown.since(&self.base.shown.get(namespace).copied().unwrap_or_default());
             let most_growth = tally.most.since(&self.base.least.get(namespace).copied().unwrap_or_default());
             for ((name, counted), (_, most)) in shown.named().into_iter().zip(most_growth.named()) {
-                if counted > most && is_judged(namespace, name) {
+                if counted > most {
                     return Err(format!(
                         "invariant 1: {namespace}: {counted} {name} counted, but at most {most} happened \
                          since the last calm moment\nshown {shown:?}\nmost {most_growth:?}\n{}{}",
@@ -267,10 +266,6 @@ impl Judge {
     pub(super) fn log(&self) -> String {
         self.world.log()
     }
-}
-
-fn is_judged(namespace: &str, number: &str) -> bool {
-    JUDGES_ENDS_BEFORE_CHANGES_OF_OLD_LOCKS || !has_old_locks(namespace) || !number.starts_with("owner changes after")
 }
 
 /// When faults begin and end, in milliseconds after the begin of the step.

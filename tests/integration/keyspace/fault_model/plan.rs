@@ -118,11 +118,12 @@ impl Action {
     pub(super) fn is_possible(self, installation: Installation) -> bool {
         match installation {
             Installation::Single => !matches!(self, Failover | MigrateSlot),
-            // A new process must list all keys first, which takes as long as there are keys. Not yet:
-            // after a new connection, locks that ended meanwhile stay held until a pass is complete.
+            // A new process must list all keys first, which takes as long as there are keys.
             Installation::Large => {
-                matches!(self, Flush | FlushOther | Evict | Delay | Burst | Reload | StopExporter)
-                    || matches!(self, ClockForward | ClockBackward)
+                matches!(
+                    self,
+                    Flush | FlushOther | Evict | Delay | Burst | Reload | StopExporter | KillConnection | Cut
+                ) || matches!(self, ClockForward | ClockBackward)
             }
             Installation::Sentinel => {
                 matches!(self, Flush | FlushOther | KillConnection | Failover) || self.kind() == Kind::Exporter
