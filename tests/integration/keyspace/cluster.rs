@@ -1,7 +1,9 @@
 //! Tests a Redis Cluster: the exporter watches all primaries, and holds continue through failovers,
 //! moving slots, and nodes that join and leave.
 
-use super::scene::{Counts, configuration, expect, wait_watching};
+use std::time::{Duration, Instant};
+
+use super::scene::{Counts, configuration, expect, number, wait_watching};
 use crate::daemon::{Daemon, sum};
 use crate::redis::client::{Client, text};
 use crate::redis::cluster::Cluster;
@@ -49,6 +51,21 @@ impl Watched {
 
     pub(super) fn expect(&self, what: &str, expected: Counts) {
         expect(&self.daemon, "locks", what, expected);
+    }
+
+    /// Waits until the exporter has found moved locks at their new node. Until then it reads them
+    /// every second, and the end of such a lock is unknown.
+    pub(super) fn wait_until_found(&self) {
+        let reads =
+            || number(&self.daemon.scrape(), "redis_lock_exporter_redis_commands_total", &[("command", "pttl")]);
+        let mut last = (reads(), Instant::now());
+        eventually("the exporter to find the moved locks", || {
+            let now = reads();
+            if now != last.0 {
+                last = (now, Instant::now());
+            }
+            (last.1.elapsed() > Duration::from_secs(3)).then_some(())
+        });
     }
 
     fn take_locks(&self) -> Counts {

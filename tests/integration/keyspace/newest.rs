@@ -166,6 +166,7 @@ fn holds_continue_when_the_server_migrates_their_slot() {
     let second = (first + 1) % 3;
     for (source, target) in [(first, second), (second, first)] {
         migrate_slot(&watched.cluster, &keys[0], source, target);
+        watched.wait_until_found();
         watched.expect("the slot has moved", expected);
         // Changes at the new node.
         let key = |number: u64| &keys[(expected.releases * 3 + number) as usize];
