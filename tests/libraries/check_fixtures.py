@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 FIXTURES = ROOT / "tests/fixtures/libraries"
 # Pairs of presets that claim the same keys and must not be active together.
 NAMESPACES = [{"name": "pottery", "keys": []}]
+# Without times, two lines about one failure count as two if another program's line is between them.
+COUNTS_REPEATS = {"compose"}
 
 
 def expected(about):
@@ -48,9 +50,15 @@ def replay(binary, config, files):
     return events
 
 
-def compare(name, about, events):
+def without_repeats(events):
+    return [event for index, event in enumerate(events) if index == 0 or event != events[index - 1]]
+
+
+def compare(name, about, events, counts_repeats=False):
     """Returns a sentence for each difference."""
     wanted, found = expected(about), [shown for shown, _, _ in events]
+    if counts_repeats:
+        wanted, found = without_repeats(wanted), without_repeats(found)
     problems = []
     if found != wanted:
         problems.append(f"{name}: expected {len(wanted)} failures, counted {len(found)}")
@@ -95,7 +103,7 @@ def main():
                 files[name] = path
             events = replay(options.binary, config, files.values()) if files else {}
             for name, path in files.items():
-                found = compare(f"{name}, {wrapping}", abouts[name], events.get(str(path), []))
+                found = compare(f"{name}, {wrapping}", abouts[name], events.get(str(path), []), wrapping in COUNTS_REPEATS)
                 problems += found
                 passed += not found
         if options.wrapping in (None, "bare") and not options.config:
