@@ -264,7 +264,7 @@ test("the page reports an exporter that does not answer and never shows it as we
 test("the first finding is a Redis that is down", async () => {
   await go(page, "#/");
   world.server.kill("SIGKILL");
-  await sees(page, ".findings li", "Redis main is not seen");
+  await sees(page, ".findings li", "Redis main is not reachable");
   assert.match(await page.locator(".findings li").first().getAttribute("class"), /critical/);
   assert.equal(await page.locator(".card.well").count(), 0, "no namespace with locks in Redis may be shown as well");
 });
