@@ -2,8 +2,9 @@
 //!
 //! `session` owns the queue. There are three reasons to read a key, in order of priority: a push, a
 //! request of the ledger, a pass. A key is queued once, read once at a time, and leaves the queue
-//! when its read is finished. Pushed keys that exceed the limit on reads stay as skipped keys, so
-//! that their next sighting is marked as `missed`. Times are arguments.
+//! when its read is finished. Pushed keys that exceed the limit on reads become skipped keys. They
+//! are read when no other pushed key waits, and their sighting is marked as `missed`. Times are
+//! arguments.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -115,6 +116,8 @@ pub(super) struct ReadQueue {
     waiting_pushed: usize,
     pushed: usize,
     skipped: usize,
+    /// Skipped keys in order. May contain tickets of keys that are no longer skipped.
+    skipped_queue: VecDeque<Ticket>,
     scanned: usize,
     /// Hashes of recently answered keys, each with the number of its last request. A hash collision
     /// would only mark a push as possibly old that is not.
@@ -137,6 +140,7 @@ impl ReadQueue {
             waiting_pushed: 0,
             pushed: 0,
             skipped: 0,
+            skipped_queue: VecDeque::new(),
             scanned: 0,
             answered: HashMap::new(),
             max_waiting: reads_per_second as usize,
@@ -178,6 +182,8 @@ impl ReadQueue {
                 entry.state = ReadState::Skipped;
                 entry.missed = true;
                 self.skipped += 1;
+                let ticket = Ticket { slot, generation: entry.generation };
+                self.queue_skipped(ticket);
                 return QueueOutcome::Skipped;
             }
             ReadState::Skipped => self.skipped -= 1,
@@ -237,8 +243,10 @@ impl ReadQueue {
     /// Takes the next key that may be read now and marks it as sent. Keys of a pass may be read from
     /// `pass_ready` on.
     pub(super) fn next(&mut self, now: Instant, pass_ready: Instant) -> Option<Ticket> {
-        let pushed = self.waiting_pushed > 0 && self.allowance.take(now);
-        let mut next = if pushed { self.next_for(ReadReason::Pushed) } else { None };
+        let mut next = match self.waiting_pushed + self.skipped > 0 && self.allowance.take(now) {
+            true => self.next_for(ReadReason::Pushed).or_else(|| self.next_skipped()),
+            false => None,
+        };
         next = next.or_else(|| self.next_for(ReadReason::Requested));
         if next.is_none() && now >= pass_ready {
             next = self.next_for(ReadReason::Scanned);
@@ -248,7 +256,7 @@ impl ReadQueue {
 
     /// When the next pushed key may be read. `None` if none waits.
     pub(super) fn pushed_ready(&self) -> Option<Instant> {
-        (self.waiting_pushed > 0).then(|| self.allowance.ready())
+        (self.waiting_pushed + self.skipped > 0).then(|| self.allowance.ready())
     }
 
     /// Whether keys of a pass may wait. Stale tickets only cause one unnecessary check by the
@@ -264,6 +272,31 @@ impl ReadQueue {
             if entry.generation == ticket.generation && entry.state == ReadState::Queued(reason) {
                 entry.state = ReadState::Asked;
                 self.waiting_pushed -= usize::from(reason == ReadReason::Pushed);
+                return Some(ticket);
+            }
+        }
+        None
+    }
+
+    fn queue_skipped(&mut self, ticket: Ticket) {
+        if self.skipped_queue.len() >= 2 * MAX_PUSHED {
+            let slots = &self.slots;
+            self.skipped_queue.retain(|ticket| {
+                let entry = &slots[ticket.slot as usize];
+                entry.generation == ticket.generation && entry.state == ReadState::Skipped
+            });
+        }
+        self.skipped_queue.push_back(ticket);
+    }
+
+    /// Takes the first skipped key and marks it as sent. There is time for it when no other pushed
+    /// key waits.
+    fn next_skipped(&mut self) -> Option<Ticket> {
+        while let Some(ticket) = self.skipped_queue.pop_front() {
+            let entry = &mut self.slots[ticket.slot as usize];
+            if entry.generation == ticket.generation && entry.state == ReadState::Skipped {
+                entry.state = ReadState::Asked;
+                self.skipped -= 1;
                 return Some(ticket);
             }
         }

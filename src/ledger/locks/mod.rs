@@ -51,9 +51,6 @@ use remembered_holds::RememberedHolds;
 use survey::Surveyed;
 use table::{LockSlot, LockTable, TrackedLock};
 
-/// If no changes were skipped for this time, the locks whose changes were skipped are read again.
-const SKIPPING_ENDED_MS: TimeMs = 1000;
-
 /// Limits and times of the tracking of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyspaceSettings {
@@ -94,8 +91,6 @@ struct NamespaceState {
     watchable: bool,
     /// Changes of locks of this namespace were skipped up to this time.
     missed_until: Option<TimeMs>,
-    /// All locks were read again after changes up to this time had been skipped.
-    verified_until: Option<TimeMs>,
     surveyed: Surveyed,
 }
 
@@ -104,7 +99,6 @@ impl LockTracker {
         let state = |namespace: &Arc<Namespace>| NamespaceState {
             watchable: namespace.keys.iter().all(|template| !template.prefix().is_empty()),
             missed_until: None,
-            verified_until: None,
             surveyed: Surveyed::default(),
         };
         Self {
@@ -180,7 +174,6 @@ impl LockTracker {
     }
 
     pub(super) fn due_reads(&mut self, now: TimeMs, limit: usize) -> Vec<Box<str>> {
-        self.verify_skipped(now);
         let mut due = Vec::new();
         self.table.due_reads(now, limit, |lock| due.push(lock.key().into()));
         due
@@ -216,27 +209,14 @@ impl LockTracker {
         }
     }
 
-    /// Reads these locks again: a flush may have deleted them, or their changes were missed. A pass
+    /// Reads these locks again: a flush may have deleted them, or changes were missed without a
+    /// connection. A pass
     /// would find that too, but takes long on a large keyspace.
     fn verify(&mut self, now: TimeMs, is_chosen: impl Fn(&TrackedLock) -> bool) {
         let chosen: Vec<LockSlot> =
             self.table.iter().filter(|(_, lock)| is_chosen(lock)).map(|(slot, _)| slot).collect();
         for slot in chosen {
             self.table.verify(slot, now);
-        }
-    }
-
-    /// Reads the locks of each namespace again whose changes were skipped, after no more changes
-    /// were skipped for a while: Redis and the exporter are busy until then.
-    fn verify_skipped(&mut self, now: TimeMs) {
-        for index in 0..self.states.len() {
-            let NamespaceState { missed_until, verified_until, .. } = &mut self.states[index];
-            if *missed_until == *verified_until || missed_until.is_some_and(|missed| now - missed < SKIPPING_ENDED_MS) {
-                continue;
-            }
-            *verified_until = *missed_until;
-            let missed = missed_until.unwrap_or(now);
-            self.verify(now, |lock| usize::from(lock.namespace().0) == index && lock.hold().read_sent <= missed);
         }
     }
 

@@ -205,6 +205,27 @@ fn beyond_the_ceiling_keys_are_skipped_and_say_so_later() {
 }
 
 #[test]
+fn skipped_keys_are_read_when_the_limit_allows_it() {
+    let start = Instant::now();
+    let mut reads = ReadQueue::new(4, start);
+    let order = ReplyOrder::new(0);
+    for index in 0..6 {
+        reads.pushed(&format!("k{index}"), &order, 10);
+    }
+    assert_eq!(reads.skipped(), 2);
+    let mut now = start;
+    let mut keys = Vec::new();
+    while let Some(ready) = reads.pushed_ready() {
+        now = now.max(ready);
+        let ticket = reads.next(now, now).unwrap();
+        keys.push(reads.key(ticket).to_owned());
+    }
+    assert_eq!(keys, ["k0", "k1", "k2", "k3", "k4", "k5"]);
+    assert_eq!(reads.skipped(), 0);
+    assert!(now > start, "the limit applies to skipped keys, too");
+}
+
+#[test]
 fn what_waits_has_not_been_told() {
     let mut stream = Stream::new();
     stream.ping(100);

@@ -20,7 +20,8 @@ use crate::site::Site;
 
 /// Reads of changed keys in a second. The workers need about a tenth of it.
 const READ_BUDGET: usize = 500;
-const N_BURST: usize = 5_000;
+/// Reading the skipped ones takes about three seconds.
+const N_BURST: usize = 1_500;
 /// In each direction.
 const DELAY: Duration = Duration::from_millis(120);
 const CLOCK_STEP_SECONDS: i64 = 3600;
