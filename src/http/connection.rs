@@ -8,6 +8,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -17,6 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -30,6 +32,8 @@ use super::{Context, routes};
 /// Limits of a request head. hyper answers 431 to a larger head.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 const MAX_HEADERS: usize = 64;
+/// How long a connection without a request yet stays open when the server stops.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// The response to plain HTTP on a TLS port.
 pub(crate) const HTTPS_WANTED: &str = "this is an https server: use https://\n";
 
@@ -41,6 +45,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
 pub(super) async fn serve(client: Client, context: Arc<Context>) {
     let limit = context.limits.header_read;
     let opened = tokio::select! {
+        biased;
         opened = timeout(limit, open(client, &context)) => opened,
         () = context.stop.cancelled() => return,
     };
@@ -96,7 +101,9 @@ async fn expect_tls(mut stream: TcpStream) -> io::Result<TcpStream> {
 async fn serve_http(stream: Box<dyn ByteStream>, context: Arc<Context>) {
     let limits = &context.limits;
     let stream = TokioIo::new(StallGuard::new(stream, limits.write_stall));
+    let requested = Notify::new();
     let service = service_fn(|request: Request<Incoming>| {
+        requested.notify_one();
         let context = Arc::clone(&context);
         async move { Ok::<Response<_>, Infallible>(answer(&context, request).await) }
     });
@@ -108,6 +115,13 @@ async fn serve_http(stream: Box<dyn ByteStream>, context: Arc<Context>) {
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
         () = close_now(&context) => {
+            // The request of a new connection may be on its way. A shutdown would close the
+            // connection without an answer.
+            tokio::select! {
+                _ = connection.as_mut() => return,
+                () = requested.notified() => {}
+                () = sleep(FIRST_REQUEST) => {}
+            }
             connection.as_mut().graceful_shutdown();
             let Ok(outcome) = timeout(limits.drain, connection).await else {
                 debug!("connection did not finish in time");

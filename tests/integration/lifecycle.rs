@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -35,6 +35,21 @@ fn sigterm_saves_the_state_and_exits_with_0() {
     let daemon = Daemon::start(&arguments);
     daemon.wait_counted(2);
     assert_eq!(daemon.scrape()[LINES_OF_STDIN], 2.0);
+}
+
+/// The request of a connection that the server has just accepted may arrive after the signal.
+#[test]
+fn a_request_that_arrives_with_sigterm_gets_its_answer() {
+    let site = Site::new();
+    let daemon = Daemon::start(&["--preset", "cordum", "--logs.path", &site.full_path("logs/*.log")]);
+    let mut stream = TcpStream::connect(daemon.address).unwrap();
+    // The server has accepted it when it answers a later connection.
+    assert_eq!(daemon.get("/-/healthy").status, 200);
+    daemon.signal("TERM");
+    stream.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 #[test]
