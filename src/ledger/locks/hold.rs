@@ -20,7 +20,7 @@ use crate::util::clock::TimeMs;
 /// A link that lags by at most this much shows changes as they happen: a change that it announces
 /// after a deadline happened after the deadline. A lock is read 100 ms before its deadline and at
 /// its deadline, which leaves some room for a busy machine.
-const CALM_MS: TimeMs = 400;
+const CALM_MS: TimeMs = 250;
 /// Without pushes, a lock that a read showed this short before its deadline, and that is gone after
 /// the deadline, has expired.
 const LAST_LOOK_MS: TimeMs = 150;

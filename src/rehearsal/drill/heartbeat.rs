@@ -11,8 +11,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 const BEAT: Duration = Duration::from_millis(50);
-/// A beat that is later than this is a stall.
-pub(super) const LATE: Duration = Duration::from_millis(250);
+/// A beat that is later than this is a stall. The exporter reads a lock 100 ms before its deadline
+/// and knows how the lock ended if it can do so within 250 ms.
+pub(super) const LATE: Duration = Duration::from_millis(150);
 /// How long after a round the exporter may still be processing it.
 const AFTERMATH: Duration = Duration::from_secs(1);
 

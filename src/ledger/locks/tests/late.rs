@@ -13,7 +13,7 @@ use crate::model::namespace::AcquiredWith;
 const KEYS: [&str; 3] = ["job:1", "job:2", "job:3"];
 /// Programs do not end a hold this short before its deadline. A link that lags less counts such an
 /// end as an expiration.
-const CALM: TimeMs = 400;
+const CALM: TimeMs = 250;
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {
