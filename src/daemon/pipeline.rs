@@ -31,7 +31,7 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 /// and `PROMPT_SAVE_SHARE` times the duration of the last save.
 const PROMPT_SAVE: Duration = Duration::from_millis(100);
 const PROMPT_SAVE_SHARE: u32 = 4;
-/// The memory file is written so seldom that it grows by at most this many bytes a second.
+/// Limits how often the memory file is saved: this many bytes a second on average.
 const MEMORY_BYTES_PER_SECOND: f64 = 65_536.0;
 /// Time between two saves of an unchanged memory. It contains until when the exporter observed.
 const MEMORY_REFRESH: Duration = Duration::from_secs(60);

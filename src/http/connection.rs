@@ -33,7 +33,7 @@ use super::{Context, routes};
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 const MAX_HEADERS: usize = 64;
 /// How long a connection without a request yet stays open when the server stops.
-const FIRST_REQUEST: Duration = Duration::from_secs(1);
+const FIRST_REQUEST: Duration = Duration::from_secs(2);
 /// The response to plain HTTP on a TLS port.
 pub(crate) const HTTPS_WANTED: &str = "this is an https server: use https://\n";
 

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::daemon::{Daemon, Samples, command, not_owned, sum};
+use crate::redis::eventually;
 use crate::site::{Site, lost};
 
 const RELOAD_OK: &str = "redis_lock_exporter_config_last_reload_successful";
@@ -46,6 +47,7 @@ fn a_request_that_arrives_with_sigterm_gets_its_answer() {
     // The server has accepted it when it answers a later connection.
     assert_eq!(daemon.get("/-/healthy").status, 200);
     daemon.signal("TERM");
+    eventually("the end of the listener", || TcpStream::connect(daemon.address).is_err().then_some(()));
     stream.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -78,7 +78,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "redis_lock_exporter_tracking_skipped_reads_total",
-        "Changed keys not read because of max_reads_per_second.",
+        "Changed keys not read at once because of max_reads_per_second.",
         Numbers::Redis(|redis| whole(redis.skipped_reads)),
     ),
     counter(

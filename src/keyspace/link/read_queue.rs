@@ -281,10 +281,7 @@ impl ReadQueue {
     fn queue_skipped(&mut self, ticket: Ticket) {
         if self.skipped_queue.len() >= 2 * MAX_PUSHED {
             let slots = &self.slots;
-            self.skipped_queue.retain(|ticket| {
-                let entry = &slots[ticket.slot as usize];
-                entry.generation == ticket.generation && entry.state == ReadState::Skipped
-            });
+            self.skipped_queue.retain(|ticket| is_skipped(slots, *ticket));
         }
         self.skipped_queue.push_back(ticket);
     }
@@ -293,9 +290,8 @@ impl ReadQueue {
     /// key waits.
     fn next_skipped(&mut self) -> Option<Ticket> {
         while let Some(ticket) = self.skipped_queue.pop_front() {
-            let entry = &mut self.slots[ticket.slot as usize];
-            if entry.generation == ticket.generation && entry.state == ReadState::Skipped {
-                entry.state = ReadState::Asked;
+            if is_skipped(&self.slots, ticket) {
+                self.slots[ticket.slot as usize].state = ReadState::Asked;
                 self.skipped -= 1;
                 return Some(ticket);
             }
@@ -440,6 +436,12 @@ impl ReadQueue {
         entry.state = ReadState::Queued(reason);
         self.queues[reason as usize].push_back(Ticket { slot, generation: entry.generation });
     }
+}
+
+/// Whether the ticket still stands for a skipped key.
+fn is_skipped(slots: &[QueuedKey], ticket: Ticket) -> bool {
+    let entry = &slots[ticket.slot as usize];
+    entry.generation == ticket.generation && entry.state == ReadState::Skipped
 }
 
 #[cfg(test)]

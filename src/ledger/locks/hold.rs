@@ -23,7 +23,7 @@ use crate::util::clock::TimeMs;
 const CALM_MS: TimeMs = 250;
 /// Without pushes, a lock that a read showed this short before its deadline, and that is gone after
 /// the deadline, has expired.
-const LAST_LOOK_MS: TimeMs = 150;
+const LAST_READ_MS: TimeMs = 150;
 /// A deadline may move because of clock drift alone. A move of less than this fraction of the time
 /// since the last read is not a renewal.
 const RENEWAL_DRIFT: f64 = 0.002;
@@ -363,7 +363,7 @@ impl Inference<'_> {
         let is_timely = self.is_one_turn()
             && until >= deadline.low - drift
             && until.max(deadline.high() - drift) - not_before <= CALM_MS;
-        let was_just_there = !self.watching && not_before >= deadline.low - LAST_LOOK_MS;
+        let was_just_there = !self.watching && not_before >= deadline.low - LAST_READ_MS;
         match not_before >= deadline.high() + drift || went_by_read || is_timely || was_just_there {
             true => Ending::Expired,
             false => Ending::Unknown,

@@ -27,7 +27,7 @@ pub(in crate::ledger) type LockSlot = u32;
 const ASK_AGAIN_MS: TimeMs = 1000;
 /// How long before its deadline a lock is read once more. Only a read just before the deadline can
 /// distinguish an expiration from a release.
-const EARLY_LOOK_MS: TimeMs = 100;
+const EARLY_READ_MS: TimeMs = 100;
 /// Number of invalid entries allowed in the heap, in addition to one per eight locks.
 const STALE_ENTRIES: usize = 1024;
 
@@ -142,7 +142,7 @@ impl TrackedLock {
             return Some(TimeMs::MIN);
         }
         let deadline = self.hold.deadline?;
-        let early = deadline.low - EARLY_LOOK_MS;
+        let early = deadline.low - EARLY_READ_MS;
         Some(if self.hold.read_sent < early { early } else { deadline.high() })
     }
 }
